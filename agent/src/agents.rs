@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, Data, DataError};
-use muster_engine::lock::puppet_state;
-use muster_host::external::{Helper, Shelf};
-use muster_host::{Limits, Registry};
-use muster_puppet::Puppet;
-use muster_restart::cycle::Places;
-use muster_restart::{Detached, Restarts, Store};
-use muster_wire::identity::Name;
+use muster_api::{Agent, DataSourceError, ValidatedDataSource};
+use muster_engine::lock::puppet_state_dirs;
+use muster_host::external::{AgentDirectory, SandboxHelper};
+use muster_host::{AgentRegistry, CallLimits};
+use muster_puppet::PuppetPlugin;
+use muster_restart::cycle::MachinePaths;
+use muster_restart::{DetachedLauncher, RestartManager, RestartStore};
+use muster_wire::identity::SubjectName;
 use serde::de::DeserializeOwned;
 
 use crate::assemble::AssembleError;
@@ -22,62 +22,64 @@ use crate::config::{self, Config};
 
 /// Where agents get what the broker keeps; wants to be connected when there is a broker.
 #[derive(Debug, Clone)]
-pub struct Desks {
+pub struct BrokerHandles {
     /// Run permits.
-    pub permits: muster_permits::Desk,
+    pub permits: muster_permits::PermitClient,
     /// What the provisioning service keeps.
-    pub provisioner: muster_provisioner::Desk,
+    pub provisioner: muster_provisioner::ProvisionerHandle,
 }
 
-impl Desks {
+impl BrokerHandles {
     /// Desks of this node, without a broker yet.
     pub fn new(config: &Config) -> Self {
         Self {
-            permits: muster_permits::Desk::new(config.identity.clone()),
-            provisioner: muster_provisioner::Desk::default(),
+            permits: muster_permits::PermitClient::new(config.identity.clone()),
+            provisioner: muster_provisioner::ProvisionerHandle::default(),
         }
     }
 }
 
 /// Everything that is only read, to prove that the configured plugins can be loaded.
-pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
-    let desks = Desks::new(config);
-    registry(config, &desks, &puppet(config, &desks.permits)?)?;
+pub(crate) fn check_plugins(config: &Config) -> Result<(), AssembleError> {
+    let desks = BrokerHandles::new(config);
+    build_registry(config, &desks, &build_puppet(config, &desks.permits)?)?;
     external_options(config)?;
     configured_data_sources(config)?;
     Ok(())
 }
 
 /// The built-in agents, each with its limits; what they need of the broker they ask these desks for.
-pub(crate) fn registry(
+pub(crate) fn build_registry(
     config: &Config,
-    desks: &Desks,
-    puppet: &Puppet,
-) -> Result<Registry, AssembleError> {
-    let mut registry = Registry::new();
-    for agent in agents(config, desks, puppet)? {
-        let limits = limits(&config.limits, agent.name());
+    desks: &BrokerHandles,
+    puppet: &PuppetPlugin,
+) -> Result<AgentRegistry, AssembleError> {
+    let mut registry = AgentRegistry::new();
+    for agent in builtin_agents(config, desks, puppet)? {
+        let limits = agent_limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
     Ok(registry)
 }
 
 /// The limits of an agent.
-pub fn limits(configured: &config::Limits, agent: &str) -> Limits {
-    let Ok(name) = Name::parse(agent) else {
-        return Limits::default();
+pub fn agent_limits(configured: &config::LimitsConfig, agent: &str) -> CallLimits {
+    let Ok(name) = SubjectName::parse(agent) else {
+        return CallLimits::default();
     };
-    let limits = configured.of(&name);
-    Limits {
+    let limits = configured.agent_limits(&name);
+    CallLimits {
         concurrency: limits.concurrency,
         queue: limits.queue,
         output_bytes: limits.output_bytes,
-        ..Limits::default()
+        ..CallLimits::default()
     }
 }
 
 /// What the configuration says of external agents.
-pub fn external_options(config: &Config) -> Result<muster_host::external::Options, AssembleError> {
+pub fn external_options(
+    config: &Config,
+) -> Result<muster_host::external::ExternalOptions, AssembleError> {
     let table = config.plugins.get("external").cloned().unwrap_or_default();
     serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
         AssembleError::Plugin {
@@ -88,16 +90,16 @@ pub fn external_options(config: &Config) -> Result<muster_host::external::Option
 }
 
 /// The external agents of the configuration; their directories are not looked at yet.
-pub fn shelf(
+pub fn open_agent_directory(
     config: &Config,
     config_file: &Path,
-    built_in: &Registry,
-) -> Result<Shelf, AssembleError> {
-    Ok(Shelf::new(
+    built_in: &AgentRegistry,
+) -> Result<AgentDirectory, AssembleError> {
+    Ok(AgentDirectory::new(
         config.paths.ddls.clone(),
         external_options(config)?,
         built_in.names().iter().cloned().collect(),
-        Helper::own().map_err(AssembleError::Own)?,
+        SandboxHelper::current_exe().map_err(AssembleError::Own)?,
         config_file.to_owned(),
     ))
 }
@@ -107,7 +109,7 @@ pub fn data_sources(
     catalog: muster_catalog::Options,
     puppet: muster_puppet::Options,
     state: &Path,
-) -> Result<Vec<Data>, DataError> {
+) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     let mut sources = [
         muster_catalog::data_sources(catalog)?,
         muster_provision::data_sources(state.to_owned())?,
@@ -123,7 +125,9 @@ pub fn data_sources(
 }
 
 /// The data sources as the configuration wants them.
-pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, AssembleError> {
+pub(crate) fn configured_data_sources(
+    config: &Config,
+) -> Result<Vec<ValidatedDataSource>, AssembleError> {
     Ok(data_sources(
         catalog_options(config)?,
         puppet_options(config)?,
@@ -131,41 +135,45 @@ pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, Asse
     )?)
 }
 
-fn agents(config: &Config, desks: &Desks, puppet: &Puppet) -> Result<Vec<Agent>, AssembleError> {
+fn builtin_agents(
+    config: &Config,
+    desks: &BrokerHandles,
+    puppet: &PuppetPlugin,
+) -> Result<Vec<Agent>, AssembleError> {
     let mut agents = vec![
-        muster_rpcutil::agent()?,
-        muster_puppetral::agent(puppetral_options(config)?)?,
-        muster_filemgr::agent(plugin(config, "filemgr")?, daemon_paths(config))?,
-        muster_nettest::agent()?,
-        muster_package::agent()?,
-        muster_permits::agent(desks.permits.clone())?,
-        muster_process::agent()?,
-        muster_restart::agent(restarts(config)?)?,
-        muster_service::agent()?,
+        muster_rpcutil::build_agent()?,
+        muster_puppetral::build_agent(puppetral_options(config)?)?,
+        muster_filemgr::build_agent(plugin_options(config, "filemgr")?, daemon_paths(config))?,
+        muster_nettest::build_agent()?,
+        muster_package::build_agent()?,
+        muster_permits::build_agent(desks.permits.clone())?,
+        muster_process::build_agent()?,
+        muster_restart::build_agent(open_restarts(config)?)?,
+        muster_service::build_agent()?,
     ];
-    agents.extend(muster_catalog::agents(catalog_options(config)?)?);
+    agents.extend(muster_catalog::build_agents(catalog_options(config)?)?);
     if provisioner_options(config)?.enabled {
-        agents.push(muster_provisioner::agent(&desks.provisioner)?);
+        agents.push(muster_provisioner::build_agent(&desks.provisioner)?);
     }
     if puppet_options(config)?.enabled {
-        agents.push(puppet.agent()?);
+        agents.push(puppet.build_agent()?);
     }
-    let shell: muster_shell::Options = plugin(config, "shell")?;
+    let shell: muster_shell::Options = plugin_options(config, "shell")?;
     if shell.enabled {
-        agents.push(muster_shell::agent(
+        agents.push(muster_shell::build_agent(
             shell,
             config.paths.state.join("shell"),
         )?);
     }
-    let puppetca: muster_puppetca::Options = plugin(config, "puppetca")?;
+    let puppetca: muster_puppetca::Options = plugin_options(config, "puppetca")?;
     if puppetca.enabled {
         let state = config.paths.state.join("puppetca");
-        agents.push(muster_puppetca::agent(puppetca, state)?);
+        agents.push(muster_puppetca::build_agent(puppetca, state)?);
     }
-    let provision: muster_provision::Options = plugin(config, "provision")?;
+    let provision: muster_provision::Options = plugin_options(config, "provision")?;
     if provision.is_enabled(&config.paths.state) {
         let state = config.paths.state.clone();
-        agents.push(muster_provision::agent(
+        agents.push(muster_provision::build_agent(
             provision,
             state,
             desks.permits.clone(),
@@ -193,7 +201,7 @@ fn daemon_paths(config: &Config) -> Vec<PathBuf> {
 }
 
 fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, AssembleError> {
-    let mut options: muster_puppetral::Options = plugin(config, "puppetral")?;
+    let mut options: muster_puppetral::Options = plugin_options(config, "puppetral")?;
     options
         .state_dir
         .get_or_insert_with(|| config.paths.state.join("engine"));
@@ -204,48 +212,50 @@ fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, Assem
 pub(crate) fn provisioner_options(
     config: &Config,
 ) -> Result<muster_provisioner::Options, AssembleError> {
-    plugin(config, "provisioner")
+    plugin_options(config, "provisioner")
 }
 
 /// Where restarts are asked for on this node. Nothing is read or written before the first one.
-pub(crate) fn restarts(config: &Config) -> Result<Restarts, AssembleError> {
+pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, AssembleError> {
     let catalog = catalog_options(config)?;
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
-    let places = Places {
+    let places = MachinePaths {
         root: system.root().to_owned(),
         engine: catalog.state_dir,
         puppet: catalog
             .puppet_state
-            .unwrap_or_else(|| puppet_state(system.root())),
+            .unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
     let own = std::env::current_exe().map_err(AssembleError::Own)?;
-    Ok(Restarts::new(
+    Ok(RestartManager::new(
         restart_store(config),
         places,
-        Arc::new(Detached(own)),
+        Arc::new(DetachedLauncher(own)),
         system,
     ))
 }
 
 /// Where what is known of restarts is kept.
-pub(crate) fn restart_store(config: &Config) -> Store {
-    Store::new(config.paths.state.join("restart"))
+pub(crate) fn restart_store(config: &Config) -> RestartStore {
+    RestartStore::new(config.paths.state.join("restart"))
 }
 
 /// The agent `puppet`, which goes on beside requests too.
-pub(crate) fn puppet(
+pub(crate) fn build_puppet(
     config: &Config,
-    permits: &muster_permits::Desk,
-) -> Result<Puppet, AssembleError> {
-    Puppet::new(puppet_options(config)?, permits.clone()).map_err(|error| AssembleError::Plugin {
-        plugin: "puppet",
-        source: serde::de::Error::custom(format!("pool: {error}")),
+    permits: &muster_permits::PermitClient,
+) -> Result<PuppetPlugin, AssembleError> {
+    PuppetPlugin::new(puppet_options(config)?, permits.clone()).map_err(|error| {
+        AssembleError::Plugin {
+            plugin: "puppet",
+            source: serde::de::Error::custom(format!("pool: {error}")),
+        }
     })
 }
 
 /// Runs are remembered below the daemon's state, and share the engine's ledger and lock.
 fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleError> {
-    let mut options: muster_puppet::Options = plugin(config, "puppet")?;
+    let mut options: muster_puppet::Options = plugin_options(config, "puppet")?;
     if options.state_dir.as_os_str().is_empty() {
         options.state_dir = config.paths.state.join("puppet");
     }
@@ -257,7 +267,7 @@ fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleErr
 
 /// The engine's state lies below the daemon's, unless the operator wants it elsewhere.
 fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleError> {
-    let mut options: muster_catalog::Options = plugin(config, "catalog")?;
+    let mut options: muster_catalog::Options = plugin_options(config, "catalog")?;
     if options.state_dir.as_os_str().is_empty() {
         options.state_dir = config.paths.state.join("engine");
     }
@@ -265,7 +275,10 @@ fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleE
 }
 
 /// The options of a plugin: its section of the configuration, or an empty one.
-fn plugin<T: DeserializeOwned>(config: &Config, plugin: &'static str) -> Result<T, AssembleError> {
+fn plugin_options<T: DeserializeOwned>(
+    config: &Config,
+    plugin: &'static str,
+) -> Result<T, AssembleError> {
     let table = config.plugins.get(plugin).cloned().unwrap_or_default();
     serde_json::from_value(serde_json::Value::Object(table))
         .map_err(|source| AssembleError::Plugin { plugin, source })

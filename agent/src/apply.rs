@@ -13,19 +13,19 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use muster_engine::catalog::{self, Catalog};
 use muster_engine::external::{self, ExternalTypes};
-use muster_engine::lock::{RunLock, puppet_state};
+use muster_engine::lock::{CatalogRunLock, puppet_state_dirs};
 use muster_engine::puppet::{self, PuppetTypes};
-use muster_engine::report::{Level, Log, Report, RunEvent};
+use muster_engine::report::{RunEvent, RunLogEntry, RunLogLevel, RunReport};
 use muster_engine::run::{self, RunOptions};
-use muster_engine::{Engine, Foreign, lint};
-use muster_system::command::Cancel;
+use muster_engine::{ResourceEngine, ResourceTypeSource, lint};
+use muster_system::command::CancelFlag;
 use muster_system::real::RealSystem;
 use muster_system::{StateDir, System};
 
-use crate::terminal::{escape_json, printable};
+use crate::terminal::{escape_json, escape_text};
 
 /// Where the engine keeps its state when nothing is said.
-pub const STATE: &str = "/var/lib/muster/engine";
+pub const DEFAULT_STATE_DIR: &str = "/var/lib/muster/engine";
 
 /// What `rpcd apply` takes.
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ Examples:
 
 Exit codes: 0 all is as described, 1 the run failed or a resource did. With --detailed-exitcodes: 0 nothing to do,
 1 the run itself failed, 2 something changed or a refresh is still owed, 4 a resource failed, 6 both.")]
-pub struct Apply {
+pub struct ApplyArgs {
     /// A catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables; `-` reads standard input
     file: PathBuf,
     /// Say what would change, and change nothing
@@ -51,7 +51,7 @@ pub struct Apply {
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Where the refresh ledger, schedules and reports are kept
-    #[arg(long, value_name = "DIR", default_value = STATE)]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE_DIR)]
     state_dir: PathBuf,
     /// Only resources with one of these tags
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
@@ -81,7 +81,7 @@ pub struct Apply {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
     /// Where resource types of programs in other languages are described
-    #[arg(long, value_name = "DIR", default_value = external::DIRECTORY)]
+    #[arg(long, value_name = "DIR", default_value = external::TYPES_DIRECTORY)]
     types_dir: PathBuf,
     /// Puppet's state directory, for its locks; those of Puppet's packages when absent
     #[arg(long, value_name = "DIR")]
@@ -89,24 +89,25 @@ pub struct Apply {
 }
 
 /// Does it.
-pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
+pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let system: Arc<dyn System> = Arc::new(RealSystem::new(arguments.root.clone()));
-    let bytes = read(arguments)?;
-    let catalog = parse(arguments, &bytes)?;
-    let puppet = PuppetTypes::new(Arc::clone(&system), puppet::Options::default());
+    let bytes = read_catalog(arguments)?;
+    let catalog = parse_catalog(arguments, &bytes)?;
+    let puppet = PuppetTypes::new(Arc::clone(&system), puppet::PuppetBridgeOptions::default());
     let external = ExternalTypes::new(Arc::clone(&system), &arguments.types_dir);
-    let others: Vec<Arc<dyn Foreign>> = vec![Arc::new(external), Arc::new(puppet)];
-    let engine = Engine::new(Arc::clone(&system)).with_foreign(Arc::new(others));
+    let others: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
+    let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(others));
     if arguments.lint {
         return report_lint(&engine, &catalog);
     }
     let state = StateDir::open(&arguments.state_dir)?;
     let puppets = if arguments.puppet_state.is_empty() {
-        puppet_state(system.root())
+        puppet_state_dirs(system.root())
     } else {
         arguments.puppet_state.clone()
     };
-    let _until_the_end = RunLock::take(&state, &puppets, Duration::from_secs(arguments.wait))?;
+    let _until_the_end =
+        CatalogRunLock::acquire(&state, &puppets, Duration::from_secs(arguments.wait))?;
     let options = RunOptions {
         noop: arguments.noop,
         tags: arguments.tags.clone(),
@@ -115,26 +116,26 @@ pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
         ignore_schedules: arguments.ignore_schedules,
         verbose: arguments.verbose,
         run_id: uuid::Uuid::now_v7().to_string(),
-        cancel: Cancel::default(),
+        cancel: CancelFlag::default(),
     };
-    let mut voice = Voice::new(arguments.jsonl);
-    let report = run::apply(&engine, &catalog, &state, &options, &mut |event| {
-        voice.tell(event);
+    let mut voice = EventPrinter::new(arguments.jsonl);
+    let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut |event| {
+        voice.print_event(event);
     })?;
     if !arguments.noop {
         // `rpc ledger replay` begins from it.
-        state.replace(run::files::CATALOG, &bytes)?;
+        state.replace_file(run::run_files::CATALOG_FILE, &bytes)?;
     }
     if let Some(path) = &arguments.report {
         let json = serde_json::to_vec(&report)?;
         std::fs::write(path, json)
             .with_context(|| format!("cannot write the report {}", path.display()))?;
     }
-    voice.end(&report);
+    voice.print_pending_refreshes(&report);
     Ok(exit_code(&report, arguments.detailed_exitcodes))
 }
 
-fn read(arguments: &Apply) -> anyhow::Result<Vec<u8>> {
+fn read_catalog(arguments: &ApplyArgs) -> anyhow::Result<Vec<u8>> {
     let path = arguments.file.display();
     let mut bytes = Vec::new();
     let from: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
@@ -143,26 +144,29 @@ fn read(arguments: &Apply) -> anyhow::Result<Vec<u8>> {
         let file = std::fs::File::open(&arguments.file);
         Box::new(file.with_context(|| format!("cannot read the catalog {path}"))?)
     };
-    from.take(catalog::LIMIT + 1)
+    from.take(catalog::MAX_CATALOG_BYTES + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read the catalog {path}"))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::LIMIT {
-        bail!("the catalog {path} is larger than {} bytes", catalog::LIMIT);
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::MAX_CATALOG_BYTES {
+        bail!(
+            "the catalog {path} is larger than {} bytes",
+            catalog::MAX_CATALOG_BYTES
+        );
     }
     Ok(bytes)
 }
 
-fn parse(arguments: &Apply, bytes: &[u8]) -> anyhow::Result<Catalog> {
+fn parse_catalog(arguments: &ApplyArgs, bytes: &[u8]) -> anyhow::Result<Catalog> {
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
     Catalog::parse(bytes, &host.unwrap_or_default())
         .with_context(|| format!("the catalog {} cannot be applied", arguments.file.display()))
 }
 
-fn report_lint(engine: &Engine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
-    let findings = lint::check(engine, catalog)?;
+fn report_lint(engine: &ResourceEngine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
+    let findings = lint::lint_catalog(engine, catalog)?;
     let mut out = io::stdout().lock();
     for finding in &findings {
-        writeln!(out, "{}", printable(&finding.to_string()))?;
+        writeln!(out, "{}", escape_text(&finding.to_string()))?;
     }
     Ok(if findings.is_empty() {
         ExitCode::SUCCESS
@@ -171,7 +175,7 @@ fn report_lint(engine: &Engine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn exit_code(report: &Report, detailed: bool) -> ExitCode {
+fn exit_code(report: &RunReport, detailed: bool) -> ExitCode {
     let code = report.exit_code();
     if detailed {
         ExitCode::from(code)
@@ -183,13 +187,13 @@ fn exit_code(report: &Report, detailed: bool) -> ExitCode {
 }
 
 /// Where the run is told: data on standard output.
-struct Voice {
+struct EventPrinter {
     jsonl: bool,
     colour: bool,
     out: io::Stdout,
 }
 
-impl Voice {
+impl EventPrinter {
     fn new(jsonl: bool) -> Self {
         let out = io::stdout();
         let colour =
@@ -198,34 +202,34 @@ impl Voice {
     }
 
     /// A reader that went away does not stop a run that is half done.
-    fn tell(&mut self, event: &RunEvent) {
+    fn print_event(&mut self, event: &RunEvent) {
         if self.jsonl {
             if let Ok(line) = serde_json::to_string(event) {
                 let _ = writeln!(self.out, "{}", escape_json(&line));
             }
         } else if let RunEvent::Log(log) = event {
-            let _ = writeln!(self.out, "{}", self.line(log));
+            let _ = writeln!(self.out, "{}", self.format_line(log));
         }
     }
 
-    fn line(&self, log: &Log) -> String {
+    fn format_line(&self, log: &RunLogEntry) -> String {
         let (word, colour) = match log.level {
-            Level::Debug => ("Debug", ""),
-            Level::Info => ("Info", "32"),
-            Level::Notice => ("Notice", ""),
-            Level::Warning => ("Warning", "33"),
-            Level::Err => ("Error", "31"),
-            Level::Alert => ("Alert", "31"),
-            Level::Emerg => ("Emergency", "31"),
-            Level::Crit => ("Critical", "31"),
+            RunLogLevel::Debug => ("Debug", ""),
+            RunLogLevel::Info => ("Info", "32"),
+            RunLogLevel::Notice => ("Notice", ""),
+            RunLogLevel::Warning => ("Warning", "33"),
+            RunLogLevel::Err => ("Error", "31"),
+            RunLogLevel::Alert => ("Alert", "31"),
+            RunLogLevel::Emerg => ("Emergency", "31"),
+            RunLogLevel::Crit => ("Critical", "31"),
         };
         let text = if log.source == "Puppet" {
-            format!("{word}: {}", printable(&log.message))
+            format!("{word}: {}", escape_text(&log.message))
         } else {
             format!(
                 "{word}: {}: {}",
-                printable(&log.source),
-                printable(&log.message)
+                escape_text(&log.source),
+                escape_text(&log.message)
             )
         };
         if self.colour && !colour.is_empty() {
@@ -236,7 +240,7 @@ impl Voice {
     }
 
     /// What is still owed is the last thing that is said: it is why the machine is not as described.
-    fn end(&mut self, report: &Report) {
+    fn print_pending_refreshes(&mut self, report: &RunReport) {
         if self.jsonl {
             return;
         }
@@ -245,9 +249,9 @@ impl Voice {
             let _ = writeln!(
                 self.out,
                 "Warning: {} is still owed a refresh by {}: {}",
-                printable(&debt.target),
-                printable(&debt.source),
-                printable(reason)
+                escape_text(&debt.target),
+                escape_text(&debt.source),
+                escape_text(reason)
             );
         }
     }

@@ -9,42 +9,44 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
-use muster_api::system::error::chain;
+use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
-use muster_api::{AgentError, DataError, Level};
-use muster_bus::{BusError, Options, Secret, Server};
+use muster_api::{AgentError, DataSourceError, FindingLevel};
+use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
 use muster_host::RegistryError;
-use muster_puppet::Resident;
-use muster_secret::{Keeper, SecretFileError};
+use muster_puppet::PuppetRunMonitor;
+use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::limits;
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{Creds, CredsError, KeyPair, PublicKey, TokenError, Trust};
+use muster_wire::token::{
+    AccountTrust, KeyPair, PublicKey, TokenError, UserCredentials, UserCredentialsError,
+};
 
-use crate::agents::{self, Desks};
-use crate::audit::{self, AuditError, AuditLog};
-use crate::classes::Classes;
-use crate::clock::Clock;
+use crate::agents::{self, BrokerHandles};
+use crate::audit::{self, AuditLog, AuditLogError};
+use crate::classes::ClassStore;
+use crate::clock::WallClock;
 use crate::config::Config;
-use crate::core::{Authority, Core, Parts};
-use crate::facts::{Cloud, FactStore, Machines, Sources};
-use crate::newcomer::{self, NewcomerError};
+use crate::core::{CoreParts, DaemonCore, PolicyOptions};
+use crate::enrolment::{self, NodeEnrolmentError};
+use crate::facts::{CloudCollector, FactMachines, FactSources, FactStore};
 use crate::policy;
 use crate::renewal;
-use crate::seen::{Seen, SeenError};
+use crate::seen::{SeenError, SeenRequests};
 use crate::services;
 
 /// Largest file of a seed, in bytes.
-const SEED_BYTES: u64 = 1024;
+const MAX_SEED_BYTES: u64 = 1024;
 
 /// The node's renewed token, in the state directory.
-pub(crate) const RENEWED_TOKEN: &str = "token.jwt";
+pub(crate) const RENEWED_TOKEN_FILE: &str = "token.jwt";
 
 /// The record of the audit log's last checkpoint, in the state directory.
-const AUDIT_HEAD: &str = "audit.head";
+const AUDIT_HEAD_FILE: &str = "audit.head";
 
 /// Why a daemon cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +96,7 @@ pub enum AssembleError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: CredsError,
+        source: UserCredentialsError,
     },
     /// The name in the credentials is no identity.
     #[error("the credentials in {} carry a name that is no identity", path.display())]
@@ -132,7 +134,7 @@ pub enum AssembleError {
     Agent(#[from] AgentError),
     /// A data source.
     #[error("a data source cannot be offered")]
-    Data(#[from] DataError),
+    Data(#[from] DataSourceError),
     /// A plugin's table in the configuration.
     #[error("the section [plugins.{plugin}] is wrong")]
     Plugin {
@@ -150,62 +152,62 @@ pub enum AssembleError {
     Registry(#[from] RegistryError),
     /// A service that cannot be started.
     #[error("a service cannot be started")]
-    Service(#[from] muster_provisioner::ServiceError),
+    Service(#[from] muster_provisioner::ProvisionerServiceError),
     /// Newcomers cannot be let in.
     #[error("newcomers cannot be enrolled")]
-    Enrol(#[source] muster_wire::enrol::EnrolError),
+    Enrol(#[source] muster_wire::enrol::NodeEnrollerError),
     /// The journal of seen requests.
     #[error(transparent)]
     Seen(#[from] SeenError),
     /// The audit log.
     #[error(transparent)]
-    Audit(#[from] AuditError),
+    Audit(#[from] AuditLogError),
     /// What this machine needs to become a node.
     #[error(transparent)]
-    Newcomer(#[from] NewcomerError),
+    Newcomer(#[from] NodeEnrolmentError),
 }
 
 /// A daemon's state, and how it connects.
 #[derive(Debug)]
-pub struct Assembled {
+pub struct AssembledDaemon {
     /// The state.
-    pub core: Arc<Core>,
+    pub core: Arc<DaemonCore>,
     /// How to connect.
-    pub options: Options,
+    pub options: BusOptions,
     /// What agents need of the broker; want to be connected too.
-    pub desks: Desks,
+    pub desks: BrokerHandles,
     /// What takes up Puppet's runs of an earlier daemon, and counts those of others.
-    pub puppet: Resident,
+    pub puppet: PuppetRunMonitor,
     /// The machine that the daemon itself runs on; facts come from it too.
     pub host: Arc<dyn System>,
 }
 
 /// Everything that is only read, to prove that a daemon can be built of it. Touches nothing that a running daemon uses.
-pub fn inspect(config: &Config) -> Result<(), AssembleError> {
-    if let Some(bootstrap) = newcomer::bootstrap(config) {
-        newcomer::inspect(config, bootstrap)?;
-        agents::inspect(config)?;
+pub fn check_config(config: &Config) -> Result<(), AssembleError> {
+    if let Some(bootstrap) = enrolment::bootstrap_path(config) {
+        enrolment::check_bootstrap(config, bootstrap)?;
+        agents::check_plugins(config)?;
         load_policies(config);
         return Ok(());
     }
-    let config = &newcomer::as_known(config)?;
-    let signer = signer(config)?;
-    options(config, &signer)?;
-    trust(config)?;
-    agents::inspect(config)?;
-    services::inspect(config)?;
+    let config = &enrolment::effective_config(config)?;
+    let signer = load_signer(config)?;
+    connect_options(config, &signer)?;
+    load_trust(config)?;
+    agents::check_plugins(config)?;
+    services::check_services(config)?;
     load_policies(config);
     Ok(())
 }
 
 /// Where facts come from.
-pub fn fact_sources(config: &Config) -> Sources {
+pub fn fact_sources(config: &Config) -> FactSources {
     let facts = &config.facts;
-    Sources {
+    FactSources {
         identity: config.identity.clone(),
         facts_d: config.paths.facts_d.clone(),
         facter: facts.facter.clone(),
-        cloud: Cloud::new(
+        cloud: CloudCollector::new(
             &facts.cloud,
             facts.cloud_url.as_deref(),
             facts.cloud_imds_v1,
@@ -215,34 +217,37 @@ pub fn fact_sources(config: &Config) -> Sources {
 }
 
 /// Reads and builds everything, in a state directory that is ours. Blocks.
-pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, AssembleError> {
-    let clock = Clock::system();
-    let signer = signer(config)?;
-    let options = options(config, &signer)?;
+pub fn assemble_daemon(
+    config: &Config,
+    config_file: &Path,
+) -> Result<AssembledDaemon, AssembleError> {
+    let clock = WallClock::system();
+    let signer = load_signer(config)?;
+    let options = connect_options(config, &signer)?;
     let state = &config.paths.state;
     let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
     let facts = FactStore::new(fact_sources(config));
-    let trust = trust(config)?;
-    use_kept_token(config, &signer, &trust, clock.now());
+    let trust = load_trust(config)?;
+    use_renewed_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
-    let desks = Desks::new(config);
-    let puppet = agents::puppet(config, &desks.permits)?;
+    let desks = BrokerHandles::new(config);
+    let puppet = agents::build_puppet(config, &desks.permits)?;
     // Looked at before the log is opened, which makes it. A machine that was just enrolled has other files here already.
-    let ran_before = state.join(AUDIT_HEAD).exists();
-    let core = Core::new(Parts {
+    let ran_before = state.join(AUDIT_HEAD_FILE).exists();
+    let core = DaemonCore::new(CoreParts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust: Arc::new(trust),
         collectives: config.collectives.clone(),
-        classes: Classes::new(config.paths.classes.clone()),
+        classes: ClassStore::new(config.paths.classes.clone()),
         policy: Arc::new(policy),
-        authority: Authority {
+        authority: PolicyOptions {
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::registry(config, &desks, &puppet)?),
+        registry: Arc::new(agents::build_registry(config, &desks, &puppet)?),
         data_sources: agents::configured_data_sources(config)?.into(),
-        seen: Seen::open(&state.join("seen"), clock.now(), ran_before)?,
+        seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),
@@ -252,17 +257,18 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         system,
         clock,
     });
-    core.health().set("policies", Level::Error, &problems);
+    core.health()
+        .set_findings("policies", FindingLevel::Error, &problems);
     let max_age = config.trust.max_age;
     if !max_age.is_zero() {
         core.trust_freshness().set_max_age(Some(max_age));
-        if let Some(at) = modified(&kept_confirmation(config)) {
+        if let Some(at) = modified_at(&confirmation_path(config)) {
             core.trust_freshness().set_confirmed_before(at);
         }
     }
     reload_facts(&core, &*host);
-    let puppet = puppet.resident(Arc::clone(&core.system));
-    Ok(Assembled {
+    let puppet = puppet.build_monitor(Arc::clone(&core.system));
+    Ok(AssembledDaemon {
         core: Arc::new(core),
         options,
         desks,
@@ -272,45 +278,51 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
 }
 
 /// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.
-pub fn reload_facts(core: &Core, host: &dyn System) {
+pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     let mut problems = Vec::new();
-    for problem in core.facts.reload(Machines {
+    for problem in core.facts.reload(FactMachines {
         node: &*core.system,
         host,
     }) {
         tracing::warn!(%problem, "facts are incomplete");
-        problems.push(chain(&problem));
+        problems.push(error_chain(&problem));
     }
-    core.health().set("facts", Level::Warning, &problems);
+    core.health()
+        .set_findings("facts", FindingLevel::Warning, &problems);
     let read = core.classes.reload();
     if let Err(error) = &read {
         tracing::warn!(%error, "classes were not read");
     }
-    let problems: Vec<String> = read.err().iter().map(|error| chain(error)).collect();
-    core.health().set("classes", Level::Warning, &problems);
+    let problems: Vec<String> = read.err().iter().map(|error| error_chain(error)).collect();
+    core.health()
+        .set_findings("classes", FindingLevel::Warning, &problems);
 }
 
 /// Reads the policies anew; what is wrong with them is told, and denies.
-pub fn reload_policies(core: &Core, config: &Config) {
+pub fn reload_policies(core: &DaemonCore, config: &Config) {
     let (policy, problems) = load_policies(config);
     core.set_policy(policy);
-    core.health().set("policies", Level::Error, &problems);
+    core.health()
+        .set_findings("policies", FindingLevel::Error, &problems);
 }
 
 fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
-    let (policy, problems) = policy::load(&config.paths.policies, config.policy.default);
+    let (policy, problems) = policy::load_policies(&config.paths.policies, config.policy.default);
     for problem in &problems {
         tracing::error!(%problem, "a policy is refused as a whole");
     }
     (
         policy,
-        problems.iter().map(|problem| chain(problem)).collect(),
+        problems
+            .iter()
+            .map(|problem| error_chain(problem))
+            .collect(),
     )
 }
 
-fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Options {
+fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> audit::AuditOptions {
     let settings = &config.audit;
-    audit::Options {
+    audit::AuditOptions {
         path: config.paths.audit.clone(),
         fail_closed: settings.fail_closed,
         max_bytes: settings.max_bytes,
@@ -319,48 +331,48 @@ fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Opti
         group: settings.group.clone(),
         checkpoint_lines: settings.checkpoint_lines,
         checkpoint_every: settings.checkpoint_every,
-        head: Some(config.paths.state.join(AUDIT_HEAD)),
+        head: Some(config.paths.state.join(AUDIT_HEAD_FILE)),
         signer: signer.clone(),
-        account: trust.token().to_owned(),
+        account: trust.account_token().to_owned(),
     }
 }
 
 /// Where a changed account token is kept.
-pub fn kept_trust(config: &Config) -> PathBuf {
+pub fn account_token_path(config: &Config) -> PathBuf {
     config.paths.state.join("account.jwt")
 }
 
 /// An empty file, written when the account token was last confirmed to be the newest: a restart makes no token fresher.
-pub(crate) fn kept_confirmation(config: &Config) -> PathBuf {
+pub(crate) fn confirmation_path(config: &Config) -> PathBuf {
     config.paths.state.join("account.confirmed")
 }
 
 /// When a file was last written, if there is one.
-fn modified(path: &Path) -> Option<Millis> {
+fn modified_at(path: &Path) -> Option<Millis> {
     let modified = fs::metadata(path).and_then(|found| found.modified()).ok()?;
     let since = modified.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
 }
 
 /// Where a renewed token of the node is kept. Its key stays where the credentials are.
-pub fn kept_token(config: &Config) -> PathBuf {
-    config.paths.state.join(RENEWED_TOKEN)
+pub fn renewed_token_path(config: &Config) -> PathBuf {
+    config.paths.state.join(RENEWED_TOKEN_FILE)
 }
 
 /// Uses the renewed token that an earlier daemon kept, if it is this node's and ends later than the one in the credentials.
-fn use_kept_token(config: &Config, signer: &Signer, trust: &Trust, now: Millis) {
-    let path = kept_token(config);
-    let Ok(token) = read("the node's renewed token", &path) else {
+fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now: Millis) {
+    let path = renewed_token_path(config);
+    let Ok(token) = read_token_file("the node's renewed token", &path) else {
         return;
     };
-    if let Err(error) = renewal::renew(signer, trust, token.trim(), now) {
-        tracing::debug!(error = chain(&error), path = %path.display(), "the kept token is not used");
+    if let Err(error) = renewal::renew_token(signer, trust, token.trim(), now) {
+        tracing::debug!(error = error_chain(&error), path = %path.display(), "the kept token is not used");
     }
 }
 
-fn signer(config: &Config) -> Result<Signer, AssembleError> {
+fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
     let path = &config.broker.credentials;
-    let signer = signer_of(path)?;
+    let signer = read_signer(path)?;
     if *signer.identity() != config.identity {
         return Err(AssembleError::Identity {
             configured: config.identity.clone(),
@@ -372,9 +384,10 @@ fn signer(config: &Config) -> Result<Signer, AssembleError> {
 }
 
 /// Whose credentials these are. Those that others could read are refused.
-pub(crate) fn signer_of(path: &Path) -> Result<Signer, AssembleError> {
-    let text = muster_secret::read(path, Keeper::Daemon, Creds::FILE_BYTES)?;
-    let creds = Creds::parse(&text).map_err(|source| AssembleError::Creds {
+pub(crate) fn read_signer(path: &Path) -> Result<Signer, AssembleError> {
+    let text =
+        muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
+    let creds = UserCredentials::parse(&text).map_err(|source| AssembleError::Creds {
         path: path.to_owned(),
         source,
     })?;
@@ -385,51 +398,58 @@ pub(crate) fn signer_of(path: &Path) -> Result<Signer, AssembleError> {
 }
 
 /// The account token that was configured, or the one that was announced later, whichever is newer.
-fn trust(config: &Config) -> Result<Trust, AssembleError> {
-    let configured = trust_in(config, &config.trust.account)?;
-    let Ok(kept) = read("the account's token", &kept_trust(config)) else {
+fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
+    let configured = read_trust(config, &config.trust.account)?;
+    let Ok(kept) = read_token_file("the account's token", &account_token_path(config)) else {
         return Ok(configured);
     };
     Ok(configured.update(kept.trim()).unwrap_or(configured))
 }
 
 /// An account of the operator whose key is pinned, by the token in this file.
-pub(crate) fn trust_in(config: &Config, account: &Path) -> Result<Trust, AssembleError> {
+pub(crate) fn read_trust(config: &Config, account: &Path) -> Result<AccountTrust, AssembleError> {
     let wrong = |source| AssembleError::Trust {
         path: account.to_owned(),
         source,
     };
     let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
-    Trust::new(operator, read("the account's token", account)?.trim()).map_err(wrong)
+    AccountTrust::new(
+        operator,
+        read_token_file("the account's token", account)?.trim(),
+    )
+    .map_err(wrong)
 }
 
 /// How this party connects to the broker of the configuration.
-pub(crate) fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
-    let parse = |url: &String| Server::parse(url, config.broker.plaintext_on_loopback);
+pub(crate) fn connect_options(
+    config: &Config,
+    signer: &Signer,
+) -> Result<BusOptions, AssembleError> {
+    let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
     let servers = config
         .broker
         .urls
         .iter()
         .map(parse)
         .collect::<Result<Vec<_>, _>>()?;
-    let mut options = Options::daemon(signer.identity().as_str(), servers);
+    let mut options = BusOptions::for_daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
-    Ok(as_party(options, signer))
+    Ok(with_signer(options, signer))
 }
 
 /// The same way to the broker, as this party.
-pub(crate) fn as_party(options: Options, signer: &Signer) -> Options {
-    Options {
+pub(crate) fn with_signer(options: BusOptions, signer: &Signer) -> BusOptions {
+    BusOptions {
         name: signer.identity().to_string(),
-        secret: Some(Secret::of_signer(signer)),
-        inbox_prefix: Some(subject::inbox_prefix(&signer.public().to_string())),
+        secret: Some(BrokerCredentials::from_signer(signer)),
+        inbox_prefix: Some(subject::inbox_prefix(&signer.public_key().to_string())),
         ..options
     }
 }
 
 /// The key whose seed is in this file.
-pub(crate) fn key_of(path: &Path) -> Result<KeyPair, AssembleError> {
-    let seed = muster_secret::read(path, Keeper::Daemon, SEED_BYTES)?;
+pub(crate) fn read_key(path: &Path) -> Result<KeyPair, AssembleError> {
+    let seed = muster_secret::read_secret(path, SecretOwner::Daemon, MAX_SEED_BYTES)?;
     KeyPair::from_seed(seed.trim()).map_err(|source| AssembleError::Trust {
         path: path.to_owned(),
         source: source.into(),
@@ -437,10 +457,10 @@ pub(crate) fn key_of(path: &Path) -> Result<KeyPair, AssembleError> {
 }
 
 /// Reads a file that is no secret and no longer than a token.
-fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
+fn read_token_file(what: &'static str, path: &Path) -> Result<String, AssembleError> {
     let read = || {
         let mut text = String::new();
-        let limit = limits::TOKEN_BYTES as u64;
+        let limit = limits::MAX_TOKEN_BYTES as u64;
         let length = File::open(path)?
             .take(limit + 1)
             .read_to_string(&mut text)?;

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Most lines of a file.
 pub const MAX_LINES: usize = 10_000;
 /// Most bytes of a file.
-const FILE_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Why there are no new classes.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum ClassesError {
         source: io::Error,
     },
     /// More than any node has: it is another file.
-    #[error("{} has more than {MAX_LINES} lines or {FILE_BYTES} bytes; is it a list of classes?", path.display())]
+    #[error("{} has more than {MAX_LINES} lines or {MAX_FILE_BYTES} bytes; is it a list of classes?", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -41,24 +41,24 @@ pub enum ClassesError {
 
 /// The node's current classes: lower-case, sorted, each once.
 #[derive(Debug)]
-pub struct Classes {
+pub struct ClassStore {
     path: PathBuf,
     current: RwLock<Arc<[String]>>,
     /// Whether the file was read once, or found missing; until then the classes are unknown.
     known: AtomicBool,
 }
 
-impl Classes {
-    /// Unknown until [`Classes::reload`].
+impl ClassStore {
+    /// Unknown until [`ClassStore::reload`].
     pub fn new(path: PathBuf) -> Self {
         Self {
             known: AtomicBool::new(false),
-            ..Self::known(path, Arc::from([]))
+            ..Self::with_classes(path, Arc::from([]))
         }
     }
 
     /// Begins with these classes, which are lower-case, sorted, and each there once.
-    pub fn known(path: PathBuf, classes: Arc<[String]>) -> Self {
+    pub fn with_classes(path: PathBuf, classes: Arc<[String]>) -> Self {
         Self {
             path,
             current: RwLock::new(classes),
@@ -78,9 +78,10 @@ impl Classes {
 
     /// Reads the file anew. A file that was never there is a node without classes.
     pub fn reload(&self) -> Result<(), ClassesError> {
-        let classes = parse(&read(&self.path)?).ok_or_else(|| ClassesError::TooLarge {
-            path: self.path.clone(),
-        })?;
+        let classes =
+            parse_classes(&read_classes(&self.path)?).ok_or_else(|| ClassesError::TooLarge {
+                path: self.path.clone(),
+            })?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if classes.is_empty() && !current.is_empty() {
             return Err(ClassesError::Vanished {
@@ -94,7 +95,7 @@ impl Classes {
 }
 
 /// The file's text; none if there is no file.
-fn read(path: &Path) -> Result<String, ClassesError> {
+fn read_classes(path: &Path) -> Result<String, ClassesError> {
     let read_error = |source| ClassesError::Read {
         path: path.to_owned(),
         source,
@@ -105,10 +106,10 @@ fn read(path: &Path) -> Result<String, ClassesError> {
         Err(error) => return Err(read_error(error)),
     };
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES + 1)
+    file.take(MAX_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(read_error)?;
-    if bytes.len() as u64 > FILE_BYTES {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(ClassesError::TooLarge {
             path: path.to_owned(),
         });
@@ -117,7 +118,7 @@ fn read(path: &Path) -> Result<String, ClassesError> {
 }
 
 /// The classes of a text; nothing if it has too many lines.
-fn parse(text: &str) -> Option<Vec<String>> {
+fn parse_classes(text: &str) -> Option<Vec<String>> {
     if text.lines().count() > MAX_LINES {
         return None;
     }
@@ -132,14 +133,14 @@ fn parse(text: &str) -> Option<Vec<String>> {
 mod tests {
     use std::fs;
 
-    use super::{Classes, ClassesError, MAX_LINES};
+    use super::{ClassStore, ClassesError, MAX_LINES};
 
     #[test]
     fn classes_are_unknown_until_they_were_read_once() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("classes.txt");
         fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
-        let classes = Classes::new(path.clone());
+        let classes = ClassStore::new(path.clone());
         assert!(classes.reload().is_err() && !classes.are_known());
         fs::write(&path, "apache\n").unwrap();
         classes.reload().unwrap();
@@ -147,7 +148,7 @@ mod tests {
         fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
         assert!(classes.reload().is_err() && classes.are_known());
         // A node that never had the file has no classes, which is known.
-        let none = Classes::new(scratch.path().join("none"));
+        let none = ClassStore::new(scratch.path().join("none"));
         none.reload().unwrap();
         assert!(none.are_known());
     }
@@ -156,7 +157,7 @@ mod tests {
     fn classes_are_folded_sorted_and_kept_when_the_file_is_torn() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("classes.txt");
-        let classes = Classes::new(path.clone());
+        let classes = ClassStore::new(path.clone());
         classes.reload().unwrap();
         assert!(classes.current().is_empty());
 
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn a_directory_is_no_list_of_classes() {
         let scratch = tempfile::tempdir().unwrap();
-        let classes = Classes::new(scratch.path().to_owned());
+        let classes = ClassStore::new(scratch.path().to_owned());
         assert!(matches!(classes.reload(), Err(ClassesError::Read { .. })));
     }
 }

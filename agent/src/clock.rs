@@ -8,9 +8,9 @@ use muster_wire::Millis;
 
 /// Tells the time in milliseconds since the epoch.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Millis + Send + Sync>);
+pub struct WallClock(Arc<dyn Fn() -> Millis + Send + Sync>);
 
-impl Clock {
+impl WallClock {
     /// The machine's clock.
     pub fn system() -> Self {
         Self::new(|| {
@@ -32,7 +32,7 @@ impl Clock {
     }
 }
 
-impl fmt::Debug for Clock {
+impl fmt::Debug for WallClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
     }

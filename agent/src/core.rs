@@ -8,48 +8,51 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, AgentProblem, Data, Finding, Node, RunningRequest, Stats, Throttle};
-use muster_ddl::Ddl;
-use muster_host::{Registry, Running};
+use muster_api::{
+    AgentInfo, AgentProblem, CounterSnapshot, HealthFinding, LogThrottle, NodeHandle,
+    RunningRequest, ValidatedDataSource,
+};
+use muster_ddl::AgentDdl;
+use muster_host::{AgentRegistry, RunningRequests};
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
-use muster_wire::state::{Facts, NodeView};
-use muster_wire::token::life::TokenLife;
-use muster_wire::token::{TokenCache, TokenError, Trust};
+use muster_wire::state::{NodeFacts, NodeView};
+use muster_wire::token::lifetime::TokenLife;
+use muster_wire::token::{AccountTrust, TokenCache, TokenError};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::audit::{AuditError, AuditLog};
-use crate::classes::Classes;
-use crate::clock::Clock;
+use crate::audit::{AuditLog, AuditLogError};
+use crate::classes::ClassStore;
+use crate::clock::WallClock;
 use crate::config::Config;
-use crate::counters::Counters;
+use crate::counters::MessageCounters;
+use crate::enrolment;
 use crate::facts::FactStore;
-use crate::health::{self, Health};
-use crate::lookup::Gate;
-use crate::metrics::tally::Tallies;
-use crate::newcomer;
-use crate::renewal::{self, RenewalError};
-use crate::seen::Seen;
+use crate::health::{self, HealthState};
+use crate::lookup::LookupLimiter;
+use crate::metrics::request_metrics::RequestMetrics;
+use crate::renewal::{self, NodeTokenRenewalError};
+use crate::seen::SeenRequests;
 use crate::trust_sync::TrustFreshness;
 
 /// Between two lines of the log about messages that are nobody's.
-const QUIET: Duration = Duration::from_secs(10);
+const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A value that is read by many and replaced as a whole.
 #[derive(Debug)]
-pub struct Shared<T>(RwLock<Arc<T>>);
+pub struct SharedValue<T>(RwLock<Arc<T>>);
 
-impl<T> Shared<T> {
+impl<T> SharedValue<T> {
     /// Begins with this value.
     pub fn new(value: T) -> Self {
-        Self::of(Arc::new(value))
+        Self::from_arc(Arc::new(value))
     }
 
     /// Begins with this value, which others may hold already.
-    pub fn of(value: Arc<T>) -> Self {
+    pub fn from_arc(value: Arc<T>) -> Self {
         Self(RwLock::new(value))
     }
 
@@ -66,14 +69,14 @@ impl<T> Shared<T> {
 
 /// How strict a node is besides its policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Authority {
+pub struct PolicyOptions {
     /// Whether callers are told which rule denied them.
     pub tell_rules: bool,
     /// Whether actions that their schema calls dangerous take a second person, whatever the policy says.
     pub approve_dangerous: bool,
 }
 
-impl Default for Authority {
+impl Default for PolicyOptions {
     fn default() -> Self {
         Self {
             tell_rules: true,
@@ -83,37 +86,37 @@ impl Default for Authority {
 }
 
 /// Everything that a daemon is made of, before it is connected.
-pub struct Parts {
+pub struct CoreParts {
     /// The node's name and key.
     pub signer: Signer,
     /// Whom to believe.
-    pub trust: Arc<Trust>,
+    pub trust: Arc<AccountTrust>,
     /// The collectives; the first is the main one.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// Facts.
     pub facts: FactStore,
     /// Classes.
-    pub classes: Classes,
+    pub classes: ClassStore,
     /// The second lock.
     pub policy: Arc<PolicySet>,
     /// The agents.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<AgentRegistry>,
     /// The data sources.
-    pub data_sources: Arc<[Data]>,
+    pub data_sources: Arc<[ValidatedDataSource]>,
     /// The machine to act on.
     pub system: Arc<dyn System>,
     /// What was seen.
-    pub seen: Seen,
+    pub seen: SeenRequests,
     /// Where decisions are recorded.
     pub audit: Arc<AuditLog>,
     /// How far clocks may differ.
     pub skew: Millis,
     /// How strict it is besides its policies.
-    pub authority: Authority,
+    pub authority: PolicyOptions,
     /// Whether sensitive inputs are taken that came readable for the broker.
     pub plain_secrets: bool,
     /// The time.
-    pub clock: Clock,
+    pub clock: WallClock,
     /// The configuration, for those who ask about it.
     pub config: Option<Config>,
     /// The file it came from.
@@ -121,70 +124,70 @@ pub struct Parts {
 }
 
 /// One daemon's state.
-pub struct Core {
+pub struct DaemonCore {
     pub(crate) signer: Signer,
-    pub(crate) trust: Shared<Trust>,
+    pub(crate) trust: SharedValue<AccountTrust>,
     freshness: TrustFreshness,
     pub(crate) tokens: TokenCache,
-    pub(crate) collectives: Vec<Name>,
+    pub(crate) collectives: Vec<SubjectName>,
     pub(crate) collective_names: Vec<String>,
     pub(crate) facts: FactStore,
-    pub(crate) classes: Classes,
-    pub(crate) policy: Shared<PolicySet>,
+    pub(crate) classes: ClassStore,
+    pub(crate) policy: SharedValue<PolicySet>,
     /// What is on offer.
-    pub(crate) registry: Shared<Registry>,
+    pub(crate) registry: SharedValue<AgentRegistry>,
     /// What would be, if nothing were held back.
-    everything: Shared<Registry>,
+    everything: SharedValue<AgentRegistry>,
     held_back: AtomicBool,
-    agent_problems: Shared<Vec<AgentProblem>>,
-    pub(crate) data_sources: Arc<[Data]>,
-    pub(crate) lookups: Gate,
+    agent_problems: SharedValue<Vec<AgentProblem>>,
+    pub(crate) data_sources: Arc<[ValidatedDataSource]>,
+    pub(crate) lookups: LookupLimiter,
     pub(crate) system: Arc<dyn System>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenRequests,
     pub(crate) audit: Arc<AuditLog>,
     /// Lines about messages that are nobody's: whoever can publish can cause them.
-    pub(crate) strangers: Throttle,
-    pub(crate) counters: Counters,
-    pub(crate) tallies: Tallies,
-    pub(crate) running: Running,
-    pub(crate) health: Health,
+    pub(crate) strangers: LogThrottle,
+    pub(crate) counters: MessageCounters,
+    pub(crate) tallies: RequestMetrics,
+    pub(crate) running: RunningRequests,
+    pub(crate) health: HealthState,
     pub(crate) skew: Millis,
-    pub(crate) authority: Authority,
+    pub(crate) authority: PolicyOptions,
     pub(crate) plain_secrets: bool,
-    pub(crate) clock: Clock,
+    pub(crate) clock: WallClock,
     started: Millis,
     config: Option<Config>,
     config_file: PathBuf,
 }
 
-impl Core {
+impl DaemonCore {
     /// Puts the parts together.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: CoreParts) -> Self {
         Self {
             collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
             started: parts.clock.now(),
             signer: parts.signer,
-            trust: Shared::of(parts.trust),
+            trust: SharedValue::from_arc(parts.trust),
             freshness: TrustFreshness::starting_at(parts.clock.now()),
             tokens: TokenCache::default(),
             collectives: parts.collectives,
             facts: parts.facts,
             classes: parts.classes,
-            policy: Shared::of(parts.policy),
-            everything: Shared::of(Arc::clone(&parts.registry)),
+            policy: SharedValue::from_arc(parts.policy),
+            everything: SharedValue::from_arc(Arc::clone(&parts.registry)),
             held_back: AtomicBool::new(false),
-            registry: Shared::of(parts.registry),
-            agent_problems: Shared::new(Vec::new()),
+            registry: SharedValue::from_arc(parts.registry),
+            agent_problems: SharedValue::new(Vec::new()),
             data_sources: parts.data_sources,
-            lookups: Gate::default(),
+            lookups: LookupLimiter::default(),
             system: parts.system,
             seen: parts.seen,
             audit: parts.audit,
-            strangers: Throttle::new(QUIET),
-            counters: Counters::default(),
-            tallies: Tallies::default(),
-            running: Running::default(),
-            health: Health::default(),
+            strangers: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
+            counters: MessageCounters::default(),
+            tallies: RequestMetrics::default(),
+            running: RunningRequests::default(),
+            health: HealthState::default(),
             skew: parts.skew,
             authority: parts.authority,
             plain_secrets: parts.plain_secrets,
@@ -205,7 +208,7 @@ impl Core {
     }
 
     /// The account token in force.
-    pub fn trust(&self) -> Arc<Trust> {
+    pub fn trust(&self) -> Arc<AccountTrust> {
         self.trust.get()
     }
 
@@ -214,7 +217,7 @@ impl Core {
         let newer = self.trust.get().update(account_token)?;
         self.trust.set(newer);
         self.tokens.clear();
-        self.audit.account_changed(account_token);
+        self.audit.set_account(account_token);
         Ok(())
     }
 
@@ -224,8 +227,8 @@ impl Core {
     }
 
     /// Uses a renewed token of the node's own from now on.
-    pub(crate) fn renew_token(&self, token: &str) -> Result<(), RenewalError> {
-        renewal::renew(&self.signer, &self.trust(), token, self.now())
+    pub(crate) fn renew_token(&self, token: &str) -> Result<(), NodeTokenRenewalError> {
+        renewal::renew_token(&self.signer, &self.trust(), token, self.now())
     }
 
     /// Since when it is unknown whether the account token is the newest.
@@ -239,7 +242,7 @@ impl Core {
     }
 
     /// What loading left behind.
-    pub fn health(&self) -> &Health {
+    pub fn health(&self) -> &HealthState {
         &self.health
     }
 
@@ -249,35 +252,35 @@ impl Core {
     }
 
     /// The agents on offer.
-    pub fn registry(&self) -> Arc<Registry> {
+    pub fn registry(&self) -> Arc<AgentRegistry> {
         self.registry.get()
     }
 
     /// The agents that there are, those that are held back too.
-    pub fn everything(&self) -> Arc<Registry> {
+    pub fn all_agents(&self) -> Arc<AgentRegistry> {
         self.everything.get()
     }
 
     /// Replaces the agents; calls that were taken in before keep those that they came for.
-    pub fn set_registry(&self, registry: Registry) {
+    pub fn set_registry(&self, registry: AgentRegistry) {
         self.everything.set(registry);
-        self.offer();
+        self.publish_agents();
     }
 
     /// Holds back all agents but those of a node that is still provisioned, or offers all of them. Whether that is a change.
-    pub fn hold_back(&self, yes: bool) -> bool {
+    pub fn restrict_to_provisioning(&self, yes: bool) -> bool {
         let change = self.held_back.swap(yes, Ordering::AcqRel) != yes;
         if change {
-            self.offer();
+            self.publish_agents();
         }
         change
     }
 
-    fn offer(&self) {
-        let mut offer = Registry::clone(&self.everything.get());
+    fn publish_agents(&self) {
+        let mut offer = AgentRegistry::clone(&self.everything.get());
         if self.held_back.load(Ordering::Acquire) {
             for name in self.everything.get().names() {
-                if !newcomer::OFFERED.contains(&name.as_str()) {
+                if !enrolment::PROVISIONING_AGENTS.contains(&name.as_str()) {
                     offer.remove(name);
                 }
             }
@@ -291,32 +294,32 @@ impl Core {
     }
 
     /// Returns when every audit record is on the disk. Blocks.
-    pub fn flush_audit(&self) -> Result<(), AuditError> {
+    pub fn flush_audit(&self) -> Result<(), AuditLogError> {
         self.audit.flush()
     }
 
     /// The same, and the log is signed to its end. Blocks.
-    pub fn seal_audit(&self) -> Result<(), AuditError> {
+    pub fn seal_audit(&self) -> Result<(), AuditLogError> {
         self.audit.seal()
     }
 
     /// Opens the audit log's path anew, after it was rotated. Blocks.
-    pub fn reopen_audit(&self) -> Result<(), AuditError> {
+    pub fn reopen_audit(&self) -> Result<(), AuditLogError> {
         self.audit.reopen()
     }
 
     /// Forgets requests that are over, which every new one does too: for a node that nobody asks any more.
-    pub fn forget(&self) {
-        self.seen.forget(self.clock.now());
+    pub fn forget_expired(&self) {
+        self.seen.forget_expired(self.clock.now());
     }
 
     /// What the daemon has counted.
-    pub fn counted(&self) -> Stats {
-        self.counters.stats(self.started)
+    pub fn snapshot_counters(&self) -> CounterSnapshot {
+        self.counters.to_snapshot(self.started)
     }
 
     /// Looks at the node as filters and policies see it.
-    pub(crate) fn view<T>(&self, look: impl FnOnce(&NodeView<'_>) -> T) -> T {
+    pub(crate) fn with_node_view<T>(&self, look: impl FnOnce(&NodeView<'_>) -> T) -> T {
         let (facts, classes) = (self.facts.current(), self.classes.current());
         let registry = self.registry.get();
         look(&NodeView {
@@ -330,7 +333,7 @@ impl Core {
     }
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for DaemonCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
             .field("identity", self.identity())
@@ -338,7 +341,7 @@ impl fmt::Debug for Core {
     }
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for CoreParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
             .field("identity", self.signer.identity())
@@ -346,16 +349,16 @@ impl fmt::Debug for Parts {
     }
 }
 
-impl Node for Core {
+impl NodeHandle for DaemonCore {
     fn identity(&self) -> &Identity {
         self.signer.identity()
     }
 
-    fn collectives(&self) -> &[Name] {
+    fn collectives(&self) -> &[SubjectName] {
         &self.collectives
     }
 
-    fn facts(&self) -> Arc<Facts> {
+    fn facts(&self) -> Arc<NodeFacts> {
         self.facts.current()
     }
 
@@ -363,51 +366,51 @@ impl Node for Core {
         self.classes.current()
     }
 
-    fn agents(&self) -> Vec<AgentInfo> {
-        self.registry.get().infos()
+    fn agent_infos(&self) -> Vec<AgentInfo> {
+        self.registry.get().agent_infos()
     }
 
     fn agent_problems(&self) -> Vec<AgentProblem> {
         self.agent_problems.get().to_vec()
     }
 
-    fn ddl(&self, agent: &str) -> Option<Arc<Ddl>> {
+    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>> {
         let registry = self.registry.get();
         registry.agent(agent).map(|agent| Arc::clone(agent.ddl()))
     }
 
-    fn data_sources(&self) -> &[Data] {
+    fn data_sources(&self) -> &[ValidatedDataSource] {
         &self.data_sources
     }
 
     fn config_item(&self, name: &str) -> Option<Value> {
-        self.config.as_ref()?.item(name)
+        self.config.as_ref()?.redacted_item(name)
     }
 
     fn config_file(&self) -> &Path {
         &self.config_file
     }
 
-    fn running(&self) -> Vec<RunningRequest> {
-        self.running.list()
+    fn running_requests(&self) -> Vec<RunningRequest> {
+        self.running.list_requests()
     }
 
-    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
-        self.running.cancel(id, of)
+    fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+        self.running.cancel_request(id, of)
     }
 
-    fn stats(&self) -> Stats {
-        self.counted()
+    fn counter_snapshot(&self) -> CounterSnapshot {
+        self.snapshot_counters()
     }
 
-    fn sandboxes(&self) -> BTreeMap<String, String> {
+    fn describe_sandboxes(&self) -> BTreeMap<String, String> {
         self.config
             .as_ref()
-            .map(|config| health::sandboxes(self, config))
+            .map(|config| health::describe_sandboxes(self, config))
             .unwrap_or_default()
     }
 
-    fn findings(&self) -> Vec<Finding> {
-        health::findings(self, self.config.as_ref())
+    fn collect_findings(&self) -> Vec<HealthFinding> {
+        health::collect_findings(self, self.config.as_ref())
     }
 }

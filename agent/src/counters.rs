@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use muster_api::Stats;
+use muster_api::CounterSnapshot;
 use muster_wire::Millis;
 
 /// A number that only grows.
@@ -11,7 +11,7 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     /// One more.
-    pub fn count(&self) {
+    pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -21,13 +21,13 @@ impl Counter {
     }
 }
 
-/// The counters of one daemon; see [`Stats`] for their meaning.
+/// The counters of one daemon; see [`CounterSnapshot`] for their meaning.
 #[derive(Debug, Default)]
 #[expect(
     missing_docs,
     reason = "each is documented where it is shown, in Stats"
 )]
-pub struct Counters {
+pub struct MessageCounters {
     pub total: Counter,
     pub validated: Counter,
     pub unvalidated: Counter,
@@ -39,10 +39,10 @@ pub struct Counters {
     pub replies: Counter,
 }
 
-impl Counters {
+impl MessageCounters {
     /// All of them now.
-    pub fn stats(&self, started: Millis) -> Stats {
-        Stats {
+    pub fn to_snapshot(&self, started: Millis) -> CounterSnapshot {
+        CounterSnapshot {
             total: self.total.get(),
             validated: self.validated.get(),
             unvalidated: self.unvalidated.get(),

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use muster_bus::{Bus, BusError, Message, Subscription};
+use muster_bus::{Bus, BusError, BusMessage, BusSubscription};
 use muster_wire::subject;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::core::Core;
-use crate::pipeline::{self, Incoming, Outgoing, Taken};
+use crate::core::DaemonCore;
+use crate::pipeline::{self, IncomingMessage, OutgoingReply, RequestAdmission};
 use crate::trust_sync::{TokenChange, TrustSync};
 
 /// A daemon whose subscriptions the broker has confirmed: it is ready.
 #[derive(Debug)]
 pub struct Daemon {
-    core: Arc<Core>,
+    core: Arc<DaemonCore>,
     bus: Bus,
-    requests: Vec<Subscription>,
+    requests: Vec<BusSubscription>,
     trust_sync: TrustSync,
     /// Tokens that were taken over, to be kept by the owner of the disk.
     changes: Option<mpsc::Receiver<TokenChange>>,
@@ -30,7 +30,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Subscribes to everything that concerns this node, and returns when the broker knows it.
-    pub async fn start(core: Arc<Core>, bus: Bus) -> Result<Self, BusError> {
+    pub async fn start(core: Arc<DaemonCore>, bus: Bus) -> Result<Self, BusError> {
         let mut subjects = Vec::new();
         for collective in &core.collectives {
             subjects.extend(subject::node_subscriptions(collective, core.identity()));
@@ -73,15 +73,15 @@ impl Daemon {
         // Dropped with this future: a daemon that is ended in the middle takes nothing more.
         let mut receivers = JoinSet::new();
         for requests in requests {
-            let worker = Worker {
+            let worker = RequestWorker {
                 core: Arc::clone(&core),
                 bus: bus.clone(),
                 work: work.clone(),
                 cancel_actions: cancel_actions.clone(),
             };
-            receivers.spawn(worker.receive(requests, stop.clone()));
+            receivers.spawn(worker.receive_requests(requests, stop.clone()));
         }
-        receivers.spawn(trust_sync.follow(stop.clone()));
+        receivers.spawn(trust_sync.follow_changes(stop.clone()));
         while receivers.join_next().await.is_some() {}
         work.close();
         if tokio::time::timeout(patience, work.wait()).await.is_err() {
@@ -100,57 +100,57 @@ impl Daemon {
 }
 
 /// Takes requests from one subscription.
-struct Worker {
-    core: Arc<Core>,
+struct RequestWorker {
+    core: Arc<DaemonCore>,
     bus: Bus,
     work: TaskTracker,
     cancel_actions: CancellationToken,
 }
 
-impl Worker {
-    async fn receive(self, mut requests: Subscription, stop: CancellationToken) {
+impl RequestWorker {
+    async fn receive_requests(self, mut requests: BusSubscription, stop: CancellationToken) {
         loop {
             tokio::select! {
                 biased;
                 message = requests.next() => match message {
-                    Some(message) => self.take(&message),
+                    Some(message) => self.accept_message(&message),
                     None => return,
                 },
                 () = stop.cancelled() => break,
             }
         }
-        self.take_the_rest(requests).await;
+        self.drain_remaining(requests).await;
     }
 
     /// Nothing more is asked for; what the broker has sent already is still ours to answer.
-    async fn take_the_rest(&self, mut requests: Subscription) {
-        if self.bus.drain(&mut requests).await.is_err() {
+    async fn drain_remaining(&self, mut requests: BusSubscription) {
+        if self.bus.drain_subscription(&mut requests).await.is_err() {
             return;
         }
         loop {
             tokio::select! {
                 biased;
                 message = requests.next() => match message {
-                    Some(message) => self.take(&message),
+                    Some(message) => self.accept_message(&message),
                     None => return,
                 },
-                () = self.bus.lost() => return,
+                () = self.bus.wait_disconnected() => return,
             }
         }
     }
 
-    fn take(&self, message: &Message) {
-        let incoming = Incoming {
+    fn accept_message(&self, message: &BusMessage) {
+        let incoming = IncomingMessage {
             subject: message.subject().to_owned(),
             reply_to: message.reply_to().map(str::to_owned),
             payload: message.payload().clone(),
         };
-        let taken = match pipeline::accept(&self.core, &incoming) {
+        let taken = match pipeline::accept_message(&self.core, &incoming) {
             Err(None) => return,
-            Ok(Taken::Accepted(accepted)) => {
-                match pipeline::at_once(&self.core, accepted, &self.bus) {
-                    Ok(answer) => return self.send_at_once(answer),
-                    Err(accepted) => Ok(Taken::Accepted(accepted)),
+            Ok(RequestAdmission::Accepted(accepted)) => {
+                match pipeline::execute_immediately(&self.core, accepted, &self.bus) {
+                    Ok(answer) => return self.send_immediately(answer),
+                    Err(accepted) => Ok(RequestAdmission::Accepted(accepted)),
                 }
             }
             taken => taken,
@@ -158,19 +158,19 @@ impl Worker {
         let (core, bus) = (Arc::clone(&self.core), self.bus.clone());
         let cancel = self.cancel_actions.clone();
         self.work.spawn(async move {
-            if let Some(answer) = answer(&core, taken, &cancel, &bus).await {
-                send(&bus, answer).await;
+            if let Some(answer) = answer_request(&core, taken, &cancel, &bus).await {
+                send_reply(&bus, answer).await;
             }
         });
     }
 }
 
-impl Worker {
+impl RequestWorker {
     /// Hands an answer to the connection; only if that must wait, it waits beside the requests to come.
-    fn send_at_once(&self, answer: Option<Outgoing>) {
+    fn send_immediately(&self, answer: Option<OutgoingReply>) {
         let Some(answer) = answer else { return };
         let bus = self.bus.clone();
-        let mut sending = Box::pin(async move { send(&bus, answer).await });
+        let mut sending = Box::pin(async move { send_reply(&bus, answer).await });
         if (&mut sending).now_or_never().is_none() {
             self.work.spawn(sending);
         }
@@ -178,24 +178,26 @@ impl Worker {
 }
 
 /// What is to be said to a request that was taken in.
-async fn answer(
-    core: &Arc<Core>,
-    taken: Result<Taken, Option<Outgoing>>,
+async fn answer_request(
+    core: &Arc<DaemonCore>,
+    taken: Result<RequestAdmission, Option<OutgoingReply>>,
     cancel: &CancellationToken,
     bus: &Bus,
-) -> Option<Outgoing> {
+) -> Option<OutgoingReply> {
     let accepted = match taken {
         Err(refusal) => return refusal,
-        Ok(Taken::Accepted(accepted)) => *accepted,
-        Ok(Taken::Undecided(undecided)) => match pipeline::decide(core, *undecided, cancel).await {
-            Ok(accepted) => accepted,
-            Err(refusal) => return refusal,
-        },
+        Ok(RequestAdmission::Accepted(accepted)) => *accepted,
+        Ok(RequestAdmission::Undecided(undecided)) => {
+            match pipeline::decide_admission(core, *undecided, cancel).await {
+                Ok(accepted) => accepted,
+                Err(refusal) => return refusal,
+            }
+        }
     };
-    pipeline::execute(core, accepted, cancel, bus).await
+    pipeline::execute_request(core, accepted, cancel, bus).await
 }
 
-async fn send(bus: &Bus, answer: Outgoing) {
+async fn send_reply(bus: &Bus, answer: OutgoingReply) {
     if let Err(error) = bus.publish(&answer.subject, answer.payload).await {
         tracing::error!(%error, "an answer was not sent");
     }

@@ -6,30 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{Agent, AgentProblem};
-use muster_host::Registry;
-use muster_host::external::{Change, Settle, Shelf};
+use muster_host::AgentRegistry;
+use muster_host::external::{AgentChange, AgentDirectory, ScanMode};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents;
-use crate::config::Limits;
-use crate::core::Core;
+use crate::config::LimitsConfig;
+use crate::core::DaemonCore;
 
 /// The external agents of one daemon.
 #[derive(Debug)]
-pub struct Externals {
-    core: Arc<Core>,
-    limits: Limits,
+pub struct ExternalAgentManager {
+    core: Arc<DaemonCore>,
+    limits: LimitsConfig,
     /// The agents of the product itself, which come back when what took their place goes.
-    built_in: Arc<Registry>,
-    shelf: Mutex<Shelf>,
+    built_in: Arc<AgentRegistry>,
+    shelf: Mutex<AgentDirectory>,
 }
 
-impl Externals {
+impl ExternalAgentManager {
     /// Takes over a shelf for a daemon that offers its built-in agents so far.
-    pub fn new(core: Arc<Core>, limits: Limits, shelf: Shelf) -> Self {
+    pub fn new(core: Arc<DaemonCore>, limits: LimitsConfig, shelf: AgentDirectory) -> Self {
         Self {
-            built_in: core.everything(),
+            built_in: core.all_agents(),
             core,
             limits,
             shelf: Mutex::new(shelf),
@@ -37,13 +37,13 @@ impl Externals {
     }
 
     /// Looks for changes, and makes them.
-    pub async fn look(&self, settle: Settle) {
+    pub async fn scan_and_apply(&self, settle: ScanMode) {
         let mut guarded = self.shelf.lock().await;
-        let changes = guarded.look(settle).await;
+        let changes = guarded.scan(settle).await;
         if !changes.is_empty() {
-            let mut registry = Registry::clone(&self.core.everything());
+            let mut registry = AgentRegistry::clone(&self.core.all_agents());
             for change in changes {
-                self.make(change, &mut registry);
+                self.apply_change(change, &mut registry);
             }
             self.core.set_registry(registry);
         }
@@ -56,27 +56,27 @@ impl Externals {
     }
 
     /// Looks again and again, until `stop`.
-    pub async fn watch(self: Arc<Self>, pause: Duration, stop: CancellationToken) {
+    pub async fn poll_changes(self: Arc<Self>, pause: Duration, stop: CancellationToken) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(pause) => self.look(Settle::Wait).await,
+                () = tokio::time::sleep(pause) => self.scan_and_apply(ScanMode::Wait).await,
                 () = stop.cancelled() => return,
             }
         }
     }
 
-    fn make(&self, change: Change, registry: &mut Registry) {
+    fn apply_change(&self, change: AgentChange, registry: &mut AgentRegistry) {
         match change {
-            Change::Offered(agent) => self.offer(agent, registry),
-            Change::Withdrawn(name) => match self.built_in.agent(&name) {
-                Some(built_in) => self.offer(built_in.clone(), registry),
+            AgentChange::Offered(agent) => self.offer_agent(agent, registry),
+            AgentChange::Withdrawn(name) => match self.built_in.agent(&name) {
+                Some(built_in) => self.offer_agent(built_in.clone(), registry),
                 None => registry.remove(&name),
             },
         }
     }
 
-    fn offer(&self, agent: Agent, registry: &mut Registry) {
-        let limits = agents::limits(&self.limits, agent.name());
+    fn offer_agent(&self, agent: Agent, registry: &mut AgentRegistry) {
+        let limits = agents::agent_limits(&self.limits, agent.name());
         registry.replace(agent, limits);
     }
 }

@@ -5,87 +5,97 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use muster_api::{AgentProblem, Finding, Level, Node as _};
-use muster_host::external::enforced;
-use muster_host::sandbox::KernelSupport;
-use muster_secret::Keeper;
+use muster_api::{AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
+use muster_host::external::describe_enforcement;
+use muster_host::sandbox::LandlockSupport;
+use muster_secret::SecretOwner;
 use nix::sys::statvfs::statvfs;
 
 use crate::agents::external_options;
-use crate::audit::Condition;
+use crate::audit::AuditLogStatus;
 use crate::config::Config;
-use crate::core::Core;
+use crate::core::DaemonCore;
 
 /// A disk with less of its space left, in hundredths, is told of.
-const SCARCE_PERCENT: u64 = 5;
+const LOW_SPACE_PERCENT: u64 = 5;
 /// With less bytes left, what must be written soon cannot be.
-const FULL_BYTES: u64 = 16 * 1024 * 1024;
+const MIN_FREE_BYTES: u64 = 16 * 1024 * 1024;
 /// One day, in seconds.
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// What the metadata of a program of its own say.
-const EXTERNAL: &str = "external";
+const EXTERNAL_PROVIDER: &str = "external";
 /// Findings of one check that are kept: a thousand broken files say no more than ten.
-const KEPT: usize = 10;
+const MAX_FINDINGS_PER_CHECK: usize = 10;
 
 /// The problems that loading left behind, by check; each load replaces those of the one before.
 #[derive(Debug, Default)]
-pub struct Health(Mutex<BTreeMap<&'static str, Vec<Finding>>>);
+pub struct HealthState(Mutex<BTreeMap<&'static str, Vec<HealthFinding>>>);
 
-impl Health {
+impl HealthState {
     /// Replaces what is known of one check.
-    pub fn set(&self, check: &'static str, level: Level, messages: &[String]) {
-        let finding = |message: &String| Finding {
+    pub fn set_findings(&self, check: &'static str, level: FindingLevel, messages: &[String]) {
+        let finding = |message: &String| HealthFinding {
             check,
             level,
             message: message.clone(),
         };
-        let mut findings: Vec<Finding> = messages.iter().take(KEPT).map(finding).collect();
-        if messages.len() > KEPT {
-            findings.push(finding(&format!("and {} more", messages.len() - KEPT)));
+        let mut findings: Vec<HealthFinding> = messages
+            .iter()
+            .take(MAX_FINDINGS_PER_CHECK)
+            .map(finding)
+            .collect();
+        if messages.len() > MAX_FINDINGS_PER_CHECK {
+            findings.push(finding(&format!(
+                "and {} more",
+                messages.len() - MAX_FINDINGS_PER_CHECK
+            )));
         }
-        self.lock().insert(check, findings);
+        self.lock_findings().insert(check, findings);
     }
 
-    fn standing(&self) -> Vec<Finding> {
-        self.lock().values().flatten().cloned().collect()
+    fn current_findings(&self) -> Vec<HealthFinding> {
+        self.lock_findings().values().flatten().cloned().collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Vec<Finding>>> {
+    fn lock_findings(
+        &self,
+    ) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Vec<HealthFinding>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What each external agent is held to, as far as this kernel and the configuration go.
-pub(crate) fn sandboxes(core: &Core, config: &Config) -> BTreeMap<String, String> {
+pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap<String, String> {
     let Ok(options) = external_options(config) else {
         return BTreeMap::new();
     };
-    let kernel = KernelSupport::probe();
+    let kernel = LandlockSupport::probe();
     let root = nix::unistd::geteuid().is_root();
     let external = core
-        .agents()
+        .agent_infos()
         .into_iter()
-        .filter(|info| info.provider == EXTERNAL);
+        .filter(|info| info.provider == EXTERNAL_PROVIDER);
     external
         .filter_map(|info| {
-            let ddl = core.ddl(&info.agent)?;
-            let held_to = enforced(&ddl, &options.of(&info.agent), kernel, root);
+            let ddl = core.agent_ddl(&info.agent)?;
+            let held_to =
+                describe_enforcement(&ddl, &options.agent_options(&info.agent), kernel, root);
             Some((info.agent, held_to))
         })
         .collect()
 }
 
 /// External agents that run as root, because the configuration says so.
-fn root_agents(core: &Core, config: &Config) -> Vec<Finding> {
+fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding> {
     let Ok(options) = external_options(config) else {
         return Vec::new();
     };
-    let agents = core.agents().into_iter();
+    let agents = core.agent_infos().into_iter();
     agents
-        .filter(|info| info.provider == EXTERNAL && options.of(&info.agent).is_root())
-        .map(|info| Finding {
+        .filter(|info| info.provider == EXTERNAL_PROVIDER && options.agent_options(&info.agent).is_root())
+        .map(|info| HealthFinding {
             check: "plugins",
-            level: Level::Warning,
+            level: FindingLevel::Warning,
             message: format!(
                 "agent {}: its programs run as root; name another user in [plugins.external.agents.{}]",
                 info.agent, info.agent
@@ -95,24 +105,27 @@ fn root_agents(core: &Core, config: &Config) -> Vec<Finding> {
 }
 
 /// Everything that is wrong now. Looks at disks; blocks.
-pub(crate) fn findings(core: &Core, config: Option<&Config>) -> Vec<Finding> {
-    let mut found = core.health.standing();
-    found.extend(audit(&core.audit.condition(), core.audit.lost()));
-    found.extend(own_token(core));
-    found.extend(journal(core));
-    found.extend(account_token(core));
-    found.extend(core.agent_problems().iter().map(plugin));
+pub(crate) fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Vec<HealthFinding> {
+    let mut found = core.health.current_findings();
+    found.extend(audit_finding(
+        &core.audit.status(),
+        core.audit.lost_records(),
+    ));
+    found.extend(own_token_finding(core));
+    found.extend(journal_finding(core));
+    found.extend(account_token_finding(core));
+    found.extend(core.agent_problems().iter().map(plugin_finding));
     if let Some(config) = config {
-        found.extend(secrets(config));
-        found.extend(root_agents(core, config));
+        found.extend(credentials_finding(config));
+        found.extend(root_agent_findings(core, config));
         let audit = config.paths.audit.parent().unwrap_or(Path::new("/"));
-        found.extend(disk("state", &config.paths.state));
-        found.extend(disk("audit", audit));
+        found.extend(disk_finding("state", &config.paths.state));
+        found.extend(disk_finding("audit", audit));
     }
     found
 }
 
-fn audit(condition: &Condition, untold: u64) -> Option<Finding> {
+fn audit_finding(condition: &AuditLogStatus, untold: u64) -> Option<HealthFinding> {
     let message = match &condition.failing {
         Some(why) => format!("the audit log cannot be written: {why}"),
         None if untold > 0 => {
@@ -120,74 +133,75 @@ fn audit(condition: &Condition, untold: u64) -> Option<Finding> {
         }
         None => return None,
     };
-    Some(Finding {
+    Some(HealthFinding {
         check: "audit",
-        level: Level::Error,
+        level: FindingLevel::Error,
         message,
     })
 }
 
 /// What an earlier daemon has seen, and this one cannot know.
-fn journal(core: &Core) -> Option<Finding> {
-    Some(Finding {
+fn journal_finding(core: &DaemonCore) -> Option<HealthFinding> {
+    Some(HealthFinding {
         check: "journal",
-        level: Level::Warning,
-        message: core.seen.found().problem()?,
+        level: FindingLevel::Warning,
+        message: core.seen.journal_state().problem()?,
     })
 }
 
 /// An external agent that cannot be offered.
-fn plugin(problem: &AgentProblem) -> Finding {
-    Finding {
+fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
+    HealthFinding {
         check: "plugins",
-        level: Level::Error,
+        level: FindingLevel::Error,
         message: format!("agent {}: {}", problem.agent, problem.problem),
     }
 }
 
 /// Whether the account token is known to be the newest.
-fn account_token(core: &Core) -> Option<Finding> {
-    let message = core.trust_freshness().report(core.clock.now())?;
-    Some(Finding {
+fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
+    let message = core.trust_freshness().staleness_report(core.clock.now())?;
+    Some(HealthFinding {
         check: "trust",
-        level: Level::Warning,
+        level: FindingLevel::Warning,
         message,
     })
 }
 
 /// Whether peers still believe us, and for how long.
-fn own_token(core: &Core) -> Option<Finding> {
+fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let (now, trust) = (core.clock.now(), core.trust());
-    let finding = |level, message| Finding {
+    let finding = |level, message| HealthFinding {
         check: "credentials",
         level,
         message,
     };
     if let Err(error) = trust.verify_user(&core.signer.token(), now) {
         let message = format!("the node's own token is not believed: {error}");
-        return Some(finding(Level::Error, message));
+        return Some(finding(FindingLevel::Error, message));
     }
-    let life = core.token_life().filter(|life| life.is_late(now))?;
-    let days = life.left(now) / DAY_SECONDS;
+    let life = core.token_life().filter(|life| life.is_renewal_late(now))?;
+    let days = life.seconds_left(now) / DAY_SECONDS;
     let message = format!(
         "the node's token ends in {days} days and was not renewed; start the enroller, or run `rpc org push`"
     );
-    Some(finding(Level::Warning, message))
+    Some(finding(FindingLevel::Warning, message))
 }
 
-fn secrets(config: &Config) -> Option<Finding> {
-    let error = muster_secret::check(&config.broker.credentials, Keeper::Daemon).err()?;
-    Some(Finding {
+fn credentials_finding(config: &Config) -> Option<HealthFinding> {
+    let error =
+        muster_secret::check_secret(&config.broker.credentials, SecretOwner::Daemon).err()?;
+    Some(HealthFinding {
         check: "credentials",
-        level: Level::Error,
+        level: FindingLevel::Error,
         message: error.to_string(),
     })
 }
 
 /// How much room there is where something must be written.
-fn disk(what: &str, path: &Path) -> Option<Finding> {
+fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
     let finding = |level, message| {
-        Some(Finding {
+        Some(HealthFinding {
             check: "disk",
             level,
             message,
@@ -198,7 +212,7 @@ fn disk(what: &str, path: &Path) -> Option<Finding> {
         Ok(seen) => seen,
         Err(error) => {
             let message = format!("cannot look at the {what} directory {shown}: {error}");
-            return finding(Level::Error, message);
+            return finding(FindingLevel::Error, message);
         }
     };
     // The types of these numbers differ between architectures.
@@ -218,8 +232,8 @@ fn disk(what: &str, path: &Path) -> Option<Finding> {
     let left = bytes / (1024 * 1024);
     let message = format!("{left} MiB ({percent} %) are left for the {what} directory {shown}");
     match () {
-        () if bytes < FULL_BYTES => finding(Level::Error, message),
-        () if percent < SCARCE_PERCENT => finding(Level::Warning, message),
+        () if bytes < MIN_FREE_BYTES => finding(FindingLevel::Error, message),
+        () if percent < LOW_SPACE_PERCENT => finding(FindingLevel::Warning, message),
         () => None,
     }
 }
@@ -228,33 +242,37 @@ fn disk(what: &str, path: &Path) -> Option<Finding> {
 mod tests {
     use std::path::Path;
 
-    use muster_api::Level;
+    use muster_api::FindingLevel;
 
-    use super::{Health, KEPT, disk};
+    use super::{HealthState, MAX_FINDINGS_PER_CHECK, disk_finding};
 
     #[test]
     fn a_load_replaces_what_the_one_before_left() {
-        let health = Health::default();
+        let health = HealthState::default();
         let many: Vec<String> = (0..50).map(|number| format!("file {number}")).collect();
-        health.set("policies", Level::Error, &many);
-        health.set("facts", Level::Warning, &["facts.d/a: not JSON".to_owned()]);
-        let standing = health.standing();
-        assert_eq!(standing.len(), KEPT + 2);
+        health.set_findings("policies", FindingLevel::Error, &many);
+        health.set_findings(
+            "facts",
+            FindingLevel::Warning,
+            &["facts.d/a: not JSON".to_owned()],
+        );
+        let standing = health.current_findings();
+        assert_eq!(standing.len(), MAX_FINDINGS_PER_CHECK + 2);
         assert!(
             standing
                 .iter()
                 .any(|finding| finding.message == "and 40 more")
         );
-        health.set("policies", Level::Error, &[]);
-        assert_eq!(health.standing().len(), 1);
+        health.set_findings("policies", FindingLevel::Error, &[]);
+        assert_eq!(health.current_findings().len(), 1);
     }
 
     #[test]
     fn a_directory_that_is_not_there_is_told() {
-        let found = disk("state", Path::new("/no/such/directory")).unwrap();
-        assert_eq!((found.check, found.level), ("disk", Level::Error));
+        let found = disk_finding("state", Path::new("/no/such/directory")).unwrap();
+        assert_eq!((found.check, found.level), ("disk", FindingLevel::Error));
         assert!(found.message.contains("/no/such/directory"));
-        let full = disk("state", Path::new("/proc")).unwrap();
-        assert_eq!(full.level, Level::Error);
+        let full = disk_finding("state", Path::new("/proc")).unwrap();
+        assert_eq!(full.level, FindingLevel::Error);
     }
 }

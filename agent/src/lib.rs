@@ -5,7 +5,7 @@
 //! - [`assemble`]: from configuration to a daemon; [`agents`]: which agents it has. [`lifecycle`]: from its start to its end.
 //! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
 //! - [`metrics`]: how it is, over HTTP, for those who watch machines.
-//! - [`newcomer`]: how a machine without credentials becomes a node.
+//! - [`enrolment`]: how a machine without credentials becomes a node.
 //! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: of services and of the daemon, from the command line.
 //! - [`virtual_nodes`]: many nodes in one process, whose machines are in memory.
 //! - [`external`]: agents that come and go while the daemon runs.
@@ -21,6 +21,7 @@ pub mod config;
 pub mod core;
 pub mod counters;
 pub mod daemon;
+pub mod enrolment;
 pub mod external;
 pub mod facts;
 pub mod health;
@@ -30,7 +31,6 @@ pub mod log_limit;
 pub mod lookup;
 pub mod memory;
 pub mod metrics;
-pub mod newcomer;
 pub mod pipeline;
 pub mod policy;
 mod presence;

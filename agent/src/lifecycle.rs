@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::system::{System, leave};
+use muster_api::system::{System, launch};
 use muster_bus::BusError;
-use muster_host::external::Settle;
-use muster_wire::token::Trust;
+use muster_host::external::ScanMode;
+use muster_wire::token::AccountTrust;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
@@ -19,36 +19,36 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents;
-use crate::assemble::{self, AssembleError, Assembled};
+use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::config::Config;
-use crate::core::Core;
+use crate::core::DaemonCore;
 use crate::daemon::Daemon;
-use crate::external::Externals;
+use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
+use crate::external::ExternalAgentManager;
 use crate::memory;
 use crate::metrics;
-use crate::newcomer::{self, Home, NewcomerError};
-use crate::presence::{Presence, resume_restarts};
+use crate::presence::{PresenceWriter, resume_restarts};
 use crate::services;
 use crate::state_lock;
 use crate::trust_sync::TokenChange;
 
 /// How often it is looked whether the node is still to be provisioned, while it is.
-const LOOK: Duration = Duration::from_millis(500);
+const PROVISIONING_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often it is looked whether it is to be provisioned anew: somebody has decided that, and an idle daemon shall sleep.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const PROVISIONED_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a daemon has been ready when what its start took is given back: presence is told by then, and what was sent meanwhile answered.
-const SETTLED: Duration = Duration::from_secs(3);
+const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub enum LifeError {
+pub enum LifecycleError {
     /// It cannot be put together.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
     /// It cannot become a node.
     #[error(transparent)]
-    Newcomer(#[from] NewcomerError),
+    Newcomer(#[from] NodeEnrolmentError),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] std::io::Error),
@@ -62,7 +62,7 @@ pub enum LifeError {
 
 /// How a life ended that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ShutdownKind {
     /// For good.
     Stopped,
     /// To begin anew, as the program is now.
@@ -70,35 +70,38 @@ pub enum Ending {
 }
 
 /// Lives until a signal ends it.
-pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeError> {
-    let mut signals = Signals::receive().map_err(LifeError::Signals)?;
-    leave::hear();
-    let _until_the_end = state_lock::possess(&config.paths.state).await?;
-    let config = &match arrive(config, &mut signals).await? {
-        Arrived::Node(config) => *config,
-        Arrived::Over(ending) => {
+pub async fn run_until_signal(
+    config: &Config,
+    config_file: &Path,
+) -> Result<ShutdownKind, LifecycleError> {
+    let mut signals = SignalStreams::install_handlers().map_err(LifecycleError::Signals)?;
+    launch::unblock_signals();
+    let _until_the_end = state_lock::acquire_state_lock(&config.paths.state).await?;
+    let config = &match wait_for_enrolment(config, &mut signals).await? {
+        BootstrapOutcome::Node(config) => *config,
+        BootstrapOutcome::Over(ending) => {
             tracing::info!("stopped before this machine was enrolled");
             return Ok(ending);
         }
     };
-    let Assembled {
+    let AssembledDaemon {
         core,
         options,
         desks,
         puppet,
         host,
-    } = assemble::assemble(config, config_file)?;
-    let home = Home::at(&config.paths.state);
-    hold_back(&core, &home);
-    let shelf = agents::shelf(config, config_file, &core.everything())?;
-    let poll = agents::external_options(config)?.poll();
-    let externals = Arc::new(Externals::new(
+    } = assemble::assemble_daemon(config, config_file)?;
+    let home = IdentityStore::in_directory(&config.paths.state);
+    restrict_to_provisioning(&core, &home);
+    let shelf = agents::open_agent_directory(config, config_file, &core.all_agents())?;
+    let poll = agents::external_options(config)?.poll_interval();
+    let externals = Arc::new(ExternalAgentManager::new(
         Arc::clone(&core),
         config.limits.clone(),
         shelf,
     ));
-    externals.look(Settle::Complete).await;
-    let life = Life {
+    externals.scan_and_apply(ScanMode::Complete).await;
+    let life = DaemonSupervisor {
         core: Arc::clone(&core),
         externals: Arc::clone(&externals),
         host: Arc::clone(&host),
@@ -107,89 +110,94 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeErr
         stop: CancellationToken::new(),
         again: Arc::default(),
     };
-    let presence = Presence::begin(agents::restart_store(config)).await;
+    let presence = PresenceWriter::announce_start(agents::restart_store(config)).await;
     resume_restarts(config).await;
     let mut tasks = vec![
-        tokio::spawn(life.clone().obey(signals)),
-        tokio::spawn(life.clone().refresh()),
+        tokio::spawn(life.clone().handle_signals(signals)),
+        tokio::spawn(life.clone().refresh_periodically()),
         tokio::spawn(watch_provisioning(Arc::clone(&core), home)),
     ];
     if let Some(pause) = poll {
-        tasks.push(tokio::spawn(externals.watch(pause, life.stop.clone())));
+        tasks.push(tokio::spawn(
+            externals.poll_changes(pause, life.stop.clone()),
+        ));
     }
-    let bus = options.connect().await.map_err(LifeError::Connect)?;
+    let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     desks.permits.connect(bus.clone());
     if let Some(address) = config.metrics.listen {
-        let shown = metrics::Shown {
+        let shown = metrics::MetricsContext {
             core: Arc::clone(&core),
             bus: bus.clone(),
             ready: Arc::clone(&life.ready),
             stopping: life.stop.clone(),
         };
-        tasks.push(tokio::spawn(metrics::serve(address, shown)));
+        tasks.push(tokio::spawn(metrics::serve_metrics(address, shown)));
     }
     tokio::select! {
-        () = bus.connected() => {}
+        () = bus.wait_connected() => {}
         () = life.stop.cancelled() => {
             tracing::info!("stopped before there was a broker");
-            return Ok(life.ending());
+            return Ok(life.shutdown_kind());
         }
     }
     tasks.push(tokio::spawn(puppet.run(life.stop.clone())));
-    let trust = Trust::clone(&core.trust());
+    let trust = AccountTrust::clone(&core.trust());
     let stop = life.stop.clone();
-    let services = services::start(config, &desks.provisioner, trust, host, stop).await?;
+    let services = services::start_services(config, &desks.provisioner, trust, host, stop).await?;
     let mut daemon = Daemon::start(Arc::clone(&core), bus.clone())
         .await
-        .map_err(LifeError::Subscribe)?;
+        .map_err(LifecycleError::Subscribe)?;
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(keep_tokens(changes, config.clone())));
     }
     tracing::info!(identity = %core.identity(), "ready");
     life.ready.store(true, Ordering::Release);
-    notify(&[NotifyState::Ready]);
-    tasks.push(tokio::spawn(presence.follow(bus)));
-    tasks.push(tokio::spawn(settle()));
+    notify_systemd(&[NotifyState::Ready]);
+    tasks.push(tokio::spawn(presence.follow_connection(bus)));
+    tasks.push(tokio::spawn(release_startup_memory()));
     daemon.run(life.stop.clone(), config.drain.patience).await;
-    services.left().await;
+    services.wait_stopped().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;
     tracing::info!("stopped");
-    Ok(life.ending())
+    Ok(life.shutdown_kind())
 }
 
 /// What came of waiting until the machine is somebody.
-enum Arrived {
+enum BootstrapOutcome {
     /// It is: its configuration.
     Node(Box<Config>),
     /// A signal has ended the waiting.
-    Over(Ending),
+    Over(ShutdownKind),
 }
 
 /// Waits until the machine is somebody, or a signal ends it before.
-async fn arrive(config: &Config, signals: &mut Signals) -> Result<Arrived, LifeError> {
-    if newcomer::bootstrap(config).is_some() {
-        notify(&[NotifyState::Status("waiting to be enrolled")]);
+async fn wait_for_enrolment(
+    config: &Config,
+    signals: &mut SignalStreams,
+) -> Result<BootstrapOutcome, LifecycleError> {
+    if enrolment::bootstrap_path(config).is_some() {
+        notify_systemd(&[NotifyState::Status("waiting to be enrolled")]);
     }
     let again = Notify::new();
-    let arriving = newcomer::arrive(config, &again);
+    let arriving = enrolment::ensure_enrolled(config, &again);
     tokio::pin!(arriving);
     loop {
         tokio::select! {
-            arrived = &mut arriving => return Ok(Arrived::Node(Box::new(arrived?))),
+            arrived = &mut arriving => return Ok(BootstrapOutcome::Node(Box::new(arrived?))),
             _ = signals.hangup.recv() => again.notify_one(),
-            _ = signals.terminate.recv() => return Ok(Arrived::Over(Ending::Stopped)),
-            _ = signals.interrupt.recv() => return Ok(Arrived::Over(Ending::Stopped)),
-            _ = signals.again.recv() => return Ok(Arrived::Over(Ending::Again)),
+            _ = signals.terminate.recv() => return Ok(BootstrapOutcome::Over(ShutdownKind::Stopped)),
+            _ = signals.interrupt.recv() => return Ok(BootstrapOutcome::Over(ShutdownKind::Stopped)),
+            _ = signals.again.recv() => return Ok(BootstrapOutcome::Over(ShutdownKind::Again)),
         }
     }
 }
 
 /// Offers what a node offers that is in this state of being provisioned; returns whether it still is.
-fn hold_back(core: &Core, home: &Home) -> bool {
+fn restrict_to_provisioning(core: &DaemonCore, home: &IdentityStore) -> bool {
     let provisioning = home.is_provisioning();
-    if core.hold_back(provisioning) {
-        let [first, second] = newcomer::OFFERED;
+    if core.restrict_to_provisioning(provisioning) {
+        let [first, second] = enrolment::PROVISIONING_AGENTS;
         if provisioning {
             tracing::info!("still to be provisioned: only {first} and {second} are offered");
         } else {
@@ -200,18 +208,18 @@ fn hold_back(core: &Core, home: &Home) -> bool {
 }
 
 /// The mark is a file, and whoever provisions the node takes it away.
-async fn watch_provisioning(core: Arc<Core>, home: Home) {
+async fn watch_provisioning(core: Arc<DaemonCore>, home: IdentityStore) {
     loop {
-        let pause = if hold_back(&core, &home) {
-            LOOK
+        let pause = if restrict_to_provisioning(&core, &home) {
+            PROVISIONING_POLL_INTERVAL
         } else {
-            LOOK_AGAIN
+            PROVISIONED_POLL_INTERVAL
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn seal_audit(core: Arc<Core>) {
+async fn seal_audit(core: Arc<DaemonCore>) {
     let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
     if let Ok(Err(error)) = sealed {
         tracing::error!(%error, "the last audit records may be lost");
@@ -219,15 +227,15 @@ async fn seal_audit(core: Arc<Core>) {
 }
 
 /// The signals that a daemon knows.
-struct Signals {
+struct SignalStreams {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
     again: Signal,
 }
 
-impl Signals {
-    fn receive() -> std::io::Result<Self> {
+impl SignalStreams {
+    fn install_handlers() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -239,9 +247,9 @@ impl Signals {
 
 /// What the tasks beside the daemon need.
 #[derive(Clone)]
-struct Life {
-    core: Arc<Core>,
-    externals: Arc<Externals>,
+struct DaemonSupervisor {
+    core: Arc<DaemonCore>,
+    externals: Arc<ExternalAgentManager>,
     host: Arc<dyn System>,
     config: Config,
     ready: Arc<AtomicBool>,
@@ -250,21 +258,21 @@ struct Life {
     again: Arc<AtomicBool>,
 }
 
-impl Life {
-    async fn obey(self, mut signals: Signals) {
+impl DaemonSupervisor {
+    async fn handle_signals(self, mut signals: SignalStreams) {
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => self.reload().await,
-                _ = signals.terminate.recv() => self.end(Ending::Stopped),
-                _ = signals.interrupt.recv() => self.end(Ending::Stopped),
-                _ = signals.again.recv() => self.end(Ending::Again),
+                _ = signals.terminate.recv() => self.begin_shutdown(ShutdownKind::Stopped),
+                _ = signals.interrupt.recv() => self.begin_shutdown(ShutdownKind::Stopped),
+                _ = signals.again.recv() => self.begin_shutdown(ShutdownKind::Again),
             }
         }
     }
 
     /// Begins to end; who is to stop while it ends to begin anew, stops.
-    fn end(&self, ending: Ending) {
-        let again = ending == Ending::Again;
+    fn begin_shutdown(&self, ending: ShutdownKind) {
+        let again = ending == ShutdownKind::Again;
         if self.stop.is_cancelled() {
             self.again.fetch_and(again, Ordering::AcqRel);
             return;
@@ -275,16 +283,16 @@ impl Life {
             notify_reloading();
         } else {
             tracing::info!("stopping: running actions answer first");
-            notify(&[NotifyState::Stopping]);
+            notify_systemd(&[NotifyState::Stopping]);
         }
         self.stop.cancel();
     }
 
-    fn ending(&self) -> Ending {
+    fn shutdown_kind(&self) -> ShutdownKind {
         if self.again.load(Ordering::Acquire) {
-            Ending::Again
+            ShutdownKind::Again
         } else {
-            Ending::Stopped
+            ShutdownKind::Stopped
         }
     }
 
@@ -294,31 +302,31 @@ impl Life {
             notify_reloading();
         }
         assemble::reload_policies(&self.core, &self.config);
-        self.collect().await;
-        self.externals.look(Settle::Complete).await;
+        self.collect_facts().await;
+        self.externals.scan_and_apply(ScanMode::Complete).await;
         if let Err(error) = self.core.reopen_audit() {
             tracing::error!(%error, "the audit log was not reopened");
         }
         tracing::info!("reloaded policies, facts, classes and external agents");
         if ready {
-            notify(&[NotifyState::Ready]);
+            notify_systemd(&[NotifyState::Ready]);
         }
     }
 
     /// Collects facts and reads classes at the configured interval, forgets what is over, and gives back what that took.
-    async fn refresh(self) {
+    async fn refresh_periodically(self) {
         let mut interval =
             tokio::time::interval(self.config.facts.refresh.max(Duration::from_secs(1)));
         interval.tick().await;
         loop {
             interval.tick().await;
-            self.core.forget();
-            self.collect().await;
-            rest().await;
+            self.core.forget_expired();
+            self.collect_facts().await;
+            release_memory().await;
         }
     }
 
-    async fn collect(&self) {
+    async fn collect_facts(&self) {
         let (core, host) = (Arc::clone(&self.core), Arc::clone(&self.host));
         let collected =
             tokio::task::spawn_blocking(move || assemble::reload_facts(&core, &*host)).await;
@@ -329,25 +337,25 @@ impl Life {
 }
 
 /// Gives back what only the start has needed.
-async fn settle() {
-    tokio::time::sleep(SETTLED).await;
-    rest().await;
+async fn release_startup_memory() {
+    tokio::time::sleep(MEMORY_RELEASE_DELAY).await;
+    release_memory().await;
 }
 
 /// Not on a thread that others' requests wait for.
-async fn rest() {
+async fn release_memory() {
     // What is not given back is kept; there is nothing to tell.
-    let _ = tokio::task::spawn_blocking(memory::give_back).await;
+    let _ = tokio::task::spawn_blocking(memory::release_unused).await;
 }
 
 /// Writes each token that was taken over, so that a restart falls back neither behind a revocation nor to a token that is over.
 async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
     while let Some(change) = changes.recv().await {
         let (path, token) = match change {
-            TokenChange::Account(token) => (assemble::kept_trust(&config), token),
-            TokenChange::Own(token) => (assemble::kept_token(&config), token),
+            TokenChange::Account(token) => (assemble::account_token_path(&config), token),
+            TokenChange::Own(token) => (assemble::renewed_token_path(&config), token),
             // Its time is what counts.
-            TokenChange::Confirmed => (assemble::kept_confirmation(&config), String::new()),
+            TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
         };
         let fresh = path.with_extension("new");
         let written = async {
@@ -363,12 +371,12 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
 /// The service manager wants to know since when.
 fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => notify(&[NotifyState::Reloading, now]),
-        Err(_) => notify(&[NotifyState::Reloading]),
+        Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),
+        Err(_) => notify_systemd(&[NotifyState::Reloading]),
     }
 }
 
-fn notify(states: &[NotifyState<'_>]) {
+fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "no service manager was told");
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The files with this extension, sorted by name. Hidden ones are an editor's; a directory that is not there has none.
-pub(crate) fn files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list_files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

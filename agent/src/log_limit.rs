@@ -1,4 +1,4 @@
-//! Bounds the daemon's own log: each statement of the program writes at most [`BURST`] lines in [`WINDOW`], whoever causes them. Lines beyond
+//! Bounds the daemon's own log: each statement of the program writes at most [`MAX_LINES_PER_WINDOW`] lines in [`WINDOW_DURATION`], whoever causes them. Lines beyond
 //! are counted; the count stands in the statement's next line and in the metrics. Levels below info are an operator's choice, and not bounded.
 
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::LogFormat;
 
 /// Lines of one statement in one window.
-pub const BURST: u32 = 20;
+pub const MAX_LINES_PER_WINDOW: u32 = 20;
 /// How long a window lasts; it begins with a line.
-pub const WINDOW: Duration = Duration::from_secs(10);
+pub const WINDOW_DURATION: Duration = Duration::from_secs(10);
 
 /// Lines of this process that were not written.
-static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+static LEFT_OUT_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// How many lines this process has left out of its log.
-pub fn left_out() -> u64 {
-    LEFT_OUT.load(Ordering::Relaxed)
+pub fn left_out_lines() -> u64 {
+    LEFT_OUT_LINES.load(Ordering::Relaxed)
 }
 
 /// What one statement has written.
@@ -47,10 +47,10 @@ impl StatementWindow {
 
     /// Whether a line may be written: with the number of those before it that were not.
     fn admit(&mut self, now: Instant) -> Option<u64> {
-        if now.saturating_duration_since(self.opened) >= WINDOW {
+        if now.saturating_duration_since(self.opened) >= WINDOW_DURATION {
             (self.opened, self.lines) = (now, 0);
         }
-        if self.lines >= BURST {
+        if self.lines >= MAX_LINES_PER_WINDOW {
             self.left_out = self.left_out.saturating_add(1);
             return None;
         }
@@ -122,7 +122,7 @@ where
     ) -> fmt::Result {
         let left_out = match self.admit(event) {
             None => {
-                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                LEFT_OUT_LINES.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             }
             Some(0) => return self.inner.format_event(context, out, event),
@@ -147,7 +147,7 @@ mod tests {
 
     use tracing_subscriber::fmt::format;
 
-    use super::{BURST, LimitedFormat, WINDOW, left_out};
+    use super::{LimitedFormat, MAX_LINES_PER_WINDOW, WINDOW_DURATION, left_out_lines};
     use crate::config::LogFormat;
 
     /// What was written, and a clock that is set by hand.
@@ -211,18 +211,18 @@ mod tests {
             ))
             .with_writer(move || writer.clone())
             .finish();
-        let before = left_out();
+        let before = left_out_lines();
         tracing::subscriber::with_default(subscriber, || {
             flood(FLOOD);
             tracing::error!("another statement is not held up");
-            assert_eq!(log.lines().len(), BURST as usize + 1);
-            log.pass(WINDOW);
+            assert_eq!(log.lines().len(), MAX_LINES_PER_WINDOW as usize + 1);
+            log.pass(WINDOW_DURATION);
             flood(1);
         });
-        let untold = FLOOD - BURST as usize;
-        assert_eq!(left_out() - before, untold as u64);
+        let untold = FLOOD - MAX_LINES_PER_WINDOW as usize;
+        assert_eq!(left_out_lines() - before, untold as u64);
         let lines = log.lines();
-        assert!(lines[BURST as usize].contains("another statement"));
+        assert!(lines[MAX_LINES_PER_WINDOW as usize].contains("another statement"));
         assert!(
             lines
                 .last()
@@ -247,8 +247,8 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || {
-            flood(BURST as usize + 7);
-            log.pass(WINDOW);
+            flood(MAX_LINES_PER_WINDOW as usize + 7);
+            log.pass(WINDOW_DURATION);
             flood(1);
         });
         let last = log.lines().pop().unwrap();

@@ -2,19 +2,21 @@
 //! caller may ask.
 //!
 //! Whatever keeps an answer away, no such source, a denial, a failure, the deadline, makes it unknown and never an
-//! error: what that means for the expression is the expression's business ([`Truth`]).
+//! error: what that means for the expression is the expression's business ([`TruthValue`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::progress::Sink;
-use muster_api::{Context, Data, Node};
-use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Truth};
-use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::{PolicyPrincipal, Question};
+use muster_api::progress::ProgressSink;
+use muster_api::{CallContext, NodeHandle, ValidatedDataSource};
+use muster_wire::filter::{
+    DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, NodeFilter, TruthValue,
+};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::policy::{PolicyPrincipal, PolicyQuery};
 use muster_wire::request::Request;
-use muster_wire::token::Verified;
-use muster_wire::trace::Traceparent;
+use muster_wire::token::VerifiedUser;
+use muster_wire::trace::TraceContext;
 use serde_json::Map;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -22,62 +24,62 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::audit::{Outcome, Record, RecordClass};
-use crate::core::Core;
+use crate::audit::{AuditRecord, AuditVerdict, RecordClass};
+use crate::core::DaemonCore;
 
 /// The policy that says who may ask data sources: its actions are their names.
-pub(crate) const DATA: &str = "data";
+pub(crate) const DATA_POLICY: &str = "data";
 /// How long a request's filter may keep data sources busy, waiting for their turn included; and how long a policy may.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests whose questions are asked at the same time.
-const RUNNING: usize = 8;
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Requests that wait for that, or are at it.
-const ROOM: usize = 256;
+const MAX_ADMITTED_REQUESTS: usize = 256;
 
 /// How many requests may have data sources asked at once, and how many may wait.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct LookupLimiter {
     room: Arc<Semaphore>,
     running: Arc<Semaphore>,
 }
 
-impl Default for Gate {
+impl Default for LookupLimiter {
     fn default() -> Self {
         Self {
-            room: Arc::new(Semaphore::new(ROOM)),
-            running: Arc::new(Semaphore::new(RUNNING)),
+            room: Arc::new(Semaphore::new(MAX_ADMITTED_REQUESTS)),
+            running: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
         }
     }
 }
 
-impl Gate {
+impl LookupLimiter {
     /// Takes one request in, if there is room. Never waits.
-    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn try_enter(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 }
 
 /// The questions that one request asks of this node's data sources. What is answered is asked once, whoever needs it.
 #[derive(Debug)]
-pub struct Lookups {
-    core: Arc<Core>,
+pub struct RequestLookups {
+    core: Arc<DaemonCore>,
     request: Uuid,
     caller: Identity,
-    sender: Arc<Verified>,
-    collective: Name,
-    trace: Option<Traceparent>,
+    sender: Arc<VerifiedUser>,
+    collective: SubjectName,
+    trace: Option<TraceContext>,
     until: Instant,
     stopping: CancellationToken,
-    answers: Known,
+    answers: KnownLookups,
     denied: Vec<String>,
 }
 
-impl Lookups {
+impl RequestLookups {
     /// Begins for a request that is proven and fresh; nothing is asked yet.
     pub fn new(
-        core: &Arc<Core>,
+        core: &Arc<DaemonCore>,
         request: &Request,
-        sender: &Arc<Verified>,
+        sender: &Arc<VerifiedUser>,
         stopping: &CancellationToken,
     ) -> Self {
         Self {
@@ -87,27 +89,27 @@ impl Lookups {
             sender: Arc::clone(sender),
             collective: request.collective.clone(),
             trace: request.traceparent,
-            until: Instant::now() + REQUEST_TIME,
+            until: Instant::now() + LOOKUP_TIMEOUT,
             stopping: stopping.clone(),
-            answers: Known::default(),
+            answers: KnownLookups::default(),
             denied: Vec::new(),
         }
     }
 
     /// Holds a filter against this node on behalf of the caller, and asks what that needs and the caller may ask.
-    pub async fn filter(&mut self, filter: &Filter) -> Truth {
-        let mut known = Known::default();
-        self.begin();
+    pub async fn evaluate_filter(&mut self, filter: &NodeFilter) -> TruthValue {
+        let mut known = KnownLookups::default();
+        self.restart_deadline();
         loop {
             let core = Arc::clone(&self.core);
-            let lookup = match core.view(|node| filter.evaluate(node, &known)) {
-                Progress::Decided(truth) => return truth,
-                Progress::Needs(lookup) => lookup,
+            let lookup = match core.with_node_view(|node| filter.evaluate(node, &known)) {
+                EvaluationProgress::Decided(truth) => return truth,
+                EvaluationProgress::Needs(lookup) => lookup,
             };
-            let found = if self.allowed(&lookup.source).await {
-                self.answer(lookup).await
+            let found = if self.check_allowed(&lookup.source).await {
+                self.answer_lookup(lookup).await
             } else {
-                Found::Unknown("denied".to_owned())
+                DataLookupResult::Unknown("denied".to_owned())
             };
             known.insert(lookup.clone(), found);
         }
@@ -115,43 +117,46 @@ impl Lookups {
 
     /// Goes on with something until it is decided, and asks what it needs on behalf of the node, which may ask everything. The
     /// caller's denials do not blind the node, and what kept the caller waiting costs the node no time.
-    pub async fn settle<'a, T>(&mut self, progress: impl Fn(&Known) -> Progress<'a, T>) -> T {
-        let mut known = Known::default();
-        self.begin();
+    pub async fn resolve_as_node<'a, T>(
+        &mut self,
+        progress: impl Fn(&KnownLookups) -> EvaluationProgress<'a, T>,
+    ) -> T {
+        let mut known = KnownLookups::default();
+        self.restart_deadline();
         loop {
             let lookup = match progress(&known) {
-                Progress::Decided(decided) => return decided,
-                Progress::Needs(lookup) => lookup,
+                EvaluationProgress::Decided(decided) => return decided,
+                EvaluationProgress::Needs(lookup) => lookup,
             };
-            let found = self.answer(lookup).await;
+            let found = self.answer_lookup(lookup).await;
             known.insert(lookup.clone(), found);
         }
     }
 
     /// From now on there is time again.
-    fn begin(&mut self) {
-        self.until = Instant::now() + REQUEST_TIME;
+    fn restart_deadline(&mut self) {
+        self.until = Instant::now() + LOOKUP_TIMEOUT;
     }
 
     /// The answer to a question: the earlier one, if it was answered before. What kept an answer away is not remembered: it may have
     /// been the caller's doing.
-    async fn answer(&mut self, lookup: &Lookup) -> Found {
+    async fn answer_lookup(&mut self, lookup: &DataLookup) -> DataLookupResult {
         if let Some(found) = self.answers.get(lookup) {
             return found.clone();
         }
-        match self.ask(lookup).await {
+        match self.query_source(lookup).await {
             Ok(found) => {
                 self.answers.insert(lookup.clone(), found.clone());
                 found
             }
             Err(why) => {
                 tracing::debug!(request = %self.request, %lookup, why, "a data source did not answer");
-                Found::Unknown(why)
+                DataLookupResult::Unknown(why)
             }
         }
     }
 
-    async fn ask(&self, lookup: &Lookup) -> Result<Found, String> {
+    async fn query_source(&self, lookup: &DataLookup) -> Result<DataLookupResult, String> {
         let sources = &self.core.data_sources;
         let source = sources
             .iter()
@@ -163,47 +168,51 @@ impl Lookups {
             .map_err(|_| "no turn in time")?
             .map_err(|error| error.to_string())?;
         let deadline = self.until.min(Instant::now() + source.ddl().timeout());
-        let context = self.context(&lookup.source, deadline)?;
-        run(source.clone(), context, lookup.query.clone(), turn).await
+        let context = self.call_context(&lookup.source, deadline)?;
+        run_query(source.clone(), context, lookup.query.clone(), turn).await
     }
 
-    fn context(&self, source: &str, deadline: Instant) -> Result<Context, String> {
-        let node: Arc<dyn Node> = Arc::clone(&self.core) as _;
-        Ok(Context {
+    fn call_context(&self, source: &str, deadline: Instant) -> Result<CallContext, String> {
+        let node: Arc<dyn NodeHandle> = Arc::clone(&self.core) as _;
+        Ok(CallContext {
             request: self.request,
             caller: self.caller.clone(),
-            agent: Name::parse(DATA).map_err(|error| error.to_string())?,
-            action: Name::parse(source).map_err(|error| error.to_string())?,
+            agent: SubjectName::parse(DATA_POLICY).map_err(|error| error.to_string())?,
+            action: SubjectName::parse(source).map_err(|error| error.to_string())?,
             deadline,
             trace: self.trace,
             cancel: self.stopping.child_token(),
             system: Arc::clone(&self.core.system),
             node,
-            progress: Sink::default(),
+            progress: ProgressSink::default(),
         })
     }
 
     /// Whether the caller may ask this source. A denial is recorded once.
-    async fn allowed(&mut self, source: &str) -> bool {
+    async fn check_allowed(&mut self, source: &str) -> bool {
         if self.denied.iter().any(|denied| denied == source) {
             return false;
         }
-        let (Ok(agent), Ok(action)) = (Name::parse(DATA), Name::parse(source)) else {
+        let (Ok(agent), Ok(action)) = (SubjectName::parse(DATA_POLICY), SubjectName::parse(source))
+        else {
             return false;
         };
         let policy = self.core.policy.get();
-        let (core, caller) = (Arc::clone(&self.core), PolicyPrincipal::of(&self.sender));
+        let (core, caller) = (
+            Arc::clone(&self.core),
+            PolicyPrincipal::from_verified(&self.sender),
+        );
         let decision = self
-            .settle(|known| {
-                core.view(|node| {
-                    let question = Question {
+            .resolve_as_node(|known| {
+                core.with_node_view(|node| {
+                    let question = PolicyQuery {
                         caller: &caller,
                         agent: &agent,
                         action: &action,
                         node,
                         now: core.clock.now(),
                     };
-                    policy.judge(&question, known)
+                    policy.evaluate_query(&question, known)
                 })
             })
             .await;
@@ -211,11 +220,11 @@ impl Lookups {
         if decision.allowed && decision.approved_by.is_none() {
             return true;
         }
-        self.core.counters.denied.count();
-        let record = Record {
+        self.core.counters.denied.increment();
+        let record = AuditRecord {
             class: RecordClass::Refusal,
             time: self.core.clock.now(),
-            verdict: Outcome::Denied,
+            verdict: AuditVerdict::Denied,
             request: self.request,
             caller: self.caller.clone(),
             caller_key: Some(self.sender.key.to_string()),
@@ -231,7 +240,7 @@ impl Lookups {
             reason: Some("denied"),
             took_ms: None,
         };
-        if let Err(error) = self.core.audit.record(&record) {
+        if let Err(error) = self.core.audit.record_decision(&record) {
             tracing::error!(%error, request = %self.request, "not recorded");
         }
         self.denied.push(source.to_owned());
@@ -241,21 +250,21 @@ impl Lookups {
 
 /// Asks in a task of its own, so that a source that panics or hangs costs its answer only. The turn is given back when
 /// the task is over, not when we stop waiting.
-async fn run(
-    source: Data,
-    context: Context,
+async fn run_query(
+    source: ValidatedDataSource,
+    context: CallContext,
     query: Option<String>,
     turn: OwnedSemaphorePermit,
-) -> Result<Found, String> {
+) -> Result<DataLookupResult, String> {
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
     let query = async move {
         let _turn = turn;
-        source.query(&context, query.as_deref()).await
+        source.query_values(&context, query.as_deref()).await
     };
     let mut task = tokio::spawn(query.in_current_span());
     tokio::select! {
         ended = &mut task => match ended {
-            Ok(Ok(values)) => Ok(Found::Values(values)),
+            Ok(Ok(values)) => Ok(DataLookupResult::Values(values)),
             Ok(Err(error)) => Err(error.message),
             Err(error) => {
                 tracing::error!(%error, "a data source broke");

@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
-use muster_agent::lifecycle::{Ending, LifeError};
+use muster_agent::enrolment::NodeEnrolmentError;
+use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
 use muster_agent::log_limit::LimitedFormat;
-use muster_agent::newcomer::NewcomerError;
-use muster_agent::terminal::printable;
+use muster_agent::terminal::escape_text;
 use muster_agent::virtual_nodes::command as virtual_nodes;
 use muster_agent::{apply, assemble, lifecycle, memory, restart};
-use muster_host::sandbox::Plan;
-use muster_system::leave;
+use muster_host::sandbox::SandboxPlan;
+use muster_system::launch;
 use tracing_subscriber::fmt::format;
 
 /// The daemon of a Muster node: answers signed requests.
@@ -32,7 +32,7 @@ Signals: HUP reloads policies, facts, classes and external agents and reopens th
 the program anew; TERM and INT let running actions answer, then stop.
 Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments."
 )]
-struct Arguments {
+struct DaemonArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     config: PathBuf,
@@ -40,23 +40,23 @@ struct Arguments {
     #[arg(long)]
     check: bool,
     #[command(subcommand)]
-    mode: Option<Mode>,
+    mode: Option<DaemonCommand>,
 }
 
 /// What the program is when it is not the daemon.
 #[derive(Debug, Subcommand)]
-enum Mode {
+enum DaemonCommand {
     /// Apply a catalog to this machine, as Puppet would, and lose no notification
-    Apply(apply::Apply),
+    Apply(apply::ApplyArgs),
     /// Have the running daemon answer what it has taken, and start anew
-    Restart(restart::Restart),
+    Restart(restart::DaemonRestartArgs),
     /// Restart a service when no run is in progress, and do not wait for it; for manifests
-    RestartWhenIdle(restart::WhenIdle),
+    RestartWhenIdle(restart::RestartWhenIdleArgs),
     /// Run many nodes of a trial fleet in this process; their machines are in memory, and nothing on this one is changed
-    Virtual(virtual_nodes::Virtual),
+    Virtual(virtual_nodes::VirtualNodesArgs),
     /// Fulfil the restarts that were asked for of one service; started by those who ask
     #[command(hide = true)]
-    RestartWorker(restart::WorkerArguments),
+    RestartWorker(restart::RestartWorkerArgs),
     /// Take on the limits of a plan, and become the program that it names; the daemon starts external agents so
     #[command(hide = true)]
     ExecSandboxed {
@@ -66,28 +66,30 @@ enum Mode {
 }
 
 /// The exit code of a helper that did not become its program, as shells have it.
-const NOT_STARTED: u8 = 126;
+const EXIT_NOT_STARTED: u8 = 126;
 /// The exit code of a machine that was refused as a node for good.
-const REFUSED: u8 = 3;
+const EXIT_REFUSED: u8 = 3;
 
 /// How long work that nobody waits for may still take at the end.
-const LEFT_BEHIND: Duration = Duration::from_secs(1);
+const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = DaemonArgs::parse();
     let done = match &arguments.mode {
-        Some(Mode::ExecSandboxed { plan }) => return become_program(plan),
-        Some(Mode::Apply(arguments)) => apply::apply(arguments),
-        Some(Mode::Restart(asked)) => restart::restart(asked, &arguments.config),
-        Some(Mode::RestartWhenIdle(asked)) => restart::when_idle(asked, &arguments.config),
-        Some(Mode::RestartWorker(asked)) => restart::work(asked),
-        Some(Mode::Virtual(wanted)) => crowd(wanted, &arguments.config),
-        None => run(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(DaemonCommand::ExecSandboxed { plan }) => return become_program(plan),
+        Some(DaemonCommand::Apply(arguments)) => apply::apply_catalog(arguments),
+        Some(DaemonCommand::Restart(asked)) => restart::restart_daemon(asked, &arguments.config),
+        Some(DaemonCommand::RestartWhenIdle(asked)) => {
+            restart::restart_when_idle(asked, &arguments.config)
+        }
+        Some(DaemonCommand::RestartWorker(asked)) => restart::run_worker(asked),
+        Some(DaemonCommand::Virtual(wanted)) => start_virtual_nodes(wanted, &arguments.config),
+        None => run_daemon(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,
         Err(error) => {
-            report(&format!("rpcd: {}", printable(&format!("{error:#}"))));
+            print_error(&format!("rpcd: {}", escape_text(&format!("{error:#}"))));
             exit_code(&error)
         }
     }
@@ -96,30 +98,32 @@ fn main() -> ExitCode {
 /// To be started again does not help a machine that may not become a node: the service manager can tell it by its code.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref() {
-        Some(LifeError::Newcomer(NewcomerError::Refused { .. })) => ExitCode::from(REFUSED),
+        Some(LifecycleError::Newcomer(NodeEnrolmentError::Refused { .. })) => {
+            ExitCode::from(EXIT_REFUSED)
+        }
         _ => ExitCode::FAILURE,
     }
 }
 
 /// One thread, nothing open, nothing read: what follows is the program's.
 fn become_program(plan: &str) -> ExitCode {
-    let Err(error) = Plan::from_argument(plan).and_then(|plan| plan.enter());
-    report(&format!("rpcd: {:#}", anyhow::Error::from(error)));
-    ExitCode::from(NOT_STARTED)
+    let Err(error) = SandboxPlan::from_argument(plan).and_then(|plan| plan.apply_and_exec());
+    print_error(&format!("rpcd: {:#}", anyhow::Error::from(error)));
+    ExitCode::from(EXIT_NOT_STARTED)
 }
 
 #[expect(
     clippy::print_stderr,
     reason = "the one place where the daemon speaks before or without its log"
 )]
-fn report(line: &str) {
+fn print_error(line: &str) {
     eprintln!("{line}");
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<()> {
+fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
     let config = Config::load(&arguments.config)?;
     if arguments.check {
-        return check(&config);
+        return print_config(&config);
     }
     // Asked now: an upgrade puts another file in its place.
     let program = std::env::current_exe().context("cannot find the daemon's own program")?;
@@ -134,29 +138,32 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let ending = runtime.block_on(lifecycle::live(&config, &arguments.config))?;
-    runtime.shutdown_timeout(LEFT_BEHIND);
+    let ending = runtime.block_on(lifecycle::run_until_signal(&config, &arguments.config))?;
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     match ending {
-        Ending::Stopped => Ok(()),
-        Ending::Again => {
-            let Err(error) = leave::become_program(&program, std::env::args_os());
+        ShutdownKind::Stopped => Ok(()),
+        ShutdownKind::Again => {
+            let Err(error) = launch::replace_process(&program, std::env::args_os());
             Err(error).context("cannot start anew")
         }
     }
 }
 
 /// Many nodes instead of one.
-fn crowd(wanted: &virtual_nodes::Virtual, config_file: &Path) -> anyhow::Result<ExitCode> {
+fn start_virtual_nodes(
+    wanted: &virtual_nodes::VirtualNodesArgs,
+    config_file: &Path,
+) -> anyhow::Result<ExitCode> {
     let config = Config::load(config_file)?;
     start_log(&config);
-    virtual_nodes::run(wanted, &config)
+    virtual_nodes::run_virtual_nodes(wanted, &config)
 }
 
 /// Prints the configuration, and proves that a daemon can be built of it; one that is running is not disturbed.
 #[expect(clippy::print_stdout, reason = "the report is this command's output")]
-fn check(config: &Config) -> anyhow::Result<()> {
+fn print_config(config: &Config) -> anyhow::Result<()> {
     print!("{}", config.check_report());
-    assemble::inspect(config)?;
+    assemble::check_config(config)?;
     Ok(())
 }
 

@@ -10,23 +10,23 @@ use std::ops::Range;
 use nix::libc;
 
 /// Gives back what is not needed now. Costs a few milliseconds, and a moment for each part of the program that is wanted again.
-pub(crate) fn give_back() {
+pub(crate) fn release_unused() {
     // Where nobody may look, nothing is given back; nothing depends on it.
     if let Ok(maps) = fs::read_to_string("/proc/self/smaps") {
-        let here = give_back as *const () as usize;
-        unwritten(&maps, here).into_iter().for_each(drop_pages);
+        let here = release_unused as *const () as usize;
+        clean_ranges(&maps, here).into_iter().for_each(drop_pages);
     }
     trim_heap();
 }
 
 /// Parts of the program's own file, as memory maps them, that cannot be written and hold no page of their own: whatever is there, the file
 /// has. `here` is an address in the program; `maps` is what proc(5) says of `/proc/pid/smaps`.
-fn unwritten(maps: &str, here: usize) -> Vec<Range<usize>> {
-    let mapped: Vec<Mapped<'_>> = mapped(maps);
+fn clean_ranges(maps: &str, here: usize) -> Vec<Range<usize>> {
+    let mapped: Vec<MemoryMapping<'_>> = parse_mappings(maps);
     let Some(own) = mapped.iter().find(|part| part.range.contains(&here)) else {
         return Vec::new();
     };
-    let clean = |part: &&Mapped<'_>| part.file == own.file && part.is_clean();
+    let clean = |part: &&MemoryMapping<'_>| part.file == own.file && part.is_clean();
     mapped
         .iter()
         .filter(clean)
@@ -35,7 +35,7 @@ fn unwritten(maps: &str, here: usize) -> Vec<Range<usize>> {
 }
 
 /// One entry of smaps.
-struct Mapped<'a> {
+struct MemoryMapping<'a> {
     range: Range<usize>,
     permissions: &'a str,
     /// Device and inode: zeros for what is no file.
@@ -44,17 +44,17 @@ struct Mapped<'a> {
     own: Vec<Option<u64>>,
 }
 
-impl Mapped<'_> {
+impl MemoryMapping<'_> {
     fn is_clean(&self) -> bool {
         let told = self.own.len() == 2 && self.own.iter().all(|own| *own == Some(0));
         told && self.file.1 != "0" && !self.permissions.contains('w')
     }
 }
 
-fn mapped(maps: &str) -> Vec<Mapped<'_>> {
-    let mut all: Vec<Mapped<'_>> = Vec::new();
+fn parse_mappings(maps: &str) -> Vec<MemoryMapping<'_>> {
+    let mut all: Vec<MemoryMapping<'_>> = Vec::new();
     for line in maps.lines() {
-        if let Some(part) = head(line) {
+        if let Some(part) = parse_mapping_head(line) {
             all.push(part);
         } else if let Some(part) = all.last_mut()
             && let Some(("Anonymous" | "Swap", amount)) = line.split_once(':')
@@ -68,13 +68,13 @@ fn mapped(maps: &str) -> Vec<Mapped<'_>> {
 }
 
 /// `start-end permissions offset device inode path`.
-fn head(line: &str) -> Option<Mapped<'_>> {
+fn parse_mapping_head(line: &str) -> Option<MemoryMapping<'_>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let address = |text| usize::from_str_radix(text, 16).ok();
     let (range, permissions) = (address(start)?..address(end)?, words.next()?);
     let mut rest = words.skip(1);
-    Some(Mapped {
+    Some(MemoryMapping {
         range,
         permissions,
         file: (rest.next()?, rest.next()?),
@@ -122,7 +122,7 @@ fn trim_heap() {}
 
 #[cfg(test)]
 mod tests {
-    use super::{give_back, mapped, share_one_heap, unwritten};
+    use super::{clean_ranges, parse_mappings, release_unused, share_one_heap};
 
     const MAPS: &str = "\
 1000-3000 r--p 00000000 fe:00 77 /usr/bin/rpcd
@@ -155,23 +155,23 @@ Anonymous:             0 kB
 
     #[test]
     fn only_what_the_programs_own_file_has_is_given_back() {
-        assert_eq!(unwritten(MAPS, 0x3abc), [0x1000..0x3000, 0x3000..0x9000]);
+        assert_eq!(clean_ranges(MAPS, 0x3abc), [0x1000..0x3000, 0x3000..0x9000]);
         // Elsewhere than in a program's file, or nowhere: nothing.
-        assert!(unwritten(MAPS, 0xd001).is_empty());
-        assert!(unwritten(MAPS, 0x10).is_empty());
-        assert!(unwritten("", 0x10).is_empty());
+        assert!(clean_ranges(MAPS, 0xd001).is_empty());
+        assert!(clean_ranges(MAPS, 0x10).is_empty());
+        assert!(clean_ranges("", 0x10).is_empty());
     }
 
     #[test]
     fn a_program_goes_on_with_less() {
         let resident = || {
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let own = unwritten(&maps, resident_of as *const () as usize);
-            assert!(!own.is_empty() && mapped(&maps).len() > own.len());
+            let own = clean_ranges(&maps, resident_of as *const () as usize);
+            assert!(!own.is_empty() && parse_mappings(&maps).len() > own.len());
             resident_of(&maps, &own)
         };
         let before = resident();
-        give_back();
+        release_unused();
         let after = resident();
         assert!(after < before, "{before} kB, then {after} kB");
     }
@@ -180,7 +180,7 @@ Anonymous:             0 kB
         let mut counts = false;
         let mut kilobytes = 0;
         for line in maps.lines() {
-            if let Some(part) = super::head(line) {
+            if let Some(part) = super::parse_mapping_head(line) {
                 counts = own.contains(&part.range);
             } else if counts && let Some(amount) = line.strip_prefix("Rss:") {
                 let number = amount.trim().trim_end_matches(" kB");
@@ -194,10 +194,10 @@ Anonymous:             0 kB
     #[cfg(target_env = "gnu")]
     fn heaps_of_threads() -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let is_heap = |part: &&super::Mapped<'_>| {
+        let is_heap = |part: &&super::MemoryMapping<'_>| {
             part.range.start.is_multiple_of(64 << 20) && part.permissions == "rw-p"
         };
-        mapped(&maps).iter().filter(is_heap).count()
+        parse_mappings(&maps).iter().filter(is_heap).count()
     }
 
     #[cfg(target_env = "gnu")]

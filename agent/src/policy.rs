@@ -7,42 +7,43 @@ use std::path::{Path, PathBuf};
 
 use muster_secret::{ProtectedFileError, check_protected, read_protected};
 use muster_wire::policy::{
-    FILE_BYTES, GROUPS, PolicyFault, PolicyProblem, PolicySet, Source, Verdict,
+    GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
+    RuleVerdict,
 };
 
 use crate::listing;
 
 /// Reads a directory; one that does not exist has no policies. `default` is for agents without a policy. A file that other users could
 /// change denies what it speaks of; a directory that they could change denies everything.
-pub fn load(directory: &Path, default: Verdict) -> (PolicySet, Vec<PolicyProblem>) {
-    let paths = match list(directory) {
+pub fn load_policies(directory: &Path, default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
+    let paths = match list_policies(directory) {
         Ok(paths) => paths,
-        Err(fault) => return PolicySet::unreadable(directory.to_owned(), fault),
+        Err(fault) => return PolicySet::deny_all(directory.to_owned(), fault),
     };
-    let groups = source(directory.join(GROUPS));
+    let groups = read_source(directory.join(GROUPS_FILE_NAME));
     let groups = match &groups.text {
         Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound => None,
         _ => Some(groups),
     };
-    PolicySet::new(paths.into_iter().map(source), groups, default)
+    PolicySet::new(paths.into_iter().map(read_source), groups, default)
 }
 
-fn list(directory: &Path) -> Result<Vec<PathBuf>, PolicyFault> {
-    match check_protected(directory).map_err(fault) {
+fn list_policies(directory: &Path) -> Result<Vec<PathBuf>, PolicyFault> {
+    match check_protected(directory).map_err(policy_fault) {
         Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Vec::new());
         }
         checked => checked?,
     }
-    listing::files(directory, "policy").map_err(PolicyFault::Read)
+    listing::list_files(directory, "policy").map_err(PolicyFault::Read)
 }
 
-fn source(path: PathBuf) -> Source {
-    let text = read_protected(&path, FILE_BYTES).map_err(fault);
-    Source { path, text }
+fn read_source(path: PathBuf) -> PolicySource {
+    let text = read_protected(&path, MAX_POLICY_FILE_BYTES).map_err(policy_fault);
+    PolicySource { path, text }
 }
 
-fn fault(error: ProtectedFileError) -> PolicyFault {
+fn policy_fault(error: ProtectedFileError) -> PolicyFault {
     match error {
         ProtectedFileError::Read { source, .. } => PolicyFault::Read(source),
         ProtectedFileError::TooLarge { limit, .. } => PolicyFault::TooLarge(limit),
@@ -58,15 +59,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    use muster_wire::filter::Known;
-    use muster_wire::identity::Name;
-    use muster_wire::policy::{PolicyFault, PolicyPrincipal, PolicySet, Question, Verdict};
-    use muster_wire::state::{Facts, NodeView};
+    use muster_wire::filter::KnownLookups;
+    use muster_wire::identity::SubjectName;
+    use muster_wire::policy::{PolicyFault, PolicyPrincipal, PolicyQuery, PolicySet, RuleVerdict};
+    use muster_wire::state::{NodeFacts, NodeView};
 
-    use super::load;
+    use super::load_policies;
 
     fn told_of(set: &PolicySet, agent: &str) -> String {
-        let facts = Facts::default();
+        let facts = NodeFacts::default();
         let node = NodeView {
             identity: "db1",
             facts: &facts,
@@ -75,15 +76,15 @@ mod tests {
             agents: &[],
             collectives: &[],
         };
-        let decision = set.decide(
-            &Question {
+        let decision = set.decide_query(
+            &PolicyQuery {
                 caller: &PolicyPrincipal::parse("rip").unwrap(),
-                agent: &Name::parse(agent).unwrap(),
-                action: &Name::parse("stop").unwrap(),
+                agent: &SubjectName::parse(agent).unwrap(),
+                action: &SubjectName::parse("stop").unwrap(),
                 node: &node,
                 now: 0,
             },
-            &Known::default(),
+            &KnownLookups::default(),
         );
         let sign = if decision.allowed { '+' } else { '-' };
         format!("{sign}{}", decision.rule)
@@ -100,7 +101,7 @@ mod tests {
         write("nrpe.policy", b"policy default allow");
         write("no.name.policy", b"policy default allow");
         write(".service.policy.swp", b"rubbish");
-        let (set, problems) = load(scratch.path(), Verdict::Allow);
+        let (set, problems) = load_policies(scratch.path(), RuleVerdict::Allow);
         assert_eq!(problems.len(), 5, "{problems:#?}");
         for agent in ["service", "package", "puppet", "nrpe"] {
             assert_eq!(told_of(&set, agent), format!("-{agent}.policy: unusable"));
@@ -113,11 +114,11 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("package.policy");
         fs::write(&file, "policy default allow").unwrap();
-        let (set, problems) = load(&file, Verdict::Allow);
+        let (set, problems) = load_policies(&file, RuleVerdict::Allow);
         assert!(matches!(problems[0].fault, PolicyFault::Read(_)));
         assert_eq!(told_of(&set, "rpcutil"), "-package.policy: unusable");
 
-        let (set, problems) = load(Path::new("/nonexistent"), Verdict::Deny);
+        let (set, problems) = load_policies(Path::new("/nonexistent"), RuleVerdict::Deny);
         assert!(problems.is_empty());
         assert_eq!(
             told_of(&set, "rpcutil"),
@@ -138,7 +139,7 @@ mod tests {
         fs::write(&service, "allow\t*\t*\t*\n").unwrap();
         fs::write(&groups, "admins rip\n").unwrap();
         let load = || {
-            let (set, problems) = load(&directory, Verdict::Allow);
+            let (set, problems) = load_policies(&directory, RuleVerdict::Allow);
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             (
                 ["service", "other"].map(|agent| told_of(&set, agent)),
@@ -177,11 +178,14 @@ mod tests {
         write("groups", "admins rip\n");
         write("service.policy", "allow\tadmins\t*\t*\n");
         assert_eq!(
-            told_of(&load(scratch.path(), Verdict::Deny).0, "service"),
+            told_of(
+                &load_policies(scratch.path(), RuleVerdict::Deny).0,
+                "service"
+            ),
             "+service.policy:1"
         );
         write("groups", "admins rip\nadmins eve\n");
-        let (set, problems) = load(scratch.path(), Verdict::Allow);
+        let (set, problems) = load_policies(scratch.path(), RuleVerdict::Allow);
         assert!(
             problems[0].to_string().contains("groups:2:1: "),
             "{problems:?}"

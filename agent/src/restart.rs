@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use muster_engine::lock::puppet_state;
-use muster_restart::cycle::Places;
-use muster_restart::{Detached, Instance, Restarts, Store, Target, Wish, worker};
-use muster_system::error::chain;
+use muster_engine::lock::puppet_state_dirs;
+use muster_restart::cycle::MachinePaths;
+use muster_restart::{
+    DaemonInstance, DetachedLauncher, RestartManager, RestartOptions, RestartStore, RestartTarget,
+    worker,
+};
+use muster_system::error::error_chain;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};
 
@@ -21,9 +24,9 @@ use crate::agents;
 use crate::config::Config;
 
 /// Where a daemon keeps its state when nothing is said.
-const STATE: &str = "/var/lib/muster";
+const DEFAULT_STATE_DIR: &str = "/var/lib/muster";
 /// How often a daemon that starts anew is looked for.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What `rpcd restart-when-idle` takes.
 #[derive(Debug, Args)]
@@ -35,7 +38,7 @@ Examples:
 
 It returns as soon as the request is on the disk. What came of it: `rpc restart status unit=puppet`.
 Exit codes: 0 requested, 1 it could not be, 2 wrong arguments.")]
-pub struct WhenIdle {
+pub struct RestartWhenIdleArgs {
     /// The service
     #[arg(required_unless_present = "command", conflicts_with = "command")]
     unit: Option<String>,
@@ -73,7 +76,7 @@ Examples:
   rpcd restart --wait 300   when actions run for long; see drain.seconds
 
 Exit codes: 0 the daemon is ready again, 1 there is none, or it is not ready in time.")]
-pub struct Restart {
+pub struct DaemonRestartArgs {
     /// Wait so long for it to be ready again; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     wait: u64,
@@ -84,7 +87,7 @@ pub struct Restart {
 
 /// What the worker's mode takes.
 #[derive(Debug, Args)]
-pub struct WorkerArguments {
+pub struct RestartWorkerArgs {
     /// Where requests are kept
     #[arg(long, value_name = "DIR")]
     directory: PathBuf,
@@ -93,25 +96,28 @@ pub struct WorkerArguments {
 }
 
 /// Asks for it.
-pub fn when_idle(asked: &WhenIdle, config_file: &Path) -> anyhow::Result<ExitCode> {
+pub fn restart_when_idle(
+    asked: &RestartWhenIdleArgs,
+    config_file: &Path,
+) -> anyhow::Result<ExitCode> {
     let target = match &asked.unit {
-        Some(name) => Target::unit(name)?,
-        None => Target::command(asked.command.clone())?,
+        Some(name) => RestartTarget::parse_unit(name)?,
+        None => RestartTarget::from_command(asked.command.clone())?,
     };
-    let wish = Wish {
+    let wish = RestartOptions {
         when_idle: true,
         deadline: Duration::from_secs(asked.deadline),
         force: asked.force,
         verify_bus: asked.verify_bus.map(Duration::from_secs),
         pid_file: asked.pidfile.clone(),
     };
-    let done = restarts(asked, config_file)?.request(&target, &wish)?;
+    let done = open_restarts(asked, config_file)?.request_restart(&target, &wish)?;
     let word = if done.merged {
         "is already asked for"
     } else {
         "is asked for"
     };
-    say(&format!(
+    print_line(&format!(
         "a restart of {target} {word}: it is made when no run is in progress ({})",
         done.id
     ));
@@ -119,45 +125,48 @@ pub fn when_idle(asked: &WhenIdle, config_file: &Path) -> anyhow::Result<ExitCod
 }
 
 /// The daemon's own restarts, unless other places were named.
-fn restarts(asked: &WhenIdle, config_file: &Path) -> anyhow::Result<Restarts> {
-    let config = configured(config_file);
+fn open_restarts(
+    asked: &RestartWhenIdleArgs,
+    config_file: &Path,
+) -> anyhow::Result<RestartManager> {
+    let config = load_config(config_file);
     let named = asked.root.is_some() || asked.state_dir.is_some() || !asked.puppet_state.is_empty();
     if let Some(config) = config.as_ref().filter(|_| !named) {
-        return Ok(agents::restarts(config)?);
+        return Ok(agents::open_restarts(config)?);
     }
     let root = asked.root.clone();
     let root = root.or_else(|| Some(config.as_ref()?.paths.root.clone()));
     let system: Arc<dyn System> = Arc::new(RealSystem::new(root.unwrap_or_else(|| "/".into())));
-    let state = state(asked.state_dir.as_ref(), config.as_ref());
+    let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
     let puppet = if asked.puppet_state.is_empty() {
-        puppet_state(system.root())
+        puppet_state_dirs(system.root())
     } else {
         asked.puppet_state.clone()
     };
-    let places = Places {
+    let places = MachinePaths {
         root: system.root().to_owned(),
         engine: state.join("engine"),
         puppet,
     };
     let own = std::env::current_exe().context("cannot find the program of the worker")?;
-    Ok(Restarts::new(
-        Store::new(state.join("restart")),
+    Ok(RestartManager::new(
+        RestartStore::new(state.join("restart")),
         places,
-        Arc::new(Detached(own)),
+        Arc::new(DetachedLauncher(own)),
         system,
     ))
 }
 
 /// What the daemon's configuration says, if it says anything. One that is broken must not keep a service from being restarted.
-fn configured(file: &Path) -> Option<Config> {
+fn load_config(file: &Path) -> Option<Config> {
     if !file.exists() {
         return None;
     }
     match Config::load(file) {
         Ok(config) => Some(config),
         Err(error) => {
-            let problem = chain(&error);
-            warn(&format!(
+            let problem = error_chain(&error);
+            print_warning(&format!(
                 "rpcd: going on without the configuration: {problem}"
             ));
             None
@@ -166,27 +175,27 @@ fn configured(file: &Path) -> Option<Config> {
 }
 
 /// Where the state is: absolute, because the worker lives elsewhere.
-fn state(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
+fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
     let state = match (named, config) {
         (Some(named), _) => named.clone(),
         (None, Some(config)) => config.paths.state.clone(),
-        (None, None) => STATE.into(),
+        (None, None) => DEFAULT_STATE_DIR.into(),
     };
     std::path::absolute(&state).unwrap_or(state)
 }
 
 /// Does what was asked for; in a process of its own.
-pub fn work(asked: &WorkerArguments) -> anyhow::Result<ExitCode> {
-    worker::work(&asked.directory, &asked.key)?;
+pub fn run_worker(asked: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
+    worker::run_worker(&asked.directory, &asked.key)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Tells the daemon to start anew, and waits until it has.
-pub fn restart(asked: &Restart, config_file: &Path) -> anyhow::Result<ExitCode> {
-    let config = configured(config_file);
-    let state = state(asked.state_dir.as_ref(), config.as_ref());
-    let store = Store::new(state.join("restart"));
-    let Some(before) = Instance::read(&store)? else {
+pub fn restart_daemon(asked: &DaemonRestartArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
+    let config = load_config(config_file);
+    let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
+    let store = RestartStore::new(state.join("restart"));
+    let Some(before) = DaemonInstance::read_from(&store)? else {
         bail!(
             "no rpcd is running with the state in {}; start it, or name the directory with --state-dir",
             state.display()
@@ -194,39 +203,39 @@ pub fn restart(asked: &Restart, config_file: &Path) -> anyhow::Result<ExitCode> 
     };
     let begun = Instant::now();
     let host = RealSystem::new("/".into());
-    if !host.signal(&before.process, Signal::SIGUSR2, false)? {
+    if !host.signal_process(&before.process, Signal::SIGUSR2, false)? {
         bail!("rpcd ended before it could be told to start anew");
     }
     let pid = before.process.pid;
     if asked.wait == 0 {
-        say(&format!("rpcd was told to start anew (process {pid})"));
+        print_line(&format!("rpcd was told to start anew (process {pid})"));
         return Ok(ExitCode::SUCCESS);
     }
     let mut how = "it still lets running actions answer";
     while begun.elapsed() < Duration::from_secs(asked.wait) {
-        let Some(now) = Instance::read(&store)? else {
+        let Some(now) = DaemonInstance::read_from(&store)? else {
             bail!("rpcd ended (process {pid}); its log says why");
         };
         if now.instance != before.instance {
             if now.ready {
                 let seconds = begun.elapsed().as_secs_f64();
-                say(&format!(
+                print_line(&format!(
                     "rpcd started anew and is ready after {seconds:.1} s (process {pid})"
                 ));
                 return Ok(ExitCode::SUCCESS);
             }
             how = "it started anew, and has not reached its broker yet";
         }
-        std::thread::park_timeout(LOOK);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     bail!("rpcd is not ready again after {} s: {how}", asked.wait)
 }
 
 /// A reader that went away is no reason to fail.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn warn(line: &str) {
+fn print_warning(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

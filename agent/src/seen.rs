@@ -14,16 +14,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use muster_wire::Millis;
-use muster_wire::fresh::{DEFAULT_CAPACITY, Insertion, JOURNAL_START, Now, Record, SeenCache};
+use muster_wire::fresh::{
+    DEFAULT_CAPACITY, DualClockInstant, InsertionOutcome, JOURNAL_START, SeenCache, SeenRecord,
+};
 use uuid::Uuid;
 
 /// The journal is written anew when it holds this many records, and at every start.
-const COMPACT_AT: usize = 65_536;
+const COMPACT_THRESHOLD: usize = 65_536;
 
 /// The seen requests of one node.
 #[derive(Debug)]
-pub struct Seen {
-    inner: Mutex<Inner>,
+pub struct SeenRequests {
+    inner: Mutex<SeenState>,
     /// What the start found.
     found: JournalState,
     /// The time of the start, by the node's clock.
@@ -46,13 +48,13 @@ pub enum JournalState {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SeenState {
     cache: SeenCache,
-    journal: Option<Journal>,
+    journal: Option<SeenJournal>,
 }
 
 #[derive(Debug)]
-struct Journal {
+struct SeenJournal {
     path: PathBuf,
     /// Nothing as long as there was never room for it. What an earlier life has written stays in its place.
     file: Option<Arc<File>>,
@@ -70,11 +72,11 @@ pub struct SeenError {
     source: io::Error,
 }
 
-impl Seen {
+impl SeenRequests {
     /// A memory that ends with the process, for virtual nodes.
     pub fn in_memory() -> Self {
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(SeenState {
                 cache: SeenCache::default(),
                 journal: None,
             }),
@@ -96,7 +98,7 @@ impl Seen {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let decoded = Record::decode_all(bytes.as_deref().unwrap_or_default());
+        let decoded = SeenRecord::decode_all(bytes.as_deref().unwrap_or_default());
         let found = match bytes {
             None if !ran_before => JournalState::Missing,
             None => JournalState::Lost,
@@ -108,20 +110,20 @@ impl Seen {
             tracing::error!(path = %path.display(), "{problem}");
         }
         let began = Instant::now();
-        let start = Now {
+        let start = DualClockInstant {
             wall: now,
             steady: 0,
         };
         let cache = SeenCache::restore(decoded.records, DEFAULT_CAPACITY, start);
-        let journal = match Journal::write(path, &cache) {
+        let journal = match SeenJournal::rewrite(path, &cache) {
             Err(error) if is_out_of_room(&error) => {
                 tracing::error!(%error, path = %path.display(), "no change is made before seen requests can be written down");
-                Journal::unwritten(path)
+                SeenJournal::without_file(path)
             }
             written => written.map_err(failed)?,
         };
         Ok(Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(SeenState {
                 cache,
                 journal: Some(journal),
             }),
@@ -132,13 +134,13 @@ impl Seen {
     }
 
     /// What the start found of the journal.
-    pub fn found(&self) -> JournalState {
+    pub fn journal_state(&self) -> JournalState {
         self.found
     }
 
     /// Whether a request that was issued at this instant, for this long, may have been seen by an earlier daemon whose journal is gone. Clocks
     /// may differ by `skew`. Once the request's life is over on a clock that cannot be set, its age alone decides again.
-    pub fn may_be_forgotten(&self, issued_at: Millis, ttl: Millis, skew: Millis) -> bool {
+    pub fn may_have_been_seen(&self, issued_at: Millis, ttl: Millis, skew: Millis) -> bool {
         let before = match self.found {
             JournalState::Intact => return false,
             // What no daemon ran for cannot have been seen here; a machine that was set up anew still refuses what is surely older.
@@ -156,13 +158,13 @@ impl Seen {
         request: Uuid,
         expires: Millis,
         now: Millis,
-    ) -> Result<Insertion, SeenError> {
+    ) -> Result<InsertionOutcome, SeenError> {
         let now = self.now(now);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { cache, journal } = &mut *inner;
+        let SeenState { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
-        if let (Insertion::Fresh, Some(journal)) = (insertion, journal) {
-            let record = Record {
+        if let (InsertionOutcome::Fresh, Some(journal)) = (insertion, journal) {
+            let record = SeenRecord {
                 caller: *caller,
                 request,
                 expires,
@@ -176,14 +178,14 @@ impl Seen {
     }
 
     /// Forgets what is over, also when nobody asks anything any more.
-    pub fn forget(&self, now: Millis) {
+    pub fn forget_expired(&self, now: Millis) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.cache.forget(self.now(now));
+        inner.cache.remove_expired(self.now(now));
     }
 
-    fn now(&self, wall: Millis) -> Now {
+    fn now(&self, wall: Millis) -> DualClockInstant {
         let steady = Millis::try_from(self.began.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        Now { wall, steady }
+        DualClockInstant { wall, steady }
     }
 
     /// Forces what was noted to disk. Blocks.
@@ -229,9 +231,9 @@ fn is_out_of_room(error: &io::Error) -> bool {
     )
 }
 
-impl Journal {
+impl SeenJournal {
     /// One for which there was no room.
-    fn unwritten(path: &Path) -> Self {
+    fn without_file(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
             file: None,
@@ -240,7 +242,7 @@ impl Journal {
     }
 
     /// Writes what is alive to a new file, and puts it in the old one's place.
-    fn write(path: &Path, cache: &SeenCache) -> io::Result<Self> {
+    fn rewrite(path: &Path, cache: &SeenCache) -> io::Result<Self> {
         let fresh = path.with_extension("new");
         let mut options = OpenOptions::new();
         let mut file = options
@@ -264,15 +266,15 @@ impl Journal {
         })
     }
 
-    fn append(&mut self, record: &Record, cache: &SeenCache) -> io::Result<()> {
-        let grown = self.records >= COMPACT_AT && self.records > 2 * cache.len();
+    fn append(&mut self, record: &SeenRecord, cache: &SeenCache) -> io::Result<()> {
+        let grown = self.records >= COMPACT_THRESHOLD && self.records > 2 * cache.len();
         match &self.file {
             Some(file) if !grown => {
                 (&**file).write_all(&record.encode())?;
                 self.records += 1;
             }
             // The record is in the cache already.
-            _ => *self = Self::write(&self.path, cache)?,
+            _ => *self = Self::rewrite(&self.path, cache)?,
         }
         Ok(())
     }
@@ -290,33 +292,33 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let (old, young) = (Uuid::now_v7(), Uuid::now_v7());
-        let seen = Seen::open(&path, 0, false).unwrap();
+        let seen = SeenRequests::open(&path, 0, false).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], old, 100, 0).unwrap(),
-            Insertion::Fresh
+            InsertionOutcome::Fresh
         );
         assert_eq!(
             seen.insert(&[1; 32], young, LATER + 900, 0).unwrap(),
-            Insertion::Fresh
+            InsertionOutcome::Fresh
         );
         seen.sync().unwrap();
         drop(seen);
 
-        let seen = Seen::open(&path, LATER + 500, true).unwrap();
+        let seen = SeenRequests::open(&path, LATER + 500, true).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], young, LATER + 900, LATER + 500)
                 .unwrap(),
-            Insertion::Seen
+            InsertionOutcome::Seen
         );
         assert_eq!(
             seen.insert(&[2; 32], young, LATER + 900, LATER + 500)
                 .unwrap(),
-            Insertion::Fresh
+            InsertionOutcome::Fresh
         );
         assert_eq!(
             seen.insert(&[1; 32], old, LATER + 900, LATER + 500)
                 .unwrap(),
-            Insertion::Fresh
+            InsertionOutcome::Fresh
         );
     }
 
@@ -325,17 +327,17 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let request = Uuid::now_v7();
-        Seen::open(&path, 0, false)
+        SeenRequests::open(&path, 0, false)
             .unwrap()
             .insert(&[1; 32], request, 900, 0)
             .unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.extend_from_slice(&[7; 20]);
         std::fs::write(&path, bytes).unwrap();
-        let seen = Seen::open(&path, 1, true).unwrap();
+        let seen = SeenRequests::open(&path, 1, true).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], request, 900, 1).unwrap(),
-            Insertion::Seen
+            InsertionOutcome::Seen
         );
     }
 
@@ -346,10 +348,10 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let forgotten = |ran_before| {
-            let seen = Seen::open(&path, START, ran_before).unwrap();
-            let forgets = |issued_at| seen.may_be_forgotten(issued_at, 60_000, SKEW);
+            let seen = SeenRequests::open(&path, START, ran_before).unwrap();
+            let forgets = |issued_at| seen.may_have_been_seen(issued_at, 60_000, SKEW);
             let last = (0..START + 2 * SKEW).rev().find(|at| forgets(*at));
-            (seen.found(), last)
+            (seen.journal_state(), last)
         };
         // The first start of all; the next one finds its journal, though it is without records.
         assert_eq!(
@@ -358,7 +360,7 @@ mod tests {
         );
         assert_eq!(forgotten(true), (JournalState::Intact, None));
 
-        let seen = Seen::open(&path, START, true).unwrap();
+        let seen = SeenRequests::open(&path, START, true).unwrap();
         for _ in 0..3 {
             seen.insert(&[1; 32], Uuid::now_v7(), START + 900, START)
                 .unwrap();
@@ -369,7 +371,7 @@ mod tests {
         let until = Some(START + SKEW - 1);
         for place in [1, 3] {
             let mut damaged = whole.clone();
-            damaged[place * Record::BYTES + 40] ^= 1;
+            damaged[place * SeenRecord::BYTES + 40] ^= 1;
             std::fs::write(&path, damaged).unwrap();
             assert_eq!(
                 forgotten(true),

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_bus::{Bus, Options as Connection, Secret, Server};
-use muster_client::{Client, Window};
-use muster_provisioner::plan::Plan;
-use muster_provisioner::{Desk, KeptRoll, Newcomers, NewcomersOptions, Service};
-use muster_wire::enrol::{Enroller, Offer, Parts};
-use muster_wire::identity::Name;
+use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions as Connection};
+use muster_client::{Client, DiscoveryWindow};
+use muster_provisioner::plan::ProvisioningPlan;
+use muster_provisioner::{
+    BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle, ProvisionerService,
+};
+use muster_wire::enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
+use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{KeyPair, Trust};
+use muster_wire::token::{AccountTrust, KeyPair};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -22,17 +24,20 @@ use crate::assemble::{self, AssembleError};
 use crate::config::Config;
 
 /// How long services may take to leave.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The services that were started.
 #[derive(Debug, Default)]
-pub(crate) struct Services(Vec<JoinHandle<()>>);
+pub(crate) struct CentralServices(Vec<JoinHandle<()>>);
 
-impl Services {
+impl CentralServices {
     /// Waits for them to leave, after their stop was asked for.
-    pub(crate) async fn left(self) {
+    pub(crate) async fn wait_stopped(self) {
         for service in self.0 {
-            if tokio::time::timeout(PATIENCE, service).await.is_err() {
+            if tokio::time::timeout(SHUTDOWN_TIMEOUT, service)
+                .await
+                .is_err()
+            {
                 tracing::warn!("a service did not leave in time");
             }
         }
@@ -40,13 +45,14 @@ impl Services {
 }
 
 /// Everything that is only read, to prove that the configured services can be started.
-pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
+pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     let options = agents::provisioner_options(config)?;
     if options.enabled {
-        Plan::read(&options).map_err(|error| AssembleError::Service(error.into()))?;
-        assemble::signer_of(&options.credentials)?;
+        ProvisioningPlan::from_options(&options)
+            .map_err(|error| AssembleError::Service(error.into()))?;
+        assemble::read_signer(&options.credentials)?;
         if let Some(door) = &options.newcomers {
-            assemble::signer_of(&door.credentials)?;
+            assemble::read_signer(&door.credentials)?;
             node_key(door)?;
         }
     }
@@ -54,84 +60,92 @@ pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
 }
 
 /// Starts what the configuration enables.
-pub(crate) async fn start(
+pub(crate) async fn start_services(
     config: &Config,
-    desk: &Desk,
-    trust: Trust,
+    desk: &ProvisionerHandle,
+    trust: AccountTrust,
     system: Arc<dyn System>,
     stop: CancellationToken,
-) -> Result<Services, AssembleError> {
+) -> Result<CentralServices, AssembleError> {
     let options = agents::provisioner_options(config)?;
     if !options.enabled {
-        return Ok(Services::default());
+        return Ok(CentralServices::default());
     }
-    let signer = assemble::signer_of(&options.credentials)?;
-    let bus = connection(config, &signer)?.connect().await?;
+    let signer = assemble::read_signer(&options.credentials)?;
+    let bus = connect_options(config, &signer)?.connect().await?;
     desk.connect(bus.clone());
     let Some(collective) = config.collectives.first().cloned() else {
-        return Ok(Services::default());
+        return Ok(CentralServices::default());
     };
-    let client_in = |collective: Name| {
+    let client_in = |collective: SubjectName| {
         let (signer, trust) = (signer.clone(), trust.clone());
-        Client::new(bus.clone(), signer, trust, collective, Window::default())
+        Client::new(
+            bus.clone(),
+            signer,
+            trust,
+            collective,
+            DiscoveryWindow::default(),
+        )
     };
     let client = client_in(collective);
     let host = config.identity.clone();
     let door = match &options.newcomers {
         Some(door) => {
             let clients = config.collectives.iter().cloned().map(client_in).collect();
-            Some(newcomers(config, door, &bus, clients, trust.clone()).await?)
+            Some(enrolment_service(config, door, &bus, clients, trust.clone()).await?)
         }
         None => None,
     };
-    let mut service = Service::new(host, bus, client, options, system)?;
+    let mut service = ProvisionerService::new(host, bus, client, options, system)?;
     if let Some(door) = door {
-        service = service.with_newcomers(door);
+        service = service.with_enrolment(door);
     }
-    Ok(Services(vec![tokio::spawn(service.serve(stop))]))
+    Ok(CentralServices(vec![tokio::spawn(
+        service.run_until_stopped(stop),
+    )]))
 }
 
 /// The door for newcomers, in their own account.
-async fn newcomers(
+async fn enrolment_service(
     config: &Config,
-    door: &NewcomersOptions,
+    door: &EnrolmentOptions,
     fleet_bus: &Bus,
     clients: Vec<Client>,
-    fleet: Trust,
-) -> Result<Newcomers, AssembleError> {
-    let service = assemble::signer_of(&door.credentials)?;
-    let bus = connection(config, &service)?.connect().await?;
+    fleet: AccountTrust,
+) -> Result<EnrolmentService, AssembleError> {
+    let service = assemble::read_signer(&door.credentials)?;
+    let bus = connect_options(config, &service)?.connect().await?;
     let issued_at = service.claims().iat.saturating_mul(1000);
-    let enroller = Enroller::new(Parts {
-        newcomers: assemble::trust_in(config, &door.account)?,
+    let enroller = NodeEnroller::new(NodeEnrollerParts {
+        newcomers: assemble::read_trust(config, &door.account)?,
         fleet,
         service,
         node_role: node_key(door)?,
-        offer: Offer {
+        offer: EnrolmentSettings {
             collectives: config.collectives.clone(),
             urls: config.broker.urls.clone(),
             lifetime: door.token_lifetime(),
             provisioning: true,
         },
-        roll: KeptRoll::new(fleet_bus, clients, issued_at),
+        roll: BucketEnrolmentStore::new(fleet_bus, clients, issued_at),
     })
     .map_err(AssembleError::Enrol)?;
-    Ok(Newcomers::new(bus, enroller))
+    Ok(EnrolmentService::new(bus, enroller))
 }
 
 /// The key that signs nodes: whoever has it can make any node.
-fn node_key(door: &NewcomersOptions) -> Result<KeyPair, AssembleError> {
-    assemble::key_of(&door.node_key)
+fn node_key(door: &EnrolmentOptions) -> Result<KeyPair, AssembleError> {
+    assemble::read_key(&door.node_key)
 }
 
 /// How a service connects: to the same broker as the node, under its own name.
-fn connection(config: &Config, signer: &Signer) -> Result<Connection, AssembleError> {
-    let parse = |url: &String| Server::parse(url, config.broker.plaintext_on_loopback);
+fn connect_options(config: &Config, signer: &Signer) -> Result<Connection, AssembleError> {
+    let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
     let servers = config.broker.urls.iter().map(parse);
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    let mut options = Connection::daemon(signer.identity().as_str(), servers);
+    let mut options = Connection::for_daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
-    options.secret = Some(Secret::of_signer(signer));
-    options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
+    options.secret = Some(BrokerCredentials::from_signer(signer));
+    options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
     Ok(options)
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::assemble::AssembleError;
 
 /// How long what a killed daemon was just starting may outlive it, on a machine that is busy.
-const OUTLIVED: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is looked whether it is gone.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Keeps other daemons out of a state directory, until it is dropped.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct StateLock {
 
 /// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests. Waits for a moment
 /// for one that was killed: a program that it was just starting holds the lock until it has begun.
-pub(crate) async fn possess(state: &Path) -> Result<StateLock, AssembleError> {
+pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, AssembleError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
     made.map_err(|source| AssembleError::Directory {
         path: state.to_owned(),
@@ -35,7 +35,7 @@ pub(crate) async fn possess(state: &Path) -> Result<StateLock, AssembleError> {
     };
     let mut files = vec![File::open(state).map_err(failed)?];
     files.extend(lock_file(state)?);
-    let latest = Instant::now() + OUTLIVED;
+    let latest = Instant::now() + LOCK_TIMEOUT;
     for file in &files {
         wait_for_lock(file, state, latest).await?;
     }
@@ -70,7 +70,7 @@ async fn wait_for_lock(file: &File, state: &Path, latest: Instant) -> Result<(),
         match file.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < latest => {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(AssembleError::Occupied {

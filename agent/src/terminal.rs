@@ -10,7 +10,7 @@ fn steers_terminal(c: char) -> bool {
 
 /// Catalogs and programs choose these texts: what steers a terminal is escaped, and a further line is indented, so that it cannot look
 /// like one of ours.
-pub fn printable(text: &str) -> String {
+pub fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -38,13 +38,13 @@ pub(crate) fn escape_json(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape_json, printable};
+    use super::{escape_json, escape_text};
 
     #[test]
     fn nothing_of_a_catalog_steers_the_terminal_or_looks_like_a_line_of_ours() {
         let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
         assert_eq!(
-            printable(hostile),
+            escape_text(hostile),
             "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}b\n  Notice: forged\\u{202e}"
         );
         let json = serde_json::to_string(hostile).unwrap();

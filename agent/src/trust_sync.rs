@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_api::system::error::chain;
-use muster_bus::{Backoff, Bus, Event, StoreError, Subscription, TrustLookupError};
-use muster_wire::sign::RenewError;
-use muster_wire::stores::{self, TRUST, TRUST_HEAD};
+use muster_api::system::error::error_chain;
+use muster_bus::{BucketError, Bus, BusEvent, BusSubscription, ReconnectBackoff, TrustLookupError};
+use muster_wire::sign::SignerRenewError;
+use muster_wire::stores::{self, TRUST_BUCKET, TRUST_HEAD_KEY};
 use muster_wire::{Millis, limits, subject};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::Core;
-use crate::renewal::RenewalError;
+use crate::core::DaemonCore;
+use crate::renewal::NodeTokenRenewalError;
 
 /// How often the head is read while nothing announces a change.
 const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 
 /// How often, in the life of the node's own token, a renewed one is looked for.
-const LOOKS_PER_LIFE: u64 = 24;
+const CHECKS_PER_LIFETIME: u64 = 24;
 
 /// After how long without a confirmed token the health report says so, in milliseconds.
-const REPORT_AFTER: Millis = 60 * 60 * 1000;
+const STALE_REPORT_MILLIS: Millis = 60 * 60 * 1000;
 
 /// Over how long the nodes of a fleet spread their reads of an announced token, for each 32 KiB of it.
 const SPREAD_PER_BLOCK: Duration = Duration::from_secs(1);
@@ -83,9 +83,9 @@ impl TrustFreshness {
     }
 
     /// What to report when the token was not confirmed for long.
-    pub(crate) fn report(&self, now: Millis) -> Option<String> {
+    pub(crate) fn staleness_report(&self, now: Millis) -> Option<String> {
         let age = now.saturating_sub(self.confirmed_at());
-        if age < REPORT_AFTER && self.expired_age(now).is_none() {
+        if age < STALE_REPORT_MILLIS && self.expired_age(now).is_none() {
             return None;
         }
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,37 +126,37 @@ pub enum TokenChange {
 
 /// Why a renewed token of the node was not taken over.
 #[derive(Debug, thiserror::Error)]
-enum TokenTakeError {
+enum TokenUpdateError {
     #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("it has {0} bytes, more than {limit}", limit = limits::USER_TOKEN_BYTES)]
+    Store(#[from] BucketError),
+    #[error("it has {0} bytes, more than {limit}", limit = limits::MAX_USER_TOKEN_BYTES)]
     Oversized(usize),
     #[error(transparent)]
-    Renewal(#[from] RenewalError),
+    Renewal(#[from] NodeTokenRenewalError),
 }
 
 /// What keeps one daemon's tokens the newest.
 #[derive(Debug)]
 pub(crate) struct TrustSync {
-    core: Arc<Core>,
+    core: Arc<DaemonCore>,
     bus: Bus,
     /// Tokens that were taken over, to be written to the disk.
     changed: mpsc::Sender<TokenChange>,
-    heads: Option<Subscription>,
+    heads: Option<BusSubscription>,
 }
 
 impl TrustSync {
     /// Reads the newest token, and subscribes to changes. A bucket that cannot be read is reported, and does not stop the daemon.
     pub(crate) async fn start(
-        core: Arc<Core>,
+        core: Arc<DaemonCore>,
         bus: Bus,
         changed: mpsc::Sender<TokenChange>,
     ) -> Self {
-        let subject = subject::bucket_changes(TRUST.name, TRUST_HEAD);
+        let subject = subject::bucket_changes(TRUST_BUCKET.name, TRUST_HEAD_KEY);
         let heads = bus.subscribe(&subject).await;
         let heads = heads.inspect_err(|error| {
             tracing::warn!(
-                error = chain(error),
+                error = error_chain(error),
                 "changes of the account token are polled"
             );
         });
@@ -166,50 +166,53 @@ impl TrustSync {
             changed,
             heads: heads.ok(),
         };
-        sync.refresh(Spread::None).await;
+        sync.refresh_tokens(ReadSpread::None).await;
         sync
     }
 
     /// Follows changes until `stop`.
-    pub(crate) async fn follow(mut self, stop: CancellationToken) {
+    pub(crate) async fn follow_changes(mut self, stop: CancellationToken) {
         let mut heads = self.heads.take();
-        let mut events = self.bus.events();
+        let mut events = self.bus.subscribe_events();
         loop {
-            let interval = self.interval();
+            let interval = self.next_interval();
             let spread = tokio::select! {
                 () = stop.cancelled() => return,
-                head = next_head(&mut heads) => if head { Spread::BySize } else { continue },
+                head = next_head(&mut heads) => if head { ReadSpread::BySize } else { continue },
                 event = events.recv() => match event {
-                    Ok(Event::Connected) | Err(RecvError::Lagged(_)) => Spread::None,
+                    Ok(BusEvent::Connected) | Err(RecvError::Lagged(_)) => ReadSpread::None,
                     Ok(_) => continue,
                     Err(RecvError::Closed) => return,
                 },
-                () = tokio::time::sleep(jittered(interval)) => Spread::BySize,
+                () = tokio::time::sleep(jittered_interval(interval)) => ReadSpread::BySize,
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.refresh(spread) => {}
+                () = self.refresh_tokens(spread) => {}
             }
         }
     }
 
     /// How long until the next look while nothing announces a change. A token that is due is looked for several times while it lives.
-    fn interval(&self) -> Duration {
+    fn next_interval(&self) -> Duration {
         let usual = self.core.trust_freshness().check_interval();
         match self.core.token_life() {
-            Some(life) => usual.min(Duration::from_secs(life.lifetime / LOOKS_PER_LIFE + 1)),
+            Some(life) => usual.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1)),
             None => usual,
         }
     }
 
-    async fn refresh(&self, spread: Spread) {
+    async fn refresh_tokens(&self, spread: ReadSpread) {
         self.refresh_account(spread).await;
         if let Err(error) = self.take_renewed().await {
-            tracing::warn!(error = chain(&error), "the node's token is not renewed");
+            tracing::warn!(
+                error = error_chain(&error),
+                "the node's token is not renewed"
+            );
         }
     }
 
-    async fn refresh_account(&self, spread: Spread) {
+    async fn refresh_account(&self, spread: ReadSpread) {
         let freshness = self.core.trust_freshness();
         match self.take_newest(spread).await {
             Ok(taken) => {
@@ -222,7 +225,7 @@ impl TrustSync {
                 }
             }
             Err(error) => {
-                let error = chain(&error);
+                let error = error_chain(&error);
                 tracing::debug!(error, "the account token is not confirmed");
                 freshness.set_problem(Some(error));
             }
@@ -230,47 +233,51 @@ impl TrustSync {
     }
 
     /// Takes over the token that the bucket names; whether it is newer than the known one.
-    async fn take_newest(&self, spread: Spread) -> Result<bool, TrustLookupError> {
+    async fn take_newest(&self, spread: ReadSpread) -> Result<bool, TrustLookupError> {
         let head = self.bus.account_head().await?;
         let known = self.core.trust();
-        if spread == Spread::BySize && head.serial > known.issued_at() {
+        if spread == ReadSpread::BySize && head.serial > known.issued_at() {
             tokio::time::sleep(spread_delay(head.bytes)).await;
         }
         let Some(newer) = self.bus.newer_account(&known, &head).await? else {
             return Ok(false);
         };
         self.core
-            .update_trust(newer.token())
+            .update_trust(newer.account_token())
             .map_err(TrustLookupError::Token)?;
         // The disk is written beside this, and may lag.
-        let change = TokenChange::Account(newer.token().to_owned());
+        let change = TokenChange::Account(newer.account_token().to_owned());
         let _ = self.changed.try_send(change);
         Ok(true)
     }
 
     /// Uses the node's renewed token, if the current one is due and there is one that ends later.
-    async fn take_renewed(&self) -> Result<(), TokenTakeError> {
+    async fn take_renewed(&self) -> Result<(), TokenUpdateError> {
         let now = self.core.now();
-        let Some(life) = self.core.token_life().filter(|life| life.is_due(now)) else {
+        let Some(life) = self
+            .core
+            .token_life()
+            .filter(|life| life.is_renewal_due(now))
+        else {
             return Ok(());
         };
-        let key = stores::renewed_token(self.core.identity().as_str());
-        let entry = self.bus.bucket(TRUST.name).get_once(&key).await?;
+        let key = stores::renewed_token_key(self.core.identity().as_str());
+        let entry = self.bus.bucket(TRUST_BUCKET.name).get_once(&key).await?;
         let Some(value) = entry.and_then(|entry| entry.value) else {
             return Ok(());
         };
-        if value.len() > limits::USER_TOKEN_BYTES {
-            return Err(TokenTakeError::Oversized(value.len()));
+        if value.len() > limits::MAX_USER_TOKEN_BYTES {
+            return Err(TokenUpdateError::Oversized(value.len()));
         }
         let token = String::from_utf8_lossy(&value);
         match self.core.renew_token(token.trim()) {
             Ok(()) => {}
             // What was read is the token in use.
-            Err(RenewalError::Renew(RenewError::NotLonger { .. })) => return Ok(()),
+            Err(NodeTokenRenewalError::Renew(SignerRenewError::NotLonger { .. })) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         tracing::info!(
-            seconds = life.left(now),
+            seconds = life.seconds_left(now),
             "renewed the node's token before its end"
         );
         let change = TokenChange::Own(token.trim().to_owned());
@@ -281,13 +288,13 @@ impl TrustSync {
 
 /// Whether a newer token is read at once, or at a time that depends on its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Spread {
+enum ReadSpread {
     None,
     BySize,
 }
 
 /// True for each announced head. A subscription that has ended never announces one.
-async fn next_head(heads: &mut Option<Subscription>) -> bool {
+async fn next_head(heads: &mut Option<BusSubscription>) -> bool {
     match heads {
         Some(subscription) => {
             let announced = subscription.next().await.is_some();
@@ -306,34 +313,46 @@ fn spread_delay(bytes: u64) -> Duration {
 }
 
 /// Between the interval and half as long again, so that the nodes of a fleet do not read together.
-fn jittered(interval: Duration) -> Duration {
+fn jittered_interval(interval: Duration) -> Duration {
     interval + random_delay(interval / 2)
 }
 
 fn random_delay(max: Duration) -> Duration {
-    Backoff { first: max, max }.delay(1)
+    ReconnectBackoff { first: max, max }.random_delay(1)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{MAX_SPREAD, REPORT_AFTER, TrustFreshness, spread_delay};
+    use super::{MAX_SPREAD, STALE_REPORT_MILLIS, TrustFreshness, spread_delay};
 
     #[test]
     fn an_unconfirmed_token_is_reported_and_refuses_when_asked_to() {
         let freshness = TrustFreshness::starting_at(1_000);
-        assert_eq!(freshness.report(1_000 + REPORT_AFTER - 1), None);
-        assert!(freshness.report(1_000 + REPORT_AFTER).is_some());
+        assert_eq!(
+            freshness.staleness_report(1_000 + STALE_REPORT_MILLIS - 1),
+            None
+        );
+        assert!(
+            freshness
+                .staleness_report(1_000 + STALE_REPORT_MILLIS)
+                .is_some()
+        );
         assert_eq!(freshness.expired_age(u64::MAX), None);
         freshness.set_max_age(Some(Duration::from_secs(10)));
         assert_eq!(freshness.expired_age(11_000), None);
         assert_eq!(freshness.expired_age(11_001), Some(10_001));
         freshness.set_problem(Some("no bucket".to_owned()));
-        assert!(freshness.report(11_001).unwrap().contains("no bucket"));
+        assert!(
+            freshness
+                .staleness_report(11_001)
+                .unwrap()
+                .contains("no bucket")
+        );
         freshness.confirm(11_001);
         assert_eq!(freshness.expired_age(21_001), None);
-        assert_eq!(freshness.report(11_002), None);
+        assert_eq!(freshness.staleness_report(11_002), None);
     }
 
     #[test]

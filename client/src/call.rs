@@ -3,25 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_wire::filter::Filter;
-use muster_wire::identity::{Identity, Name, NameError};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::subject::AnswerAddress;
 use muster_wire::token::PublicKey;
-use muster_wire::trace::Traceparent;
+use muster_wire::trace::TraceContext;
 use serde_json::{Map, Value};
 
 /// Whom a call means.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Aim {
+pub enum CallTarget {
     /// These nodes. The call ends when all of them have answered.
     Nodes(BTreeSet<Identity>),
-    /// Whoever matches. Nobody knows how many that are: a sliding window ends the call, unless [`Call::expect`] is set.
-    Filter(Filter),
+    /// Whoever matches. Nobody knows how many that are: a sliding window ends the call, unless [`RpcCall::expect`] is set.
+    Filter(NodeFilter),
 }
 
 /// Whether answers are wanted, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Answers {
+pub enum ReplyDelivery {
     /// Here, on the call's own inbox.
     #[default]
     Here,
@@ -34,19 +34,19 @@ pub enum Answers {
 
 /// One call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct RpcCall {
     /// The agent.
-    pub agent: Name,
+    pub agent: SubjectName,
     /// The action.
-    pub action: Name,
+    pub action: SubjectName,
     /// The inputs, validated against the DDL by whoever has it.
     pub data: Map<String, Value>,
     /// Whom it means.
-    pub aim: Aim,
+    pub aim: CallTarget,
     /// How long the action may take on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
     /// How long to wait for answers at most. Should exceed `timeout`. Where nobody knows how many there are: for the first; while they
-    /// keep coming, waiting goes on as long as [`Window::most`](crate::Window::most) at least.
+    /// keep coming, waiting goes on as long as [`Window::most`](crate::DiscoveryWindow::most) at least.
     pub wait: Duration,
     /// How long a node may take until it begins.
     pub ttl: Duration,
@@ -55,25 +55,25 @@ pub struct Call {
     /// End after this many answers, whoever else could answer.
     pub expect: Option<usize>,
     /// Whether answers are wanted, and where.
-    pub answers: Answers,
+    pub answers: ReplyDelivery,
     /// Whether nodes shall tell how long each of their stages took.
     pub trace: bool,
     /// The trace that the call is part of.
-    pub traceparent: Option<Traceparent>,
-    /// That a second person agrees, for nodes that demand it: see [`crate::Person::read_approval`].
+    pub traceparent: Option<TraceContext>,
+    /// That a second person agrees, for nodes that demand it: see [`crate::OfflineSigner::read_approval`].
     pub approval: Option<String>,
-    /// Names of inputs in `data` that only the nodes may read: they travel sealed for each node. Needs [`Aim::Nodes`].
+    /// Names of inputs in `data` that only the nodes may read: they travel sealed for each node. Needs [`CallTarget::Nodes`].
     pub sensitive: BTreeSet<String>,
     /// Keys of nodes, to seal for them; those that a client does not know it finds out by itself.
     pub keys: BTreeMap<Identity, PublicKey>,
 }
 
-impl Call {
+impl RpcCall {
     /// A call with a ttl of 60 s that waits 30 s.
-    pub fn new(agent: &str, action: &str, aim: Aim) -> Result<Self, NameError> {
+    pub fn new(agent: &str, action: &str, aim: CallTarget) -> Result<Self, NameError> {
         Ok(Self {
-            agent: Name::parse(agent)?,
-            action: Name::parse(action)?,
+            agent: SubjectName::parse(agent)?,
+            action: SubjectName::parse(action)?,
             data: Map::new(),
             aim,
             timeout: None,
@@ -81,7 +81,7 @@ impl Call {
             ttl: Duration::from_mins(1),
             stream: false,
             expect: None,
-            answers: Answers::Here,
+            answers: ReplyDelivery::Here,
             trace: false,
             traceparent: None,
             approval: None,

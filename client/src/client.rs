@@ -4,26 +4,26 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use muster_bus::{Bus, Options, Secret, Server, TrustLookupError};
-use muster_wire::identity::{Identity, Name};
+use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{PublicKey, TokenCache, Trust};
+use muster_wire::token::{AccountTrust, PublicKey, TokenCache};
 use tokio::sync::mpsc;
 
-use crate::call::Call;
-use crate::discovery::Window;
+use crate::call::RpcCall;
+use crate::client_inner::{ClientInner, now};
+use crate::discovery::DiscoveryWindow;
 use crate::error::ClientError;
-use crate::event::{Event, Events};
-use crate::gather;
-use crate::party::{Party, now};
-use crate::person::Person;
+use crate::event::{CallEvent, CallEventStream};
+use crate::offline_signer::OfflineSigner;
+use crate::reply_collector;
 
 /// Everything that a caller needs to know, resolved: no environment, no search for files.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ClientSettings {
     /// The broker's addresses.
-    pub servers: Vec<Server>,
+    pub servers: Vec<BrokerAddress>,
     /// PEM file of the authority of the broker's certificate.
     pub authority: Option<PathBuf>,
     /// The caller's `.creds` file.
@@ -33,26 +33,26 @@ pub struct Settings {
     /// File with the account's token.
     pub account: PathBuf,
     /// The collective to ask.
-    pub collective: Name,
+    pub collective: SubjectName,
     /// How long discovery waits.
-    pub window: Window,
+    pub window: DiscoveryWindow,
 }
 
 /// A connected caller. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) party: Arc<Party>,
+    pub(crate) party: Arc<ClientInner>,
 }
 
 impl Client {
     /// Reads credentials and trust, and connects.
-    pub async fn connect(settings: Settings) -> Result<Self, ClientError> {
-        let Person { signer, trust } =
-            Person::load(&settings.credentials, &settings.operator, &settings.account)?;
-        let mut options = Options::command(signer.identity().as_str(), settings.servers);
+    pub async fn connect(settings: ClientSettings) -> Result<Self, ClientError> {
+        let OfflineSigner { signer, trust } =
+            OfflineSigner::load(&settings.credentials, &settings.operator, &settings.account)?;
+        let mut options = BusOptions::for_command(signer.identity().as_str(), settings.servers);
         options.authority = settings.authority;
-        options.secret = Some(Secret::of_signer(&signer));
-        options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
+        options.secret = Some(BrokerCredentials::from_signer(&signer));
+        options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
         let bus = options.connect().await?;
         let client = Self::new(bus, signer, trust, settings.collective, settings.window);
         // The broker itself refuses revoked parties, so a bucket that cannot be read stops no command.
@@ -61,11 +61,17 @@ impl Client {
     }
 
     /// A caller on a connection that stands already.
-    pub fn new(bus: Bus, signer: Signer, trust: Trust, collective: Name, window: Window) -> Self {
+    pub fn new(
+        bus: Bus,
+        signer: Signer,
+        trust: AccountTrust,
+        collective: SubjectName,
+        window: DiscoveryWindow,
+    ) -> Self {
         let trust = RwLock::new(Arc::new(trust));
         let tokens = TokenCache::default();
         Self {
-            party: Arc::new(Party {
+            party: Arc::new(ClientInner {
                 bus,
                 signer,
                 trust,
@@ -85,7 +91,7 @@ impl Client {
     }
 
     /// The account token that is trusted.
-    pub fn trust(&self) -> Arc<Trust> {
+    pub fn trust(&self) -> Arc<AccountTrust> {
         self.party.trust()
     }
 
@@ -96,39 +102,39 @@ impl Client {
 
     /// The public key of who asks.
     pub fn key(&self) -> PublicKey {
-        self.party.signer.public()
+        self.party.signer.public_key()
     }
 
-    /// Takes in which tokens of nodes an earlier client with the same key has verified, as [`Self::vouch`] wrote it. What is not
+    /// Takes in which tokens of nodes an earlier client with the same key has verified, as [`Self::export_verified_tokens`] wrote it. What is not
     /// that is ignored. Answers how many they are.
-    pub fn recall(&self, bytes: &[u8]) -> usize {
-        let Party { tokens, .. } = &*self.party;
-        tokens.recall(&self.party.trust(), self.key(), bytes, now())
+    pub fn import_verified_tokens(&self, bytes: &[u8]) -> usize {
+        let ClientInner { tokens, .. } = &*self.party;
+        tokens.import_verified(&self.party.trust(), self.key(), bytes, now())
     }
 
     /// Which tokens were verified until now, signed with the caller's key, for a later client. `None` if there is no new one.
-    pub fn vouch(&self) -> Option<Vec<u8>> {
-        let Party { tokens, signer, .. } = &*self.party;
-        tokens.vouch(&self.party.trust(), signer.key(), now())
+    pub fn export_verified_tokens(&self) -> Option<Vec<u8>> {
+        let ClientInner { tokens, signer, .. } = &*self.party;
+        tokens.export_verified(&self.party.trust(), signer.key_pair(), now())
     }
 
     /// The collective that is asked.
-    pub fn collective(&self) -> &Name {
+    pub fn collective(&self) -> &SubjectName {
         &self.party.collective
     }
 
     /// Asks, and hands out what happens. The call runs by itself; must be called within a tokio runtime.
-    pub fn call(&self, call: Call) -> Events {
+    pub fn call(&self, call: RpcCall) -> CallEventStream {
         let (sender, receiver) = mpsc::channel(1024);
         let party = Arc::clone(&self.party);
         tokio::spawn(async move {
             party.refresh_old_trust().await;
-            if let Err(error) = gather::run(&party, call, &sender).await {
+            if let Err(error) = reply_collector::run_call(&party, call, &sender).await {
                 // Nobody is listening any more: then nobody misses it.
-                let _ = sender.send(Event::Failed(error)).await;
+                let _ = sender.send(CallEvent::Failed(error)).await;
             }
         });
-        Events(receiver)
+        CallEventStream(receiver)
     }
 
     /// Leaves the broker.

@@ -5,16 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use muster_ddl::{BUILTIN, Ddl, DdlError};
+use muster_ddl::{AgentDdl, BUILTIN_AGENTS, DdlError};
 
 /// Schemas by agent name.
 #[derive(Debug, Clone, Default)]
 pub struct DdlStore {
     /// From files and from nodes; these win.
-    given: BTreeMap<String, Ddl>,
+    given: BTreeMap<String, AgentDdl>,
     /// Those that come with the product, each read when it is first asked for: a command needs one of them, and to read all takes
     /// longer than to ask a node.
-    builtin: BTreeMap<&'static str, OnceLock<Ddl>>,
+    builtin: BTreeMap<&'static str, OnceLock<AgentDdl>>,
 }
 
 /// Why schemas cannot be read.
@@ -43,19 +43,21 @@ pub enum DdlStoreError {
 impl DdlStore {
     /// The built-in schemas, and those in `directory/*.json`, which win. A directory that does not exist has none.
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
-        let builtin = BUILTIN.iter().map(|(name, _)| (*name, OnceLock::new()));
+        let builtin = BUILTIN_AGENTS
+            .iter()
+            .map(|(name, _)| (*name, OnceLock::new()));
         let mut store = Self {
             given: BTreeMap::new(),
             builtin: builtin.collect(),
         };
         for path in directory.map_or_else(|| Ok(Vec::new()), json_files)? {
-            store.add(&path, &read_file(&path)?)?;
+            store.add_file(&path, &read_file(&path)?)?;
         }
         Ok(store)
     }
 
-    fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
-        let ddl = Ddl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
+    fn add_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
+        let ddl = AgentDdl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
             path: path.to_owned(),
             source,
         })?;
@@ -65,7 +67,7 @@ impl DdlStore {
 
     /// Adds a schema from elsewhere, unless one of that name is known already: what comes with the product, and what the
     /// user has put into the directory, wins. Tells whether it was added.
-    pub fn add_absent(&mut self, ddl: Ddl) -> bool {
+    pub fn add_absent(&mut self, ddl: AgentDdl) -> bool {
         let absent = self.get(ddl.name()).is_none();
         if absent {
             self.given.insert(ddl.name().to_owned(), ddl);
@@ -74,23 +76,23 @@ impl DdlStore {
     }
 
     /// One agent's schema.
-    pub fn get(&self, agent: &str) -> Option<&Ddl> {
-        self.given.get(agent).or_else(|| self.builtin(agent))
+    pub fn get(&self, agent: &str) -> Option<&AgentDdl> {
+        self.given.get(agent).or_else(|| self.builtin_ddl(agent))
     }
 
     /// All schemas, by name.
-    pub fn all(&self) -> impl Iterator<Item = &Ddl> {
+    pub fn all(&self) -> impl Iterator<Item = &AgentDdl> {
         let given = self.given.keys().map(String::as_str);
         let names: BTreeSet<&str> = given.chain(self.builtin.keys().copied()).collect();
         names.into_iter().filter_map(|name| self.get(name))
     }
 
     /// One that comes with the product; a test of `ddl` proves that all of them can be read.
-    fn builtin(&self, agent: &str) -> Option<&Ddl> {
+    fn builtin_ddl(&self, agent: &str) -> Option<&AgentDdl> {
         let place = self.builtin.get(agent)?;
         if place.get().is_none() {
-            let document = muster_ddl::builtin(agent)?;
-            let read = Ddl::from_slice(document.as_bytes()).ok()?;
+            let document = muster_ddl::builtin_agent(agent)?;
+            let read = AgentDdl::from_slice(document.as_bytes()).ok()?;
             // Who came first has read the same.
             let _ = place.set(read);
         }

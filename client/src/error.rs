@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use muster_bus::BusError;
 use muster_secret::SecretFileError;
 use muster_wire::identity::NameError;
-use muster_wire::sign::SealError;
-use muster_wire::token::{CredsError, TokenError};
+use muster_wire::sign::EnvelopeSignError;
+use muster_wire::token::{TokenError, UserCredentialsError};
 
 /// A failure of the client.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum ClientError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: CredsError,
+        source: UserCredentialsError,
     },
     /// The operator's key or the account's token cannot be used.
     #[error("the trust in {} cannot be used", path.display())]
@@ -52,7 +52,7 @@ pub enum ClientError {
     Bus(#[from] BusError),
     /// The request cannot be sealed.
     #[error("the request cannot be sent")]
-    Seal(#[from] SealError),
+    Seal(#[from] EnvelopeSignError),
     /// The filter does not allow what is added to it.
     #[error("the filter cannot be used")]
     Filter(#[from] muster_wire::filter::FilterError),

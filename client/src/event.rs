@@ -8,12 +8,12 @@ use muster_wire::reply::Reply;
 use tokio::sync::mpsc;
 
 use crate::error::ClientError;
-use crate::stats::Stats;
-use crate::telling::Tale;
+use crate::progress::ProgressUpdate;
+use crate::stats::CallStats;
 
 /// Something happened in a call.
 #[derive(Debug)]
-pub enum Event {
+pub enum CallEvent {
     /// The question is out.
     Published {
         /// The request's id.
@@ -21,25 +21,25 @@ pub enum Event {
         /// Who is expected to answer; `None` when nobody knows.
         expected: Option<BTreeSet<Identity>>,
     },
-    /// What a node that was expected tells before its answer; only with [`crate::Call::stream`].
-    Progress(Box<Tale>),
+    /// What a node that was expected tells before its answer; only with [`crate::RpcCall::stream`].
+    Progress(Box<ProgressUpdate>),
     /// A verified answer of a node that was expected, or of any node when nobody knows.
-    Reply(Box<Answer>),
+    Reply(Box<ReceivedReply>),
     /// A verified answer of a node that was not asked, or answers twice.
-    Unexpected(Box<Answer>),
+    Unexpected(Box<ReceivedReply>),
     /// The broker says that this node is not there.
     Absent(Identity),
     /// An answer that is not believed, in a stable word.
     Disbelieved(&'static str),
     /// The call is over.
-    Finished(Box<Stats>),
+    Finished(Box<CallStats>),
     /// The call could not be made, or broke off. Nothing follows.
     Failed(ClientError),
 }
 
 /// One node's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ReceivedReply {
     /// What it says.
     pub reply: Reply,
     /// Time from the question to this answer.
@@ -48,20 +48,20 @@ pub struct Answer {
     pub verifying: Duration,
 }
 
-impl Answer {
+impl ReceivedReply {
     /// Whether the action did what was asked.
     pub fn is_ok(&self) -> bool {
-        self.reply.statuscode == muster_wire::status::Status::Ok
+        self.reply.statuscode == muster_wire::status::ReplyStatus::Ok
     }
 }
 
 /// The events of one call, in their order. Dropping it ends the call at the caller; nodes that were asked are not told.
 #[derive(Debug)]
-pub struct Events(pub(crate) mpsc::Receiver<Event>);
+pub struct CallEventStream(pub(crate) mpsc::Receiver<CallEvent>);
 
-impl Events {
+impl CallEventStream {
     /// The next event; `None` after the last one.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<CallEvent> {
         self.0.recv().await
     }
 }

@@ -18,43 +18,45 @@
 //! ```
 //!
 //! A call ends when every expected node has answered, when the broker says that nobody listens, or at its deadline; never
-//! because some fixed time has passed. Everything that happens is an [`Event`]; nothing here prints.
+//! because some fixed time has passed. Everything that happens is an [`CallEvent`]; nothing here prints.
 
 #![warn(missing_docs)]
 
+mod batch;
 mod call;
 mod client;
+mod client_inner;
 mod ddl;
 pub mod discovery;
 mod error;
 mod event;
-mod gather;
-mod handful;
-mod letter;
 mod limit;
-mod mail;
-mod open;
-mod party;
-mod person;
+mod offline_signer;
+mod open_replies;
+mod outgoing_request;
+mod progress;
+mod reply_collector;
+mod reply_listener;
 mod rollout;
 pub mod runs;
 mod secrets;
 mod sources;
 mod stats;
-mod telling;
 
-pub use call::{Aim, Answers, Call};
-pub use client::{Client, Settings};
+pub use call::{CallTarget, ReplyDelivery, RpcCall};
+pub use client::{Client, ClientSettings};
 pub use ddl::{DdlStore, DdlStoreError};
-pub use discovery::{Discovered, Method, Source, Wanted, Window};
+pub use discovery::{
+    DiscoveryMethod, DiscoveryQuery, DiscoveryResult, DiscoverySource, DiscoveryWindow,
+};
 pub use error::ClientError;
-pub use event::{Answer, Event, Events};
-pub use letter::{Destination, Letter, letters};
-pub use limit::{Amount, AmountError, choose};
-pub use mail::{Awaited, Mail};
-pub use muster_bus::{Disturbance, Server};
-pub use person::{Draft, Person, signer};
-pub use rollout::{Rollout, Stop};
-pub use sources::{DataStore, kind};
-pub use stats::Stats;
-pub use telling::Tale;
+pub use event::{CallEvent, CallEventStream, ReceivedReply};
+pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
+pub use muster_bus::{BrokerAddress, ConnectionDisturbance};
+pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
+pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};
+pub use progress::ProgressUpdate;
+pub use reply_listener::{ReplyListener, ReplySelector};
+pub use rollout::{BatchedRollout, BatchedRolloutStopReason};
+pub use sources::{DataDdlStore, value_kind};
+pub use stats::CallStats;

@@ -16,7 +16,7 @@ use muster_wire::identity::Identity;
 
 /// A number of nodes, or a part of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Amount {
+pub enum CountOrPercent {
     /// So many.
     Count(usize),
     /// So many of every hundred; at most 100.
@@ -26,62 +26,65 @@ pub enum Amount {
 /// A text that is no amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a number of nodes as in `10`, or a part of them as in `10%`")]
-pub struct AmountError;
+pub struct CountOrPercentError;
 
-impl Amount {
+impl CountOrPercent {
     /// How many of `total` these are, as something to ask: a part is rounded up, so that a part of something is never
     /// nothing.
-    pub fn of(self, total: usize) -> usize {
+    pub fn count_rounded_up(self, total: usize) -> usize {
         match self {
             Self::Count(count) => count.min(total),
-            Self::Percent(percent) => part(percent, total, 99),
+            Self::Percent(percent) => percent_of(percent, total, 99),
         }
     }
 
     /// How many of `total` these are, as something to bear: a part is rounded down, so that never more is borne than
     /// was said.
-    pub fn at_most(self, total: usize) -> usize {
+    pub fn count_rounded_down(self, total: usize) -> usize {
         match self {
             Self::Count(count) => count.min(total),
-            Self::Percent(percent) => part(percent, total, 0),
+            Self::Percent(percent) => percent_of(percent, total, 0),
         }
     }
 
     /// Whether it is nothing of anything.
-    pub fn is_nothing(self) -> bool {
+    pub fn is_zero(self) -> bool {
         matches!(self, Self::Count(0) | Self::Percent(0))
     }
 }
 
 /// In 128 bits nothing overflows, and the part is never more than the whole.
-fn part(percent: u8, total: usize, carry: u128) -> usize {
+fn percent_of(percent: u8, total: usize, carry: u128) -> usize {
     let part = (total as u128 * u128::from(percent) + carry) / 100;
     usize::try_from(part).unwrap_or(total).min(total)
 }
 
-impl FromStr for Amount {
-    type Err = AmountError;
+impl FromStr for CountOrPercent {
+    type Err = CountOrPercentError;
 
-    fn from_str(text: &str) -> Result<Self, AmountError> {
+    fn from_str(text: &str) -> Result<Self, CountOrPercentError> {
         let (digits, is_part) = match text.strip_suffix('%') {
             Some(digits) => (digits, true),
             None => (text, false),
         };
         // Rust's own reading takes a sign, too.
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(AmountError);
+            return Err(CountOrPercentError);
         }
         if is_part {
-            let percent = digits.parse().map_err(|_| AmountError)?;
+            let percent = digits.parse().map_err(|_| CountOrPercentError)?;
             return (percent <= 100)
                 .then_some(Self::Percent(percent))
-                .ok_or(AmountError);
+                .ok_or(CountOrPercentError);
         }
-        digits.parse().map(Self::Count).map_err(|_| AmountError)
+        digits
+            .parse()
+            .map(Self::Count)
+            .map_err(|_| CountOrPercentError)
     }
 }
 
-impl fmt::Display for Amount {
+impl fmt::Display for CountOrPercent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => write!(f, "{count}"),
@@ -92,17 +95,21 @@ impl fmt::Display for Amount {
 
 /// As many of the nodes: the first by name, or with a seed those that the seed draws. The same seed draws the same nodes
 /// everywhere and in every version, and a node that comes or goes changes the place of no other.
-pub fn choose(nodes: &BTreeSet<Identity>, amount: Amount, seed: Option<u64>) -> BTreeSet<Identity> {
-    let count = amount.of(nodes.len());
+pub fn choose_nodes(
+    nodes: &BTreeSet<Identity>,
+    amount: CountOrPercent,
+    seed: Option<u64>,
+) -> BTreeSet<Identity> {
+    let count = amount.count_rounded_up(nodes.len());
     let mut order: Vec<&Identity> = nodes.iter().collect();
     if let Some(seed) = seed {
-        order.sort_by_cached_key(|node| lot(seed, node));
+        order.sort_by_cached_key(|node| seeded_hash(seed, node));
     }
     order.into_iter().take(count).cloned().collect()
 }
 
 /// The lot that a seed draws for a node: FNV-1a of the seed and the name, mixed as splitmix64 does. No secret hangs on it.
-pub(crate) fn lot(seed: u64, node: &Identity) -> u64 {
+pub(crate) fn seeded_hash(seed: u64, node: &Identity) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(node.as_str().bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -119,7 +126,7 @@ mod tests {
     use muster_wire::identity::Identity;
     use proptest::prelude::*;
 
-    use super::{Amount, choose};
+    use super::{CountOrPercent, choose_nodes};
 
     fn nodes(count: usize) -> BTreeSet<Identity> {
         (0..count)
@@ -129,8 +136,8 @@ mod tests {
 
     #[test]
     fn amounts_are_counts_or_parts() {
-        assert_eq!("10".parse(), Ok(Amount::Count(10)));
-        assert_eq!("10%".parse(), Ok(Amount::Percent(10)));
+        assert_eq!("10".parse(), Ok(CountOrPercent::Count(10)));
+        assert_eq!("10%".parse(), Ok(CountOrPercent::Percent(10)));
         for text in [
             "",
             "%",
@@ -142,37 +149,58 @@ mod tests {
             "a",
             "99999999999999999999999",
         ] {
-            assert!(text.parse::<Amount>().is_err(), "{text}");
+            assert!(text.parse::<CountOrPercent>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_part_to_ask_is_rounded_up_and_a_part_to_bear_down() {
-        let five = Amount::Percent(5);
-        assert_eq!((five.of(10), five.at_most(10)), (1, 0));
-        assert_eq!((five.of(40), five.at_most(40)), (2, 2));
-        assert_eq!((Amount::Percent(100).of(7), Amount::Count(9).of(7)), (7, 7));
-        assert_eq!((Amount::Percent(1).of(usize::MAX)), usize::MAX / 100 + 1);
+        let five = CountOrPercent::Percent(5);
+        assert_eq!(
+            (five.count_rounded_up(10), five.count_rounded_down(10)),
+            (1, 0)
+        );
+        assert_eq!(
+            (five.count_rounded_up(40), five.count_rounded_down(40)),
+            (2, 2)
+        );
+        assert_eq!(
+            (
+                CountOrPercent::Percent(100).count_rounded_up(7),
+                CountOrPercent::Count(9).count_rounded_up(7)
+            ),
+            (7, 7)
+        );
+        assert_eq!(
+            (CountOrPercent::Percent(1).count_rounded_up(usize::MAX)),
+            usize::MAX / 100 + 1
+        );
     }
 
     #[test]
     fn without_a_seed_the_first_are_taken() {
-        assert_eq!(choose(&nodes(9), Amount::Count(3), None), nodes(3));
+        assert_eq!(
+            choose_nodes(&nodes(9), CountOrPercent::Count(3), None),
+            nodes(3)
+        );
     }
 
     #[test]
     fn a_seed_draws_the_same_in_every_version() {
-        let drawn = choose(&nodes(100), Amount::Count(3), Some(7));
+        let drawn = choose_nodes(&nodes(100), CountOrPercent::Count(3), Some(7));
         let names: Vec<&str> = drawn.iter().map(Identity::as_str).collect();
         assert_eq!(names, ["n028", "n043", "n052"]);
-        assert_ne!(drawn, choose(&nodes(100), Amount::Count(3), Some(8)));
+        assert_ne!(
+            drawn,
+            choose_nodes(&nodes(100), CountOrPercent::Count(3), Some(8))
+        );
     }
 
     proptest! {
         #[test]
         fn the_chosen_are_some_of_the_found(total in 0_usize..60, count in 0_usize..80, seed: Option<u64>) {
             let all = nodes(total);
-            let chosen = choose(&all, Amount::Count(count), seed);
+            let chosen = choose_nodes(&all, CountOrPercent::Count(count), seed);
             prop_assert_eq!(chosen.len(), count.min(total));
             prop_assert!(chosen.is_subset(&all));
         }
@@ -182,14 +210,14 @@ mod tests {
             let all = nodes(40);
             let mut fewer = all.clone();
             fewer.remove(&format!("n{gone:03}").parse::<Identity>().unwrap());
-            let before = choose(&all, Amount::Count(10), Some(seed));
-            let after = choose(&fewer, Amount::Count(10), Some(seed));
+            let before = choose_nodes(&all, CountOrPercent::Count(10), Some(seed));
+            let after = choose_nodes(&fewer, CountOrPercent::Count(10), Some(seed));
             prop_assert!(before.difference(&after).count() <= 1);
         }
 
         #[test]
         fn amounts_read_what_they_show(count: usize, percent in 0_u8..=100) {
-            for amount in [Amount::Count(count), Amount::Percent(percent)] {
+            for amount in [CountOrPercent::Count(count), CountOrPercent::Percent(percent)] {
                 prop_assert_eq!(amount.to_string().parse(), Ok(amount));
             }
         }

@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
 
-use crate::limit::Amount;
+use crate::limit::CountOrPercent;
 
 /// How a request is rolled out. The default asks everybody at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rollout {
+pub struct BatchedRollout {
     /// So many are asked first and alone; unless all of them succeed nobody else is asked.
     pub canary: usize,
     /// So many are asked at a time; a part is one of all nodes.
-    pub batch: Option<Amount>,
+    pub batch: Option<CountOrPercent>,
     /// So many may fail or not answer; a part is one of all nodes. Any number when absent.
-    pub max_failures: Option<Amount>,
+    pub max_failures: Option<CountOrPercent>,
 }
 
 /// Why a rollout ends before everybody was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum BatchedRolloutStopReason {
     /// Not all canaries succeeded.
     Canary {
         /// How many failed or did not answer.
@@ -35,11 +35,14 @@ pub enum Stop {
     },
 }
 
-impl Rollout {
+impl BatchedRollout {
     /// The batches in their order, each by name: every node is in exactly one, and none is empty.
     pub fn batches(&self, nodes: &BTreeSet<Identity>) -> Vec<BTreeSet<Identity>> {
         let total = nodes.len();
-        let size = self.batch.map_or(total, |batch| batch.of(total)).max(1);
+        let size = self
+            .batch
+            .map_or(total, |batch| batch.count_rounded_up(total))
+            .max(1);
         let mut order = nodes.iter().cloned();
         let canaries: BTreeSet<Identity> = order.by_ref().take(self.canary).collect();
         let mut batches = vec![canaries];
@@ -55,12 +58,22 @@ impl Rollout {
     }
 
     /// What to do after `asked` batches of a rollout to `total` nodes, `bad` of which failed or did not answer so far.
-    pub fn verdict(&self, asked: usize, bad: usize, total: usize) -> Result<(), Stop> {
+    pub fn check_limits(
+        &self,
+        asked: usize,
+        bad: usize,
+        total: usize,
+    ) -> Result<(), BatchedRolloutStopReason> {
         if self.canary > 0 && asked == 1 && bad > 0 {
-            return Err(Stop::Canary { bad });
+            return Err(BatchedRolloutStopReason::Canary { bad });
         }
-        match self.max_failures.map(|amount| amount.at_most(total)) {
-            Some(allowed) if bad > allowed => Err(Stop::Failures { bad, allowed }),
+        match self
+            .max_failures
+            .map(|amount| amount.count_rounded_down(total))
+        {
+            Some(allowed) if bad > allowed => {
+                Err(BatchedRolloutStopReason::Failures { bad, allowed })
+            }
             _ => Ok(()),
         }
     }
@@ -73,8 +86,8 @@ mod tests {
     use muster_wire::identity::Identity;
     use proptest::prelude::*;
 
-    use super::{Rollout, Stop};
-    use crate::limit::Amount;
+    use super::{BatchedRollout, BatchedRolloutStopReason};
+    use crate::limit::CountOrPercent;
 
     fn nodes(count: usize) -> BTreeSet<Identity> {
         (0..count)
@@ -82,21 +95,21 @@ mod tests {
             .collect()
     }
 
-    fn sizes(rollout: Rollout, count: usize) -> Vec<usize> {
+    fn sizes(rollout: BatchedRollout, count: usize) -> Vec<usize> {
         let batches = rollout.batches(&nodes(count));
         batches.iter().map(BTreeSet::len).collect()
     }
 
     #[test]
     fn canaries_go_first_and_the_rest_in_batches() {
-        let all = Rollout::default();
+        let all = BatchedRollout::default();
         assert_eq!(sizes(all, 5), [5]);
         assert_eq!(sizes(all, 0), [0; 0]);
-        let batch = Some(Amount::Count(2));
-        assert_eq!(sizes(Rollout { batch, ..all }, 5), [2, 2, 1]);
+        let batch = Some(CountOrPercent::Count(2));
+        assert_eq!(sizes(BatchedRollout { batch, ..all }, 5), [2, 2, 1]);
         assert_eq!(
             sizes(
-                Rollout {
+                BatchedRollout {
                     batch,
                     canary: 1,
                     ..all
@@ -105,46 +118,53 @@ mod tests {
             ),
             [1, 2, 2]
         );
-        assert_eq!(sizes(Rollout { canary: 1, ..all }, 5), [1, 4]);
-        assert_eq!(sizes(Rollout { canary: 9, ..all }, 5), [5]);
-        let batch = Some(Amount::Percent(30));
-        assert_eq!(sizes(Rollout { batch, ..all }, 5), [2, 2, 1]);
+        assert_eq!(sizes(BatchedRollout { canary: 1, ..all }, 5), [1, 4]);
+        assert_eq!(sizes(BatchedRollout { canary: 9, ..all }, 5), [5]);
+        let batch = Some(CountOrPercent::Percent(30));
+        assert_eq!(sizes(BatchedRollout { batch, ..all }, 5), [2, 2, 1]);
     }
 
     #[test]
     fn a_bad_canary_stops_whatever_failures_are_allowed() {
-        let rollout = Rollout {
+        let rollout = BatchedRollout {
             canary: 2,
-            max_failures: Some(Amount::Count(10)),
-            ..Rollout::default()
+            max_failures: Some(CountOrPercent::Count(10)),
+            ..BatchedRollout::default()
         };
-        assert_eq!(rollout.verdict(1, 0, 100), Ok(()));
-        assert_eq!(rollout.verdict(1, 1, 100), Err(Stop::Canary { bad: 1 }));
-        assert_eq!(rollout.verdict(2, 10, 100), Ok(()));
+        assert_eq!(rollout.check_limits(1, 0, 100), Ok(()));
+        assert_eq!(
+            rollout.check_limits(1, 1, 100),
+            Err(BatchedRolloutStopReason::Canary { bad: 1 })
+        );
+        assert_eq!(rollout.check_limits(2, 10, 100), Ok(()));
         let (bad, allowed) = (11, 10);
         assert_eq!(
-            rollout.verdict(2, 11, 100),
-            Err(Stop::Failures { bad, allowed })
+            rollout.check_limits(2, 11, 100),
+            Err(BatchedRolloutStopReason::Failures { bad, allowed })
         );
     }
 
     #[test]
     fn a_part_of_few_allows_no_failure_and_no_limit_allows_all() {
-        let max_failures = Some(Amount::Percent(5));
-        let rollout = Rollout {
+        let max_failures = Some(CountOrPercent::Percent(5));
+        let rollout = BatchedRollout {
             max_failures,
-            ..Rollout::default()
+            ..BatchedRollout::default()
         };
-        assert!(rollout.verdict(1, 1, 10).is_err());
-        assert!(rollout.verdict(1, 1, 20).is_ok());
-        assert!(Rollout::default().verdict(3, 1000, 1000).is_ok());
+        assert!(rollout.check_limits(1, 1, 10).is_err());
+        assert!(rollout.check_limits(1, 1, 20).is_ok());
+        assert!(
+            BatchedRollout::default()
+                .check_limits(3, 1000, 1000)
+                .is_ok()
+        );
     }
 
     proptest! {
         #[test]
         fn everybody_is_asked_exactly_once(count in 0_usize..80, canary in 0_usize..10, size in 0_usize..20, parts: bool) {
-            let amount = if parts { Amount::Percent(u8::try_from(size).unwrap()) } else { Amount::Count(size) };
-            let rollout = Rollout { canary, batch: Some(amount), max_failures: None };
+            let amount = if parts { CountOrPercent::Percent(u8::try_from(size).unwrap()) } else { CountOrPercent::Count(size) };
+            let rollout = BatchedRollout { canary, batch: Some(amount), max_failures: None };
             let all = nodes(count);
             let batches = rollout.batches(&all);
             prop_assert!(batches.iter().all(|batch| !batch.is_empty()));

@@ -5,35 +5,37 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_ddl::{BUILTIN_DATA, DataDdl, ValueType};
-use muster_wire::filter::{Filter, Kind, Query, Select, Source, Sources};
+use muster_ddl::{BUILTIN_DATA_SOURCES, DataDdl, ValueType};
+use muster_wire::filter::{
+    DeclaredQuery, DeclaredSource, DeclaredSources, NodeFilter, OutputKind, SelectExpression,
+};
 
 use crate::ddl::{DdlStoreError, json_files, read_file};
 
 /// Longest time that nodes take for the data sources of one request.
-const NODE_TIME: Duration = Duration::from_secs(10);
+const MAX_NODE_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
 /// Schemas of data sources by name.
 #[derive(Debug, Clone, Default)]
-pub struct DataStore {
+pub struct DataDdlStore {
     ddls: BTreeMap<String, Arc<DataDdl>>,
 }
 
-impl DataStore {
+impl DataDdlStore {
     /// The built-in schemas, and those in `directory/data/*.json`, which win.
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
         let mut store = Self::default();
-        for (name, text) in BUILTIN_DATA {
-            store.add(Path::new(name), text.as_bytes())?;
+        for (name, text) in BUILTIN_DATA_SOURCES {
+            store.add_file(Path::new(name), text.as_bytes())?;
         }
         let directory = directory.map(|directory| directory.join("data"));
         for path in directory.map_or_else(|| Ok(Vec::new()), |path| json_files(&path))? {
-            store.add(&path, &read_file(&path)?)?;
+            store.add_file(&path, &read_file(&path)?)?;
         }
         Ok(store)
     }
 
-    fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
+    fn add_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
         let ddl = DataDdl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
             path: path.to_owned(),
             source,
@@ -48,29 +50,32 @@ impl DataStore {
     }
 
     /// The schemas as expressions are checked against them.
-    pub fn sources(&self) -> Sources {
-        let mut sources = Sources::default();
+    pub fn declared_sources(&self) -> DeclaredSources {
+        let mut sources = DeclaredSources::default();
         for (name, ddl) in &self.ddls {
-            sources.declare(name, source(ddl));
+            sources.declare_source(name, declare_source(ddl));
         }
         sources
     }
 
     /// How long nodes may take to tell whether they match, beyond the time that any answer takes.
-    pub fn patience(&self, filter: &Filter) -> Duration {
-        let lookups = filter.select().map(Select::lookups).unwrap_or_default();
+    pub fn evaluation_time(&self, filter: &NodeFilter) -> Duration {
+        let lookups = filter
+            .select()
+            .map(SelectExpression::data_lookups)
+            .unwrap_or_default();
         let timeouts = lookups.into_iter().map(|lookup| {
             let ddl = self.ddls.get(&lookup.source);
-            ddl.map_or(NODE_TIME, |ddl| ddl.timeout())
+            ddl.map_or(MAX_NODE_EVALUATION_TIME, |ddl| ddl.timeout())
         });
-        timeouts.sum::<Duration>().min(NODE_TIME)
+        timeouts.sum::<Duration>().min(MAX_NODE_EVALUATION_TIME)
     }
 }
 
-fn source(ddl: &Arc<DataDdl>) -> Source {
+fn declare_source(ddl: &Arc<DataDdl>) -> DeclaredSource {
     let outputs = ddl.outputs().iter();
-    Source {
-        query: ddl.query().map(|query| Query {
+    DeclaredSource {
+        query: ddl.query_schema().map(|query| DeclaredQuery {
             optional: query.optional,
             prompt: query.prompt.clone(),
             check: {
@@ -82,19 +87,19 @@ fn source(ddl: &Arc<DataDdl>) -> Source {
             },
         }),
         outputs: outputs
-            .map(|output| (output.name.clone(), kind(output.value_type)))
+            .map(|output| (output.name.clone(), value_kind(output.value_type)))
             .collect(),
     }
 }
 
 /// How expressions may compare an output of a declared type.
-pub fn kind(value_type: ValueType) -> Kind {
+pub fn value_kind(value_type: ValueType) -> OutputKind {
     match value_type {
-        ValueType::String | ValueType::List => Kind::Text,
-        ValueType::Boolean => Kind::Boolean,
-        ValueType::Integer | ValueType::Float | ValueType::Number => Kind::Number,
-        ValueType::Array | ValueType::Hash => Kind::List,
-        ValueType::Any => Kind::Any,
+        ValueType::String | ValueType::List => OutputKind::Text,
+        ValueType::Boolean => OutputKind::Boolean,
+        ValueType::Integer | ValueType::Float | ValueType::Number => OutputKind::Number,
+        ValueType::Array | ValueType::Hash => OutputKind::List,
+        ValueType::Any => OutputKind::Any,
     }
 }
 
@@ -102,19 +107,19 @@ pub fn kind(value_type: ValueType) -> Kind {
 mod tests {
     use std::time::Duration;
 
-    use muster_wire::filter::{Filter, Select};
+    use muster_wire::filter::{NodeFilter, SelectExpression};
 
-    use super::DataStore;
+    use super::DataDdlStore;
 
     #[test]
     fn every_example_of_a_data_source_is_an_expression_that_it_declares() {
-        let store = DataStore::load(None).unwrap();
-        let sources = store.sources();
+        let store = DataDdlStore::load(None).unwrap();
+        let sources = store.declared_sources();
         for ddl in store.all() {
             for example in ddl.examples() {
-                let select = Select::parse_declared(&example.expression, &sources);
+                let select = SelectExpression::parse_declared(&example.expression, &sources);
                 let select = select.unwrap_or_else(|error| panic!("{}: {error}", ddl.name()));
-                let lookups = select.lookups();
+                let lookups = select.data_lookups();
                 assert_eq!(lookups[0].source, ddl.name());
                 assert_eq!(lookups[0].query, example.query);
             }
@@ -123,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_no_data_source_declares_is_said_with_its_column() {
-        let sources = DataStore::load(None).unwrap().sources();
+        let sources = DataDdlStore::load(None).unwrap().declared_sources();
         for (text, column, expected) in [
             ("servise('sshd').running", 1, "did you mean service?"),
             ("weather('x').rain", 1, "there are agent, class, collective"),
@@ -182,7 +187,7 @@ mod tests {
             ),
             ("process('nginx').count in [1, two]", 31, "a number"),
         ] {
-            let error = Select::parse_declared(text, &sources).unwrap_err();
+            let error = SelectExpression::parse_declared(text, &sources).unwrap_err();
             assert!(error.expected().contains(expected), "{text}: {error}");
             assert_eq!(error.column(), column, "{text}: {error}");
         }
@@ -193,14 +198,18 @@ mod tests {
             "config_item('x').value > 3 and config_item('x').value",
             "fact('a').value=1 and fact('a').exists and agent('x').version=1 and class('y')",
         ] {
-            assert!(Select::parse_declared(text, &sources).is_ok(), "{text}");
+            assert!(
+                SelectExpression::parse_declared(text, &sources).is_ok(),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn nodes_get_the_time_that_their_data_sources_may_take() {
-        let store = DataStore::load(None).unwrap();
-        let patience = |text: &str| store.patience(&Filter::default().with_select(text).unwrap());
+        let store = DataDdlStore::load(None).unwrap();
+        let patience =
+            |text: &str| store.evaluation_time(&NodeFilter::default().with_select(text).unwrap());
         assert_eq!(patience("country=uk"), Duration::ZERO);
         let twice = "fstat('/a').size>1 and fstat('/a').mtime_age>1";
         assert_eq!(patience(twice), Duration::from_secs(5));

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_bus::Disturbance;
+use muster_bus::ConnectionDisturbance;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 /// The balance of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stats {
+pub struct CallStats {
     /// The request's id.
     pub request: Uuid,
     /// How many nodes were expected; `None` when nobody knew.
@@ -27,7 +27,7 @@ pub struct Stats {
     /// Answers that were not believed.
     pub disbelieved: usize,
     /// Answers may have been lost on the way: the balance is not the whole truth.
-    pub incomplete: Option<Disturbance>,
+    pub incomplete: Option<ConnectionDisturbance>,
     /// Time for writing and signing the question; part of `publishing`.
     pub signing: Duration,
     /// Time until the question was out.
@@ -36,9 +36,9 @@ pub struct Stats {
     pub waiting: Duration,
 }
 
-impl Stats {
+impl CallStats {
     /// How many answers were believed.
-    pub fn responses(&self) -> usize {
+    pub fn response_count(&self) -> usize {
         self.ok + self.failed
     }
 }

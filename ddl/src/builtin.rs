@@ -3,22 +3,22 @@
 //! `build.rs` lists them; the tests prove that each one is a valid DDL of the name it is kept by.
 
 /// Name and document of every built-in agent, sorted by name.
-pub const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
+pub const BUILTIN_AGENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
 /// The document of the built-in agent `name`.
-pub fn builtin(name: &str) -> Option<&'static str> {
-    BUILTIN
+pub fn builtin_agent(name: &str) -> Option<&'static str> {
+    BUILTIN_AGENTS
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, document)| *document)
 }
 
 /// Name and document of every built-in data source, sorted by name.
-pub const BUILTIN_DATA: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/data.rs"));
+pub const BUILTIN_DATA_SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/data.rs"));
 
 /// The document of the built-in data source `name`.
 pub fn builtin_data(name: &str) -> Option<&'static str> {
-    BUILTIN_DATA
+    BUILTIN_DATA_SOURCES
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, document)| *document)

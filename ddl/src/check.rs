@@ -5,17 +5,21 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::aggregate::Function;
-use crate::error::{DdlError, shortened};
+use crate::aggregate::AggregateFunction;
+use crate::error::{DdlError, truncate_text};
 use crate::parse::{
-    Document, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput, InOrder,
+    AgentDdlDocument, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput,
+    OrderedEntries,
 };
-use crate::schema::{Action, ActionClass, Aggregate, Capabilities, Ddl, Input, Metadata, Output};
-use crate::validate::{Rule, RuleError, validator_names};
+use crate::schema::{
+    ActionClass, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema, DdlMetadata,
+    InputSchema, OutputSchema,
+};
+use crate::validate::{ValidationRule, ValidationRuleError, validator_names};
 use crate::value_type::ValueType;
 
 /// The longest time limit, in seconds: a day.
-const MAX_TIMEOUT: u64 = 86_400;
+const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// The longest name of an agent, action, input or output, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -23,28 +27,31 @@ const MAX_NAME_BYTES: usize = 64;
 /// Inputs with a validation that one DDL may have, because each holds a compiled pattern.
 const MAX_VALIDATIONS: usize = 256;
 
-type Warnings = Vec<String>;
+type DdlWarnings = Vec<String>;
 
-pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, DdlError> {
+pub(crate) fn check_document(
+    document: AgentDdlDocument,
+    mut warnings: DdlWarnings,
+) -> Result<AgentDdl, DdlError> {
     let mut metadata = document.metadata;
-    self::metadata(&metadata)?;
+    check_metadata(&metadata)?;
     check_validations(&document.actions)?;
     let mut names = BTreeSet::new();
     let mut actions = Vec::with_capacity(document.actions.len());
     for raw in document.actions {
         if !names.insert(raw.action.clone()) {
             return Err(DdlError::DuplicateAction {
-                name: shortened(&raw.action),
+                name: truncate_text(&raw.action),
             });
         }
-        actions.push(action(raw, &mut warnings)?);
+        actions.push(check_action(raw, &mut warnings)?);
     }
-    let default_action = default_action(
+    let default_action = check_default_action(
         metadata.default_action.take(),
         document.default_action,
         &names,
     )?;
-    Ok(Ddl {
+    Ok(AgentDdl {
         schema: document.schema,
         metadata,
         default_action,
@@ -53,51 +60,51 @@ pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, Ddl
     })
 }
 
-pub(crate) fn metadata(metadata: &Metadata) -> Result<(), DdlError> {
-    subject_name("metadata", &metadata.name)?;
+pub(crate) fn check_metadata(metadata: &DdlMetadata) -> Result<(), DdlError> {
+    check_subject_name("metadata", &metadata.name)?;
     check_timeout("metadata", metadata.timeout)?;
     check_capabilities(metadata)
 }
 
 fn check_timeout(at: &str, seconds: u64) -> Result<(), DdlError> {
-    if (1..=MAX_TIMEOUT).contains(&seconds) {
+    if (1..=MAX_TIMEOUT_SECONDS).contains(&seconds) {
         return Ok(());
     }
     Err(DdlError::Timeout {
         at: at.to_owned(),
         seconds,
-        limit: MAX_TIMEOUT,
+        limit: MAX_TIMEOUT_SECONDS,
     })
 }
 
 /// Paths that mean the same wherever the agent is started, and nothing that climbs out of what it seems to name.
-fn check_capabilities(metadata: &Metadata) -> Result<(), DdlError> {
-    let Some(Capabilities { read, write, .. }) = &metadata.capabilities else {
+fn check_capabilities(metadata: &DdlMetadata) -> Result<(), DdlError> {
+    let Some(AgentCapabilities { read, write, .. }) = &metadata.capabilities else {
         return Ok(());
     };
     match read
         .iter()
         .chain(write)
-        .find(|path| !path.starts_with('/') || climbs(path))
+        .find(|path| !path.starts_with('/') || has_parent_component(path))
     {
         Some(path) => Err(DdlError::Path {
             at: "metadata, capabilities".to_owned(),
-            path: shortened(path),
+            path: truncate_text(path),
             expected: "an absolute path without `..`",
         }),
         None => Ok(()),
     }
 }
 
-fn climbs(path: &str) -> bool {
+fn has_parent_component(path: &str) -> bool {
     path.contains('\0') || path.split('/').any(|part| part == "..")
 }
 
-fn script_name(at: &str, script: String) -> Result<String, DdlError> {
-    if script.is_empty() || climbs(&script) {
+fn check_script_name(at: &str, script: String) -> Result<String, DdlError> {
+    if script.is_empty() || has_parent_component(&script) {
         return Err(DdlError::Path {
             at: format!("{at}, implemented_by"),
-            path: shortened(&script),
+            path: truncate_text(&script),
             expected: "the name of a script without `..`",
         });
     }
@@ -118,7 +125,7 @@ fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
     Ok(())
 }
 
-fn default_action(
+fn check_default_action(
     in_metadata: Option<String>,
     beside: Option<String>,
     actions: &BTreeSet<String>,
@@ -129,25 +136,25 @@ fn default_action(
     };
     match in_metadata.or(beside) {
         Some(name) if contradicted || !actions.contains(&name) => Err(DdlError::DefaultAction {
-            name: shortened(&name),
+            name: truncate_text(&name),
         }),
         found => Ok(found),
     }
 }
 
-fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlError> {
-    subject_name("actions", &raw.action)?;
+fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<ActionSchema, DdlError> {
+    check_subject_name("actions", &raw.action)?;
     let at = format!("action `{}`", raw.action);
     if let Some(seconds) = raw.timeout {
         check_timeout(&at, seconds)?;
     }
     let class = action_class(&raw, &at)?;
-    let outputs = outputs(raw.output, &at, warnings)?;
-    let action = Action {
+    let outputs = check_outputs(raw.output, &at, warnings)?;
+    let action = ActionSchema {
         description: raw.description,
         display: raw.display,
-        inputs: inputs(raw.input, &at, warnings)?,
-        aggregates: aggregates(raw.aggregate, &outputs, &at)?,
+        inputs: check_inputs(raw.input, &at, warnings)?,
+        aggregates: check_aggregates(raw.aggregate, &outputs, &at)?,
         outputs,
         read_only: raw.read_only,
         idempotent: raw.idempotent,
@@ -157,7 +164,7 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
         additional_input: raw.additional_input,
         implemented_by: raw
             .implemented_by
-            .map(|script| script_name(&at, script))
+            .map(|script| check_script_name(&at, script))
             .transpose()?,
         sensitive_inputs: raw.sensitive_inputs,
         examples: raw.examples,
@@ -185,13 +192,13 @@ fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError>
     };
     Err(DdlError::Class {
         at: at.to_owned(),
-        class: class.word(),
+        class: class.as_str(),
         problem,
     })
 }
 
 /// An example that the schema refuses would mislead everybody who reads it.
-fn check_examples(action: &Action, at: &str) -> Result<(), DdlError> {
+fn check_examples(action: &ActionSchema, at: &str) -> Result<(), DdlError> {
     for (number, example) in (1..).zip(&action.examples) {
         let at = || format!("{at}, example {number}");
         action
@@ -210,31 +217,31 @@ fn check_examples(action: &Action, at: &str) -> Result<(), DdlError> {
     Ok(())
 }
 
-fn inputs(
-    raw: InOrder<DocumentInput>,
+fn check_inputs(
+    raw: OrderedEntries<DocumentInput>,
     at: &str,
-    warnings: &mut Warnings,
-) -> Result<Vec<Input>, DdlError> {
+    warnings: &mut DdlWarnings,
+) -> Result<Vec<InputSchema>, DdlError> {
     let checked = raw.0.into_iter().map(|(name, raw)| {
-        let at = format!("{at}, input `{}`", shortened(&name));
-        input(name, raw, &at, warnings)
+        let at = format!("{at}, input `{}`", truncate_text(&name));
+        check_input(name, raw, &at, warnings)
     });
     checked.collect()
 }
 
-pub(crate) fn input(
+pub(crate) fn check_input(
     name: String,
     raw: DocumentInput,
     at: &str,
-    warnings: &mut Warnings,
-) -> Result<Input, DdlError> {
-    value_name(at, &name)?;
-    let value_type = value_type(raw.value_type.as_deref(), at)?;
+    warnings: &mut DdlWarnings,
+) -> Result<InputSchema, DdlError> {
+    check_value_name(at, &name)?;
+    let value_type = check_value_type(raw.value_type.as_deref(), at)?;
     let choices = raw.list.unwrap_or_default();
     if value_type == ValueType::List && choices.is_empty() {
         return Err(DdlError::NoChoices { at: at.to_owned() });
     }
-    let mut input = Input {
+    let mut input = InputSchema {
         name,
         prompt: raw.prompt,
         description: raw.description,
@@ -242,7 +249,7 @@ pub(crate) fn input(
         default: None,
         optional: raw.optional,
         required_unless: raw.required_unless,
-        rule: rule(raw.validation.as_deref(), at)?,
+        rule: check_rule(raw.validation.as_deref(), at)?,
         max_length: raw.maxlength.unwrap_or(0),
         choices,
         sensitive: raw.sensitive,
@@ -256,12 +263,12 @@ pub(crate) fn input(
 /// Published DDLs write an empty string where they mean "none", even where the input's own
 /// validation refuses it.
 fn usable_default(
-    input: &Input,
+    input: &InputSchema,
     default: Value,
     at: &str,
-    warnings: &mut Warnings,
+    warnings: &mut DdlWarnings,
 ) -> Result<Option<Value>, DdlError> {
-    match input.check(&default) {
+    match input.check_value(&default) {
         Ok(()) => Ok(Some(default)),
         Err(violation) if default.as_str() == Some("") => {
             warnings.push(format!(
@@ -276,63 +283,73 @@ fn usable_default(
     }
 }
 
-pub(crate) fn outputs(
-    raw: InOrder<DocumentOutput>,
+pub(crate) fn check_outputs(
+    raw: OrderedEntries<DocumentOutput>,
     at: &str,
-    warnings: &mut Warnings,
-) -> Result<Vec<Output>, DdlError> {
+    warnings: &mut DdlWarnings,
+) -> Result<Vec<OutputSchema>, DdlError> {
     let checked = raw.0.into_iter().map(|(name, raw)| {
-        let at = format!("{at}, output `{}`", shortened(&name));
-        output(name, raw, &at, warnings)
+        let at = format!("{at}, output `{}`", truncate_text(&name));
+        check_output(name, raw, &at, warnings)
     });
     checked.collect()
 }
 
 /// A default of another type is tolerated: published DDLs say "Unknown" for integers that no
 /// action has computed yet.
-fn output(
+fn check_output(
     name: String,
     raw: DocumentOutput,
     at: &str,
-    warnings: &mut Warnings,
-) -> Result<Output, DdlError> {
-    value_name(at, &name)?;
-    let typed = Output {
+    warnings: &mut DdlWarnings,
+) -> Result<OutputSchema, DdlError> {
+    check_value_name(at, &name)?;
+    let typed = OutputSchema {
         display_as: raw.display_as.unwrap_or_else(|| name.clone()),
         description: raw.description,
-        value_type: value_type(raw.value_type.as_deref(), at)?,
+        value_type: check_value_type(raw.value_type.as_deref(), at)?,
         default: None,
         sensitive: raw.sensitive,
         name,
     };
-    if let Some(Err(violation)) = raw.default.as_ref().map(|default| typed.check(default)) {
+    if let Some(Err(violation)) = raw
+        .default
+        .as_ref()
+        .map(|default| typed.check_value(default))
+    {
         warnings.push(format!(
             "{at}: the default {violation}, and is used nevertheless"
         ));
     }
-    Ok(Output {
+    Ok(OutputSchema {
         default: raw.default,
         ..typed
     })
 }
 
-fn aggregates(
+fn check_aggregates(
     raw: Vec<DocumentAggregate>,
-    outputs: &[Output],
+    outputs: &[OutputSchema],
     at: &str,
-) -> Result<Vec<Aggregate>, DdlError> {
+) -> Result<Vec<AggregateSchema>, DdlError> {
     raw.into_iter()
-        .map(|raw| aggregate(raw, outputs, at))
+        .map(|raw| check_aggregate(raw, outputs, at))
         .collect()
 }
 
-fn aggregate(raw: DocumentAggregate, outputs: &[Output], at: &str) -> Result<Aggregate, DdlError> {
-    let Some(function) = Function::from_name(&raw.function) else {
+fn check_aggregate(
+    raw: DocumentAggregate,
+    outputs: &[OutputSchema],
+    at: &str,
+) -> Result<AggregateSchema, DdlError> {
+    let Some(function) = AggregateFunction::from_name(&raw.function) else {
         return Err(DdlError::Unknown {
             at: at.to_owned(),
             what: "aggregate function",
-            word: shortened(&raw.function),
-            known: Function::ALL.map(Function::name).join(", "),
+            word: truncate_text(&raw.function),
+            known: AggregateFunction::ALL
+                .map(AggregateFunction::name)
+                .join(", "),
         });
     };
     let problem = |problem: String| DdlError::Aggregate {
@@ -346,57 +363,59 @@ fn aggregate(raw: DocumentAggregate, outputs: &[Output], at: &str) -> Result<Agg
         ));
     };
     if !outputs.iter().any(|known| known.name == output) {
-        let output = shortened(&output);
+        let output = truncate_text(&output);
         return Err(problem(format!(
             "names the output `{output}`, which is not declared"
         )));
     }
-    Ok(Aggregate {
+    Ok(AggregateSchema {
         function,
         arguments: raw.args,
         output,
     })
 }
 
-fn rule(text: Option<&str>, at: &str) -> Result<Option<Rule>, DdlError> {
+fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, DdlError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let at = at.to_owned();
-    Rule::new(text).map(Some).map_err(|error| match error {
-        RuleError::UnknownValidator => DdlError::Unknown {
-            at,
-            what: "validator",
-            word: shortened(text),
-            known: format!(
-                "{}; everything but a bare word is a regular expression",
-                validator_names().collect::<Vec<_>>().join(", ")
-            ),
-        },
-        RuleError::Pattern(source) => DdlError::Pattern {
-            at,
-            pattern: shortened(text),
-            source,
-        },
-    })
+    ValidationRule::new(text)
+        .map(Some)
+        .map_err(|error| match error {
+            ValidationRuleError::UnknownValidator => DdlError::Unknown {
+                at,
+                what: "validator",
+                word: truncate_text(text),
+                known: format!(
+                    "{}; everything but a bare word is a regular expression",
+                    validator_names().collect::<Vec<_>>().join(", ")
+                ),
+            },
+            ValidationRuleError::Pattern(source) => DdlError::Pattern {
+                at,
+                pattern: truncate_text(text),
+                source,
+            },
+        })
 }
 
-fn value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError> {
+fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError> {
     let Some(name) = name.filter(|name| !name.is_empty()) else {
         return Ok(ValueType::Any);
     };
     ValueType::from_name(name).ok_or_else(|| DdlError::Unknown {
         at: at.to_owned(),
         what: "type",
-        word: shortened(name),
+        word: truncate_text(name),
         known: ValueType::ALL.map(|(_, name)| name).join(", "),
     })
 }
 
 /// Names of agents and actions are words of a subject, so they are lower case.
-fn subject_name(at: &str, name: &str) -> Result<(), DdlError> {
+fn check_subject_name(at: &str, name: &str) -> Result<(), DdlError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    checked_name(
+    check_name(
         at,
         name,
         allowed,
@@ -405,12 +424,12 @@ fn subject_name(at: &str, name: &str) -> Result<(), DdlError> {
 }
 
 /// Names of inputs and outputs; published DDLs have upper-case ones.
-fn value_name(at: &str, name: &str) -> Result<(), DdlError> {
+fn check_value_name(at: &str, name: &str) -> Result<(), DdlError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    checked_name(at, name, allowed, "1 to 64 letters, digits and _")
+    check_name(at, name, allowed, "1 to 64 letters, digits and _")
 }
 
-fn checked_name(
+fn check_name(
     at: &str,
     name: &str,
     allowed: fn(u8) -> bool,
@@ -421,7 +440,7 @@ fn checked_name(
     }
     Err(DdlError::Name {
         at: at.to_owned(),
-        name: shortened(name),
+        name: truncate_text(name),
         grammar,
     })
 }

@@ -1,28 +1,31 @@
 //! Words of a command line, `key=value`, to the typed values that the inputs declare.
 //!
 //! Only makes values of the right type. Whether they are complete and valid is decided by
-//! [`Action::validate_input`], on the client and again on every node.
+//! [`ActionSchema::validate_input`], on the client and again on every node.
 
 use serde_json::{Map, Number, Value};
 
-use crate::error::{InputError, shortened, shown_value};
-use crate::schema::Action;
-use crate::validate::Violation;
+use crate::error::{InputValidationError, shown_value, truncate_text};
+use crate::schema::ActionSchema;
+use crate::validate::ValueViolation;
 use crate::value_type::ValueType;
 
 /// The longest JSON text that a word may hold, in bytes.
 const MAX_JSON_BYTES: usize = 256 * 1024;
 
-impl Action {
+impl ActionSchema {
     /// Typed values for the `words`. Undeclared names keep their words as strings if the action
     /// says `additional_input`, because the plugin's own type system will read them.
-    pub fn coerce(&self, words: &[(String, String)]) -> Result<Map<String, Value>, InputError> {
+    pub fn coerce_words(
+        &self,
+        words: &[(String, String)],
+    ) -> Result<Map<String, Value>, InputValidationError> {
         let mut values = Map::new();
         for (name, word) in words {
-            let value = match self.input(name) {
-                Some(input) => typed(input.value_type, word).map_err(|violation| {
+            let value = match self.find_input(name) {
+                Some(input) => coerce_value(input.value_type, word).map_err(|violation| {
                     let sensitive = self.is_sensitive(name);
-                    InputError::Invalid {
+                    InputValidationError::Invalid {
                         action: self.name.clone(),
                         input: name.clone(),
                         value: shown_value(&Value::from(word.as_str()), sensitive),
@@ -30,12 +33,12 @@ impl Action {
                     }
                 })?,
                 None if self.additional_input => Value::from(word.as_str()),
-                None => return Err(self.undeclared(name)),
+                None => return Err(self.undeclared_input(name)),
             };
             if values.insert(name.clone(), value).is_some() {
-                return Err(InputError::Repeated {
+                return Err(InputValidationError::Repeated {
                     action: self.name.clone(),
-                    input: shortened(name),
+                    input: truncate_text(name),
                 });
             }
         }
@@ -43,34 +46,34 @@ impl Action {
     }
 }
 
-fn typed(kind: ValueType, word: &str) -> Result<Value, Violation> {
-    let unreadable = |expected| move || Violation::Unreadable(expected);
+fn coerce_value(kind: ValueType, word: &str) -> Result<Value, ValueViolation> {
+    let unreadable = |expected| move || ValueViolation::Unreadable(expected);
     match kind {
         ValueType::String | ValueType::List => Ok(word.into()),
-        ValueType::Integer => integer(word)
+        ValueType::Integer => parse_integer(word)
             .map(Value::Number)
             .ok_or_else(unreadable("an integer")),
-        ValueType::Float => float(word)
+        ValueType::Float => parse_float(word)
             .map(Value::Number)
             .ok_or_else(unreadable("a number")),
-        ValueType::Number => integer(word)
-            .or_else(|| float(word))
+        ValueType::Number => parse_integer(word)
+            .or_else(|| parse_float(word))
             .map(Value::Number)
             .ok_or_else(unreadable("a number")),
-        ValueType::Boolean => boolean(word)
+        ValueType::Boolean => parse_boolean(word)
             .map(Value::Bool)
             .ok_or_else(unreadable("one of true, false, yes or no")),
         ValueType::Array => {
-            array(word).ok_or_else(unreadable("a JSON array or a comma separated list"))
+            parse_array(word).ok_or_else(unreadable("a JSON array or a comma separated list"))
         }
-        ValueType::Hash => json(word)
+        ValueType::Hash => parse_json(word)
             .filter(Value::is_object)
             .ok_or_else(unreadable("a JSON object like {\"a\": 1}")),
-        ValueType::Any => anything(word).ok_or_else(unreadable("plain text or complete JSON")),
+        ValueType::Any => parse_any(word).ok_or_else(unreadable("plain text or complete JSON")),
     }
 }
 
-fn integer(word: &str) -> Option<Number> {
+fn parse_integer(word: &str) -> Option<Number> {
     let signed = word.parse::<i64>().map(Number::from);
     signed
         .or_else(|_| word.parse::<u64>().map(Number::from))
@@ -78,11 +81,11 @@ fn integer(word: &str) -> Option<Number> {
 }
 
 /// JSON knows neither infinities nor "not a number".
-fn float(word: &str) -> Option<Number> {
+fn parse_float(word: &str) -> Option<Number> {
     word.parse::<f64>().ok().and_then(Number::from_f64)
 }
 
-fn boolean(word: &str) -> Option<bool> {
+fn parse_boolean(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
         "true" | "yes" | "t" | "y" | "1" => Some(true),
         "false" | "no" | "f" | "n" | "0" => Some(false),
@@ -90,9 +93,9 @@ fn boolean(word: &str) -> Option<bool> {
     }
 }
 
-fn array(word: &str) -> Option<Value> {
+fn parse_array(word: &str) -> Option<Value> {
     if word.trim_start().starts_with('[') {
-        return json(word).filter(Value::is_array);
+        return parse_json(word).filter(Value::is_array);
     }
     let items = word
         .split(',')
@@ -102,15 +105,15 @@ fn array(word: &str) -> Option<Value> {
 }
 
 /// JSON when it looks like a structure, else the text itself: `1.10` stays a version.
-fn anything(word: &str) -> Option<Value> {
+fn parse_any(word: &str) -> Option<Value> {
     if word.trim_start().starts_with(['{', '[', '"']) {
-        json(word)
+        parse_json(word)
     } else {
         Some(word.into())
     }
 }
 
-fn json(word: &str) -> Option<Value> {
+fn parse_json(word: &str) -> Option<Value> {
     if word.len() > MAX_JSON_BYTES {
         return None;
     }

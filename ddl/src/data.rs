@@ -8,17 +8,17 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::check;
-use crate::error::{DdlError, QueryError, shortened, shown_value};
-use crate::parse::{DocumentInput, DocumentOutput, InOrder, read};
-use crate::schema::{Input, Metadata, Output};
-use crate::validate::Violation;
+use crate::error::{DataQueryError, DdlError, shown_value, truncate_text};
+use crate::parse::{DocumentInput, DocumentOutput, OrderedEntries, read_document};
+use crate::schema::{DdlMetadata, InputSchema, OutputSchema};
+use crate::validate::ValueViolation;
 
 /// The schema of one data source.
 #[derive(Debug, Clone)]
 pub struct DataDdl {
-    metadata: Metadata,
-    query: Option<Input>,
-    outputs: Vec<Output>,
+    metadata: DdlMetadata,
+    query: Option<InputSchema>,
+    outputs: Vec<OutputSchema>,
     examples: Vec<DataExample>,
     warnings: Vec<String>,
 }
@@ -40,12 +40,12 @@ pub struct DataExample {
 }
 
 #[derive(serde::Deserialize)]
-struct Document {
-    metadata: Metadata,
+struct DataDdlDocument {
+    metadata: DdlMetadata,
     #[serde(default)]
     query: Option<DocumentInput>,
     #[serde(default)]
-    output: InOrder<DocumentOutput>,
+    output: OrderedEntries<DocumentOutput>,
     #[serde(default)]
     examples: Vec<DataExample>,
 }
@@ -53,15 +53,15 @@ struct Document {
 impl DataDdl {
     /// Reads and checks a document. Unknown keys are tolerated, see [`DataDdl::warnings`].
     pub fn from_slice(bytes: &[u8]) -> Result<Self, DdlError> {
-        let (document, mut warnings) = read::<Document>(bytes)?;
-        check::metadata(&document.metadata)?;
+        let (document, mut warnings) = read_document::<DataDdlDocument>(bytes)?;
+        check::check_metadata(&document.metadata)?;
         let query = document
             .query
-            .map(|query| check::input("query".to_owned(), query, "query", &mut warnings))
+            .map(|query| check::check_input("query".to_owned(), query, "query", &mut warnings))
             .transpose()?;
         let ddl = Self {
             query,
-            outputs: check::outputs(document.output, "output", &mut warnings)?,
+            outputs: check::check_outputs(document.output, "output", &mut warnings)?,
             metadata: document.metadata,
             examples: document.examples,
             warnings,
@@ -88,17 +88,17 @@ impl DataDdl {
     }
 
     /// Description, author, licence and the like.
-    pub fn metadata(&self) -> &Metadata {
+    pub fn metadata(&self) -> &DdlMetadata {
         &self.metadata
     }
 
     /// What it is asked for; none, if there is nothing to ask.
-    pub fn query(&self) -> Option<&Input> {
+    pub fn query_schema(&self) -> Option<&InputSchema> {
         self.query.as_ref()
     }
 
     /// What it answers, in the document's order.
-    pub fn outputs(&self) -> &[Output] {
+    pub fn outputs(&self) -> &[OutputSchema] {
         &self.outputs
     }
 
@@ -113,22 +113,22 @@ impl DataDdl {
     }
 
     /// Whether the source may be asked this.
-    pub fn check_query(&self, query: Option<&str>) -> Result<(), QueryError> {
+    pub fn check_query(&self, query: Option<&str>) -> Result<(), DataQueryError> {
         let source = || self.name().to_owned();
         match (&self.query, query.filter(|query| !query.is_empty())) {
-            (None, Some(_)) => Err(QueryError::Needless {
+            (None, Some(_)) => Err(DataQueryError::Needless {
                 source_name: source(),
             }),
-            (Some(declared), None) if !declared.optional => Err(QueryError::Missing {
+            (Some(declared), None) if !declared.optional => Err(DataQueryError::Missing {
                 source_name: source(),
                 prompt: declared.prompt.clone(),
             }),
             (Some(declared), Some(query)) => {
                 declared
-                    .check(&Value::from(query))
-                    .map_err(|violation| QueryError::Invalid {
+                    .check_value(&Value::from(query))
+                    .map_err(|violation| DataQueryError::Invalid {
                         source_name: source(),
-                        query: shortened(query),
+                        query: truncate_text(query),
                         violation,
                     })
             }
@@ -137,28 +137,28 @@ impl DataDdl {
     }
 
     /// What is wrong with a query that is given, if it is.
-    pub fn query_violation(&self, query: &str) -> Option<Violation> {
-        self.query.as_ref()?.check(&Value::from(query)).err()
+    pub fn query_violation(&self, query: &str) -> Option<ValueViolation> {
+        self.query.as_ref()?.check_value(&Value::from(query)).err()
     }
 
     /// The answer with null for what was left out, or why it is refused.
     pub fn check_answer(
         &self,
         given: Map<String, Value>,
-    ) -> Result<Map<String, Value>, QueryError> {
+    ) -> Result<Map<String, Value>, DataQueryError> {
         let declared = |name: &str| self.outputs.iter().any(|output| output.name == name);
         if let Some(name) = given.keys().find(|name| !declared(name)) {
-            return Err(QueryError::Undeclared {
+            return Err(DataQueryError::Undeclared {
                 source_name: self.name().to_owned(),
-                output: shortened(name),
+                output: truncate_text(name),
             });
         }
         let mut complete = given;
         for output in &self.outputs {
             let value = complete.entry(output.name.clone()).or_insert(Value::Null);
             output
-                .check(value)
-                .map_err(|violation| QueryError::Output {
+                .check_value(value)
+                .map_err(|violation| DataQueryError::Output {
                     source_name: self.name().to_owned(),
                     output: output.name.clone(),
                     value: shown_value(value, output.sensitive),

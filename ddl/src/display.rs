@@ -18,7 +18,7 @@ pub enum DisplayMode {
 
 impl DisplayMode {
     /// Whether a reply is shown; `wish` is what the operator asked for, and wins.
-    pub const fn shows(self, succeeded: bool, wish: Option<DisplayOverride>) -> bool {
+    pub const fn shows_reply(self, succeeded: bool, wish: Option<DisplayOverride>) -> bool {
         match (wish, self) {
             (Some(DisplayOverride::All), _) | (None, Self::Always) => true,
             (Some(DisplayOverride::None), _) => false,

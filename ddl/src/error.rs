@@ -5,10 +5,10 @@
 use serde_json::Value;
 
 use crate::REDACTED;
-use crate::validate::{BadPattern, Violation};
+use crate::validate::{InvalidPattern, ValueViolation};
 
 /// Characters of a refused value or name that an error repeats.
-const SHOWN_CHARS: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// Why a DDL document was refused.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum DdlError {
         pattern: String,
         /// What the compiler says.
         #[source]
-        source: BadPattern,
+        source: InvalidPattern,
     },
     /// A default does not satisfy its own definition.
     #[error("{at}: the default {violation}")]
@@ -77,7 +77,7 @@ pub enum DdlError {
         /// Where in the document.
         at: String,
         /// What the definition demands.
-        violation: Violation,
+        violation: ValueViolation,
     },
     /// A path that cannot be used.
     #[error("{at}: {path:?} is not {expected}")]
@@ -137,7 +137,7 @@ pub enum DdlError {
         /// Which one, from 1.
         number: usize,
         /// Why.
-        source: Box<QueryError>,
+        source: Box<DataQueryError>,
     },
     /// The request of an example would be refused.
     #[error("{at}: the example's input would be refused")]
@@ -146,7 +146,7 @@ pub enum DdlError {
         at: String,
         /// Why.
         #[source]
-        source: Box<InputError>,
+        source: Box<InputValidationError>,
     },
     /// The reply of an example would be refused.
     #[error("{at}: the example's output would be refused")]
@@ -155,13 +155,13 @@ pub enum DdlError {
         at: String,
         /// Why.
         #[source]
-        source: Box<OutputError>,
+        source: Box<OutputValidationError>,
     },
 }
 
 /// Why a data source was not asked, or its answer was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum QueryError {
+pub enum DataQueryError {
     /// It was asked for nothing, and needs to be.
     #[error("{source_name} needs {prompt} as its query")]
     Missing {
@@ -184,7 +184,7 @@ pub enum QueryError {
         /// The query, shortened.
         query: String,
         /// What the definition demands.
-        violation: Violation,
+        violation: ValueViolation,
     },
     /// An output that the DDL does not declare.
     #[error("{source_name} answered with {output:?}, which its ddl does not declare")]
@@ -204,11 +204,11 @@ pub enum QueryError {
         /// The value, shortened.
         value: String,
         /// What the definition demands.
-        violation: Violation,
+        violation: ValueViolation,
     },
 }
 
-impl QueryError {
+impl DataQueryError {
     /// Whether data is missing (status 3) rather than invalid (status 4).
     pub const fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
@@ -217,7 +217,7 @@ impl QueryError {
 
 /// Why the inputs of a request were refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum InputError {
+pub enum InputValidationError {
     /// An input that is not optional was not given.
     #[error("action `{action}` needs the input `{input}`; give {input}=VALUE")]
     Missing {
@@ -254,11 +254,11 @@ pub enum InputError {
         /// The value, shortened; `[redacted]` when it is sensitive.
         value: String,
         /// What the definition demands.
-        violation: Violation,
+        violation: ValueViolation,
     },
 }
 
-impl InputError {
+impl InputValidationError {
     /// Whether data is missing (status 3) rather than invalid (status 4).
     pub const fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
@@ -267,7 +267,7 @@ impl InputError {
 
 /// Why the outputs of a reply were refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum OutputError {
+pub enum OutputValidationError {
     /// An output that the DDL does not declare.
     #[error("action `{action}` answered with {output:?}, which its ddl does not declare")]
     Undeclared {
@@ -286,7 +286,7 @@ pub enum OutputError {
         /// The value, shortened; `[redacted]` when it is sensitive.
         value: String,
         /// What the definition demands.
-        violation: Violation,
+        violation: ValueViolation,
     },
 }
 
@@ -295,13 +295,13 @@ pub(crate) fn shown_value(value: &Value, sensitive: bool) -> String {
     if sensitive {
         REDACTED.to_owned()
     } else {
-        shortened(&value.to_string())
+        truncate_text(&value.to_string())
     }
 }
 
 /// `text` cut to a length that suits a message.
-pub(crate) fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(SHOWN_CHARS).collect();
+pub(crate) fn truncate_text(text: &str) -> String {
+    let mut short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     if short.len() < text.len() {
         short.push('…');
     }

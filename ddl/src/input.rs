@@ -4,42 +4,42 @@
 use serde_json::{Map, Value};
 
 use crate::REDACTED;
-use crate::error::{InputError, shortened, shown_value};
-use crate::schema::{Action, Input};
+use crate::error::{InputValidationError, shown_value, truncate_text};
+use crate::schema::{ActionSchema, InputSchema};
 
 /// Whether another input is given, beside which this one is not needed.
-fn is_excused(input: &Input, given: &Map<String, Value>) -> bool {
+fn is_replaced_by_other(input: &InputSchema, given: &Map<String, Value>) -> bool {
     let other = input.required_unless.as_ref();
     other.is_some_and(|other| given.get(other).is_some_and(|value| !value.is_null()))
 }
 
-impl Action {
+impl ActionSchema {
     /// The inputs with defaults filled in, or why they are refused. An input that is null counts
     /// as not given. Undeclared inputs pass only if the action says `additional_input`.
     pub fn validate_input(
         &self,
         given: &Map<String, Value>,
-    ) -> Result<Map<String, Value>, InputError> {
-        let mut complete = self.additional(given)?;
+    ) -> Result<Map<String, Value>, InputValidationError> {
+        let mut complete = self.additional_values(given)?;
         for input in &self.inputs {
             match given.get(&input.name).filter(|value| !value.is_null()) {
                 Some(value) => {
-                    input
-                        .check(value)
-                        .map_err(|violation| InputError::Invalid {
+                    input.check_value(value).map_err(|violation| {
+                        InputValidationError::Invalid {
                             action: self.name.clone(),
                             input: input.name.clone(),
                             value: shown_value(value, self.is_sensitive(&input.name)),
                             violation,
-                        })?;
+                        }
+                    })?;
                     complete.insert(input.name.clone(), value.clone());
                 }
                 None => match &input.default {
                     Some(default) => {
                         complete.insert(input.name.clone(), default.clone());
                     }
-                    None if input.optional || is_excused(input, given) => {}
-                    None => return Err(self.missing(&input.name)),
+                    None if input.optional || is_replaced_by_other(input, given) => {}
+                    None => return Err(self.missing_input(&input.name)),
                 },
             }
         }
@@ -48,7 +48,7 @@ impl Action {
 
     /// The inputs with the values of sensitive ones replaced by [`REDACTED`].
     #[must_use]
-    pub fn redact(&self, inputs: &Map<String, Value>) -> Map<String, Value> {
+    pub fn redact_input(&self, inputs: &Map<String, Value>) -> Map<String, Value> {
         let shown = inputs.iter().map(|(name, value)| {
             let value = if self.is_sensitive(name) {
                 REDACTED.into()
@@ -61,26 +61,33 @@ impl Action {
     }
 
     /// The inputs that are not declared, where the action wants such.
-    fn additional(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, InputError> {
-        let undeclared = || given.iter().filter(|(name, _)| self.input(name).is_none());
+    fn additional_values(
+        &self,
+        given: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, InputValidationError> {
+        let undeclared = || {
+            given
+                .iter()
+                .filter(|(name, _)| self.find_input(name).is_none())
+        };
         match undeclared().next() {
-            Some((name, _)) if !self.additional_input => Err(self.undeclared(name)),
+            Some((name, _)) if !self.additional_input => Err(self.undeclared_input(name)),
             _ => Ok(undeclared()
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect()),
         }
     }
 
-    fn missing(&self, input: &str) -> InputError {
-        InputError::Missing {
+    fn missing_input(&self, input: &str) -> InputValidationError {
+        InputValidationError::Missing {
             action: self.name.clone(),
             input: input.to_owned(),
         }
     }
 
     /// The error for an input that is not declared, with the likeliest declared name.
-    pub(crate) fn undeclared(&self, name: &str) -> InputError {
-        let distance = |known: &str| strsim::damerau_levenshtein(known, &shortened(name));
+    pub(crate) fn undeclared_input(&self, name: &str) -> InputValidationError {
+        let distance = |known: &str| strsim::damerau_levenshtein(known, &truncate_text(name));
         let nearest = self.inputs.iter().min_by_key(|input| distance(&input.name));
         let hint = match nearest {
             None => "it takes none".to_owned(),
@@ -96,9 +103,9 @@ impl Action {
                 format!("it takes {}", names.join(", "))
             }
         };
-        InputError::Undeclared {
+        InputValidationError::Undeclared {
             action: self.name.clone(),
-            input: shortened(name),
+            input: truncate_text(name),
             hint,
         }
     }

@@ -21,16 +21,17 @@ mod schema;
 pub mod validate;
 mod value_type;
 
-pub use builtin::{BUILTIN, BUILTIN_DATA, builtin, builtin_data};
+pub use builtin::{BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, builtin_agent, builtin_data};
 pub use data::{DataDdl, DataExample};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
-pub use error::{DdlError, InputError, OutputError, QueryError};
+pub use error::{DataQueryError, DdlError, InputValidationError, OutputValidationError};
 pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 pub use schema::{
-    Action, ActionClass, Aggregate, Capabilities, Ddl, Example, Input, Metadata, Output,
+    ActionClass, ActionExample, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema,
+    DdlMetadata, InputSchema, OutputSchema,
 };
-pub use validate::Violation;
+pub use validate::ValueViolation;
 pub use value_type::ValueType;
 
 /// What stands in the place of a sensitive value, wherever one would be shown.

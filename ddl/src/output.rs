@@ -3,33 +3,33 @@
 use serde_json::{Map, Value};
 
 use crate::REDACTED;
-use crate::error::{OutputError, shortened, shown_value};
-use crate::schema::Action;
+use crate::error::{OutputValidationError, shown_value, truncate_text};
+use crate::schema::ActionSchema;
 
-impl Action {
+impl ActionSchema {
     /// The outputs with defaults filled in, or why they are refused. Null is accepted for every
     /// output: it was not computed.
     pub fn validate_output(
         &self,
         given: &Map<String, Value>,
-    ) -> Result<Map<String, Value>, OutputError> {
-        if let Some(name) = given.keys().find(|name| self.output(name).is_none()) {
-            return Err(OutputError::Undeclared {
+    ) -> Result<Map<String, Value>, OutputValidationError> {
+        if let Some(name) = given.keys().find(|name| self.find_output(name).is_none()) {
+            return Err(OutputValidationError::Undeclared {
                 action: self.name.clone(),
-                output: shortened(name),
+                output: truncate_text(name),
             });
         }
         let mut complete = given.clone();
         for output in &self.outputs {
             match given.get(&output.name) {
-                Some(value) => output
-                    .check(value)
-                    .map_err(|violation| OutputError::Invalid {
+                Some(value) => output.check_value(value).map_err(|violation| {
+                    OutputValidationError::Invalid {
                         action: self.name.clone(),
                         output: output.name.clone(),
                         value: shown_value(value, output.sensitive),
                         violation,
-                    })?,
+                    }
+                })?,
                 None => {
                     if let Some(default) = &output.default {
                         complete.insert(output.name.clone(), default.clone());

@@ -12,21 +12,21 @@ use serde_json::Value;
 use crate::check;
 use crate::display::DisplayMode;
 use crate::error::DdlError;
-use crate::schema::{ActionClass, Ddl, Example, Metadata};
+use crate::schema::{ActionClass, ActionExample, AgentDdl, DdlMetadata};
 
 /// The greatest size of a DDL document, in bytes.
 pub const MAX_DDL_BYTES: usize = 256 * 1024;
 
-impl Ddl {
-    /// Reads and checks a DDL document. Unknown keys are tolerated, see [`Ddl::warnings`].
+impl AgentDdl {
+    /// Reads and checks a DDL document. Unknown keys are tolerated, see [`AgentDdl::warnings`].
     pub fn from_slice(bytes: &[u8]) -> Result<Self, DdlError> {
-        let (document, warnings) = read(bytes)?;
-        check::ddl(document, warnings)
+        let (document, warnings) = read_document(bytes)?;
+        check::check_document(document, warnings)
     }
 }
 
 /// A document and what is odd about it.
-pub(crate) fn read<'de, T: Deserialize<'de>>(
+pub(crate) fn read_document<'de, T: Deserialize<'de>>(
     bytes: &'de [u8],
 ) -> Result<(T, Vec<String>), DdlError> {
     if bytes.len() > MAX_DDL_BYTES {
@@ -46,10 +46,10 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(
 }
 
 #[derive(serde::Deserialize)]
-pub(crate) struct Document {
+pub(crate) struct AgentDdlDocument {
     #[serde(rename = "$schema", default)]
     pub(crate) schema: Option<String>,
-    pub(crate) metadata: Metadata,
+    pub(crate) metadata: DdlMetadata,
     #[serde(default)]
     pub(crate) default_action: Option<String>,
     #[serde(default)]
@@ -68,9 +68,9 @@ pub(crate) struct DocumentAction {
     #[serde(default)]
     pub(crate) display: DisplayMode,
     #[serde(default)]
-    pub(crate) input: InOrder<DocumentInput>,
+    pub(crate) input: OrderedEntries<DocumentInput>,
     #[serde(default)]
-    pub(crate) output: InOrder<DocumentOutput>,
+    pub(crate) output: OrderedEntries<DocumentOutput>,
     #[serde(default)]
     pub(crate) aggregate: Vec<DocumentAggregate>,
     #[serde(default)]
@@ -92,7 +92,7 @@ pub(crate) struct DocumentAction {
     #[serde(default)]
     pub(crate) sensitive_inputs: Vec<String>,
     #[serde(default)]
-    pub(crate) examples: Vec<Example>,
+    pub(crate) examples: Vec<ActionExample>,
 }
 
 #[derive(serde::Deserialize)]
@@ -141,24 +141,24 @@ pub(crate) struct DocumentAggregate {
 }
 
 /// The entries of a JSON object in the order in which they were written; no name twice.
-pub(crate) struct InOrder<T>(pub(crate) Vec<(String, T)>);
+pub(crate) struct OrderedEntries<T>(pub(crate) Vec<(String, T)>);
 
-impl<T> Default for InOrder<T> {
+impl<T> Default for OrderedEntries<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedEntries<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(InOrderVisitor(PhantomData))
+        deserializer.deserialize_map(OrderedEntriesVisitor(PhantomData))
     }
 }
 
-struct InOrderVisitor<T>(PhantomData<T>);
+struct OrderedEntriesVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrderVisitor<T> {
-    type Value = InOrder<T>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedEntriesVisitor<T> {
+    type Value = OrderedEntries<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of named definitions")
@@ -173,6 +173,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrderVisitor<T> {
             }
             entries.push((name, value));
         }
-        Ok(InOrder(entries))
+        Ok(OrderedEntries(entries))
     }
 }

@@ -10,25 +10,25 @@ use std::time::Duration;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::aggregate::Function;
+use crate::aggregate::AggregateFunction;
 use crate::display::DisplayMode;
-use crate::validate::Rule;
+use crate::validate::ValidationRule;
 use crate::value_type::ValueType;
 
 /// An agent's schema: who it is, and the actions it offers.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Ddl {
+pub struct AgentDdl {
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
     pub(crate) schema: Option<String>,
-    pub(crate) metadata: Metadata,
+    pub(crate) metadata: DdlMetadata,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) default_action: Option<String>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<ActionSchema>,
     #[serde(skip)]
     pub(crate) warnings: Vec<String>,
 }
 
-impl Ddl {
+impl AgentDdl {
     /// The agent's name.
     pub fn name(&self) -> &str {
         &self.metadata.name
@@ -45,7 +45,7 @@ impl Ddl {
     }
 
     /// How long this action may run: by its own limit, shorter or longer than the agent's, or else by that.
-    pub fn timeout_of(&self, action: &Action) -> Duration {
+    pub fn timeout_of(&self, action: &ActionSchema) -> Duration {
         action.timeout().unwrap_or(self.timeout())
     }
 
@@ -55,17 +55,17 @@ impl Ddl {
     }
 
     /// Author, licence and the like.
-    pub fn metadata(&self) -> &Metadata {
+    pub fn metadata(&self) -> &DdlMetadata {
         &self.metadata
     }
 
     /// The action called `name`.
-    pub fn action(&self, name: &str) -> Option<&Action> {
+    pub fn find_action(&self, name: &str) -> Option<&ActionSchema> {
         self.actions.iter().find(|action| action.name == name)
     }
 
     /// All actions, in the document's order.
-    pub fn actions(&self) -> &[Action] {
+    pub fn actions(&self) -> &[ActionSchema] {
         &self.actions
     }
 
@@ -77,7 +77,7 @@ impl Ddl {
 
 /// Who made the agent, and how it is hosted.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub struct Metadata {
+pub struct DdlMetadata {
     /// The agent's name, as used in subjects and on the command line.
     pub name: String,
     /// What the agent is for, in a sentence.
@@ -107,7 +107,7 @@ pub struct Metadata {
     /// What a program outside of the daemon needs of the machine; nothing else is open to it where the kernel can
     /// see to that. Absent: it is not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capabilities: Option<Capabilities>,
+    pub capabilities: Option<AgentCapabilities>,
     /// Documents may say it here or beside the metadata; `check` moves it to the latter place.
     #[serde(default, skip_serializing)]
     pub(crate) default_action: Option<String>,
@@ -116,7 +116,7 @@ pub struct Metadata {
 /// What an external agent declares to need, beyond the system's programs and libraries and its own directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Capabilities {
+pub struct AgentCapabilities {
     /// Files and directories (with all below) that it reads; absolute paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<String>,
@@ -146,7 +146,7 @@ pub enum ActionClass {
 
 impl ActionClass {
     /// The word for it in a DDL.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Change => "change",
@@ -161,17 +161,17 @@ impl ActionClass {
     clippy::struct_excessive_bools,
     reason = "each is a key of its own in the document"
 )]
-pub struct Action {
+pub struct ActionSchema {
     #[serde(rename = "action")]
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) display: DisplayMode,
     #[serde(rename = "input", serialize_with = "as_map")]
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<InputSchema>,
     #[serde(rename = "output", serialize_with = "as_map")]
-    pub(crate) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<OutputSchema>,
     #[serde(rename = "aggregate", skip_serializing_if = "Vec::is_empty")]
-    pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) aggregates: Vec<AggregateSchema>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) read_only: bool,
     #[serde(skip_serializing_if = "is_false")]
@@ -188,10 +188,10 @@ pub struct Action {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) sensitive_inputs: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) examples: Vec<Example>,
+    pub(crate) examples: Vec<ActionExample>,
 }
 
-impl Action {
+impl ActionSchema {
     /// The action's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -208,42 +208,42 @@ impl Action {
     }
 
     /// The declared inputs, in the document's order.
-    pub fn inputs(&self) -> &[Input] {
+    pub fn inputs(&self) -> &[InputSchema] {
         &self.inputs
     }
 
     /// The declared input called `name`.
-    pub fn input(&self, name: &str) -> Option<&Input> {
+    pub fn find_input(&self, name: &str) -> Option<&InputSchema> {
         self.inputs.iter().find(|input| input.name == name)
     }
 
     /// The declared outputs, in the document's order.
-    pub fn outputs(&self) -> &[Output] {
+    pub fn outputs(&self) -> &[OutputSchema] {
         &self.outputs
     }
 
     /// The declared output called `name`.
-    pub fn output(&self, name: &str) -> Option<&Output> {
+    pub fn find_output(&self, name: &str) -> Option<&OutputSchema> {
         self.outputs.iter().find(|output| output.name == name)
     }
 
     /// The summaries to compute over all replies.
-    pub fn aggregates(&self) -> &[Aggregate] {
+    pub fn aggregates(&self) -> &[AggregateSchema] {
         &self.aggregates
     }
 
     /// Whether the action leaves the node as it was.
-    pub fn read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
     /// Whether asking twice has the effect of asking once.
-    pub fn idempotent(&self) -> bool {
+    pub fn is_idempotent(&self) -> bool {
         self.idempotent
     }
 
     /// Whether the action tells of its progress, and callers want to hear it unless they say otherwise.
-    pub fn streams(&self) -> bool {
+    pub fn streams_progress(&self) -> bool {
         self.streams
     }
 
@@ -253,11 +253,11 @@ impl Action {
     }
 
     /// Whether a node may demand that a second person approves it: every root-equivalent action.
-    pub fn dangerous(&self) -> bool {
+    pub fn is_dangerous(&self) -> bool {
         self.class == ActionClass::RootEquivalent
     }
 
-    /// How long it may run, where that is another time than the agent's; see [`Ddl::timeout_of`].
+    /// How long it may run, where that is another time than the agent's; see [`AgentDdl::timeout_of`].
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs)
     }
@@ -274,7 +274,7 @@ impl Action {
     }
 
     /// Requests and replies that show how the action is used; each satisfies this schema.
-    pub fn examples(&self) -> &[Example] {
+    pub fn examples(&self) -> &[ActionExample] {
         &self.examples
     }
 
@@ -296,7 +296,7 @@ impl Action {
 
 /// A value that an action takes.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Input {
+pub struct InputSchema {
     /// The input's name.
     #[serde(skip)]
     pub name: String,
@@ -316,7 +316,7 @@ pub struct Input {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_unless: Option<String>,
     #[serde(rename = "validation", skip_serializing_if = "Option::is_none")]
-    pub(crate) rule: Option<Rule>,
+    pub(crate) rule: Option<ValidationRule>,
     /// The greatest length of a string, in characters; 0 means no limit.
     #[serde(rename = "maxlength", skip_serializing_if = "is_zero")]
     pub max_length: u64,
@@ -328,16 +328,16 @@ pub struct Input {
     pub sensitive: bool,
 }
 
-impl Input {
+impl InputSchema {
     /// The validator's name or the regular expression that strings must satisfy.
-    pub fn validation(&self) -> Option<&str> {
-        self.rule.as_ref().map(Rule::text)
+    pub fn validation_text(&self) -> Option<&str> {
+        self.rule.as_ref().map(ValidationRule::rule_text)
     }
 }
 
 /// A value that an action answers with.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Output {
+pub struct OutputSchema {
     /// The output's name.
     #[serde(skip)]
     pub name: String,
@@ -358,27 +358,27 @@ pub struct Output {
 
 /// A summary of one output over all replies.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Aggregate {
-    pub(crate) function: Function,
+pub struct AggregateSchema {
+    pub(crate) function: AggregateFunction,
     #[serde(rename = "args")]
     pub(crate) arguments: Vec<Value>,
     #[serde(skip)]
     pub(crate) output: String,
 }
 
-impl Aggregate {
+impl AggregateSchema {
     /// What is computed.
-    pub fn function(&self) -> Function {
+    pub fn function(&self) -> AggregateFunction {
         self.function
     }
 
     /// The output that is summarised.
-    pub fn output(&self) -> &str {
+    pub fn output_name(&self) -> &str {
         &self.output
     }
 
     /// The arguments after the output's name, merged: `format`, and labels for values.
-    pub(crate) fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn label_options(&self) -> impl Iterator<Item = (&str, &str)> {
         let objects = self.arguments.iter().filter_map(Value::as_object).flatten();
         objects.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
     }
@@ -386,7 +386,7 @@ impl Aggregate {
 
 /// A request and its reply, for documentation and as a proof that code and schema agree.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Example {
+pub struct ActionExample {
     /// What the example shows.
     #[serde(default)]
     pub description: String,
@@ -399,23 +399,23 @@ pub struct Example {
 }
 
 /// Something that a document keeps under its name.
-pub(crate) trait Named {
+pub(crate) trait NamedDefinition {
     fn name(&self) -> &str;
 }
 
-impl Named for Input {
+impl NamedDefinition for InputSchema {
     fn name(&self) -> &str {
         &self.name
     }
 }
 
-impl Named for Output {
+impl NamedDefinition for OutputSchema {
     fn name(&self) -> &str {
         &self.name
     }
 }
 
-fn as_map<T: Named + Serialize, S: Serializer>(
+fn as_map<T: NamedDefinition + Serialize, S: Serializer>(
     items: &[T],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

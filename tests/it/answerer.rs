@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use muster_bus::{Bus, Message, Subscription};
-use muster_client::{Aim, Call};
+use muster_bus::{Bus, BusMessage, BusSubscription};
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::now;
 use muster_tests::organisation::{Organisation, connect};
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;
@@ -19,9 +19,9 @@ use crate::ask::Caller;
 pub(crate) struct Answerer {
     pub(crate) organisation: Organisation,
     pub(crate) caller: Caller,
-    pub(crate) call: Call,
+    pub(crate) call: RpcCall,
     pub(crate) bus: Bus,
-    pub(crate) requests: Subscription,
+    pub(crate) requests: BusSubscription,
     _server: NatsServer,
 }
 
@@ -32,7 +32,8 @@ impl Answerer {
         let bus = connect(&server, party).await;
         let subjects = ["muster.*.*.all".to_owned()];
         let requests = bus.subscribe_all(&subjects).await.unwrap().remove(0);
-        let mut call = Call::new("rpcutil", "ping", Aim::Filter(Filter::default())).unwrap();
+        let mut call =
+            RpcCall::new("rpcutil", "ping", CallTarget::Filter(NodeFilter::default())).unwrap();
         call.wait = wait;
         Self {
             organisation,
@@ -46,7 +47,7 @@ impl Answerer {
 }
 
 /// Where this node answers the request.
-pub(crate) fn answer_subject(request: &Message, node: &Identity) -> String {
+pub(crate) fn answer_subject(request: &BusMessage, node: &Identity) -> String {
     let reply_subject = request.reply_to().unwrap();
     let key = reply_subject.split('.').nth(1).unwrap();
     AnswerAddress::from_reply_subject(reply_subject, key)
@@ -55,7 +56,7 @@ pub(crate) fn answer_subject(request: &Message, node: &Identity) -> String {
 }
 
 /// What a node would say to the request, with this word of its own.
-pub(crate) fn pong(request: &Message, sender: &Identity, word: usize) -> serde_json::Value {
+pub(crate) fn pong(request: &BusMessage, sender: &Identity, word: usize) -> serde_json::Value {
     let body: serde_json::Value = serde_json::from_slice(request.payload()).unwrap();
     json!({
         "request": body.pointer("/body/id"), "sender": sender, "agent": "rpcutil", "action": "ping",

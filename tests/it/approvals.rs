@@ -1,16 +1,16 @@
 //! Two-person approval over a real broker: a node does what two people signed, once, and nothing else.
 
-use muster_agent::core::Authority;
-use muster_client::{Aim, Call, Draft, Person};
+use muster_agent::core::PolicyOptions;
+use muster_client::{CallTarget, OfflineSigner, ProposalDraft, RpcCall};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::Home;
-use muster_wire::approval::{Inputs, Proposal};
-use muster_wire::identity::{Identity, Name};
+use muster_wire::approval::{ProposalInputs, RequestProposal};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
 use muster_wire::request::Request;
-use muster_wire::sign::{Kind, Signer, seal};
-use muster_wire::status::{Reason, Status};
-use muster_wire::token::Role;
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::UserRole;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -31,18 +31,18 @@ async fn world() -> World {
     .await
 }
 
-fn person(organisation: &Organisation, signer: Signer) -> Person {
-    Person {
+fn person(organisation: &Organisation, signer: Signer) -> OfflineSigner {
+    OfflineSigner {
         signer,
         trust: organisation.trust(),
     }
 }
 
-fn draft(fact: &str) -> Draft {
-    Draft {
-        collective: Name::parse("muster").unwrap(),
-        agent: Name::parse("rpcutil").unwrap(),
-        action: Name::parse("get_fact").unwrap(),
+fn draft(fact: &str) -> ProposalDraft {
+    ProposalDraft {
+        collective: SubjectName::parse("muster").unwrap(),
+        agent: SubjectName::parse("rpcutil").unwrap(),
+        action: SubjectName::parse("get_fact").unwrap(),
         nodes: [Identity::parse(NODE).unwrap()].into(),
         data: object(json!({"fact": fact})),
         secret: [].into(),
@@ -51,23 +51,23 @@ fn draft(fact: &str) -> Draft {
 }
 
 /// What rip proposes, approved by this signer.
-fn approval(world: &World, draft: &Draft, approver: Signer) -> String {
+fn approval(world: &World, draft: &ProposalDraft, approver: Signer) -> String {
     let rip = person(&world.organisation, world.caller.signer.clone());
-    let proposal = rip.propose(draft).unwrap();
+    let proposal = rip.sign_proposal(draft).unwrap();
     carried(
         &person(&world.organisation, approver)
-            .approve(&proposal)
+            .sign_approval(&proposal)
             .unwrap(),
     )
 }
 
 fn carried(approval: &[u8]) -> String {
-    muster_wire::approval::encode(approval)
+    muster_wire::approval::encode_envelope(approval)
 }
 
 async fn ask(world: &World, fact: &str, approval: Option<String>) -> Reply {
     let nodes = [Identity::parse(NODE).unwrap()].into();
-    let mut call = Call::new("rpcutil", "get_fact", Aim::Nodes(nodes)).unwrap();
+    let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
     call.data = object(json!({"fact": fact}));
     call.approval = approval;
     let (mut answers, stats) = world.caller.call(call).await;
@@ -81,7 +81,7 @@ async fn ask(world: &World, fact: &str, approval: Option<String>) -> Reply {
 /// The rule of a denial.
 fn rule(reply: &Reply) -> &str {
     match &reply.reason {
-        Some(Reason::Denied { rule }) => rule,
+        Some(ReplyReason::Denied { rule }) => rule,
         _ => panic!("not denied: {reply:?}"),
     }
 }
@@ -97,7 +97,7 @@ async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
     let anna = world.organisation.caller("anna");
     let approval = approval(&world, &draft("os"), anna.clone());
     let done = ask(&world, "os", Some(approval.clone())).await;
-    assert_eq!(done.statuscode, Status::Ok, "{}", done.statusmsg);
+    assert_eq!(done.statuscode, ReplyStatus::Ok, "{}", done.statusmsg);
     let again = ask(&world, "os", Some(approval)).await;
     assert!(rule(&again).contains("used before"), "{}", rule(&again));
 
@@ -109,7 +109,7 @@ async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
         (&executed["caller"], &executed["approver"]),
         (&json!("rip"), &json!("anna"))
     );
-    assert_eq!(executed["approver_key"], anna.public().to_string());
+    assert_eq!(executed["approver_key"], anna.public_key().to_string());
     assert!(
         executed["approval"]
             .as_str()
@@ -125,7 +125,7 @@ async fn an_approval_outlives_no_restart_unused_up() {
     let approval = approval(&world, &draft("os"), world.organisation.caller("anna"));
     assert_eq!(
         ask(&world, "os", Some(approval.clone())).await.statuscode,
-        Status::Ok
+        ReplyStatus::Ok
     );
     let World {
         organisation,
@@ -154,7 +154,7 @@ async fn nothing_else_counts_as_an_approval() {
     let mut world = world().await;
     let caller = |name: &str| world.organisation.caller(name);
     let by = |signer: Signer| approval(&world, &draft("os"), signer);
-    let elsewhere = Draft {
+    let elsewhere = ProposalDraft {
         nodes: [Identity::parse("node2.example.net").unwrap()].into(),
         ..draft("os")
     };
@@ -162,29 +162,29 @@ async fn nothing_else_counts_as_an_approval() {
     let rip = world.caller.signer.clone();
     let now = muster_tests::now();
     let id = Uuid::now_v7();
-    let over = Proposal {
+    let over = RequestProposal {
         id,
         caller: rip.identity().clone(),
         collective: draft("os").collective,
         agent: draft("os").agent,
         action: draft("os").action,
         nodes: draft("os").nodes,
-        inputs: Inputs::new(id, &draft("os").data, |_| false),
+        inputs: ProposalInputs::new(id, &draft("os").data, |_| false),
         issued_at: now - 7_200_000,
         expires_at: now - 3_600_000,
     };
-    let over = seal(Kind::Proposal, &over, &rip).unwrap();
+    let over = sign_envelope(EnvelopeKind::Proposal, &over, &rip).unwrap();
     let over = carried(
         &person(&world.organisation, caller("anna"))
-            .approve(&over)
+            .sign_approval(&over)
             .unwrap(),
     );
     let for_joe = person(&world.organisation, caller("joe"))
-        .propose(&draft("os"))
+        .sign_proposal(&draft("os"))
         .unwrap();
     let for_joe = carried(
         &person(&world.organisation, caller("anna"))
-            .approve(&for_joe)
+            .sign_approval(&for_joe)
             .unwrap(),
     );
     let table = [
@@ -209,7 +209,7 @@ async fn nothing_else_counts_as_an_approval() {
         ("foreign", by(foreign), "not authentic"),
         (
             "a node",
-            by(world.organisation.user(Role::Node, "anna", &[])),
+            by(world.organisation.user(UserRole::Node, "anna", &[])),
             "not authentic",
         ),
         (
@@ -238,9 +238,9 @@ async fn nothing_else_counts_as_an_approval() {
 #[tokio::test]
 async fn a_node_may_demand_it_for_everything_dangerous() {
     let world = World::new(|blueprint| {
-        blueprint.authority = Authority {
+        blueprint.authority = PolicyOptions {
             approve_dangerous: true,
-            ..Authority::default()
+            ..PolicyOptions::default()
         };
     })
     .await;
@@ -260,21 +260,21 @@ async fn a_node_may_demand_it_for_everything_dangerous() {
         .ask(NODE, "puppetral", "find", data.clone())
         .await
         .reply;
-    assert_eq!(found.statuscode, Status::Ok, "{}", found.statusmsg);
+    assert_eq!(found.statuscode, ReplyStatus::Ok, "{}", found.statusmsg);
 
-    let draft = Draft {
-        agent: Name::parse("puppetral").unwrap(),
-        action: Name::parse("do").unwrap(),
+    let draft = ProposalDraft {
+        agent: SubjectName::parse("puppetral").unwrap(),
+        action: SubjectName::parse("do").unwrap(),
         data: object(data),
         ..draft("os")
     };
     let nodes = [Identity::parse(NODE).unwrap()].into();
-    let mut call = Call::new("puppetral", "do", Aim::Nodes(nodes)).unwrap();
+    let mut call = RpcCall::new("puppetral", "do", CallTarget::Nodes(nodes)).unwrap();
     call.data = draft.data.clone();
     call.approval = Some(approval(&world, &draft, world.organisation.caller("anna")));
     let (mut answers, _) = world.caller.call(call).await;
     let reply = answers.pop_first().unwrap().1.reply;
-    assert_ne!(reply.statuscode, Status::Other, "{}", reply.statusmsg);
+    assert_ne!(reply.statuscode, ReplyStatus::Other, "{}", reply.statusmsg);
     let audit = world.node.audit();
     let started = audit
         .iter()
@@ -295,7 +295,7 @@ async fn every_root_equivalent_action_takes_a_second_person() {
     await_log(&mut daemon, "ready identity=").await;
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut denied = Vec::new();
-    for (agent, text) in muster_ddl::BUILTIN {
+    for (agent, text) in muster_ddl::BUILTIN_AGENTS {
         let document: Value = serde_json::from_str(text).unwrap();
         for action in document["actions"].as_array().unwrap() {
             if action["class"] != "root_equivalent" {
@@ -303,14 +303,14 @@ async fn every_root_equivalent_action_takes_a_second_person() {
             }
             let name = action["action"].as_str().unwrap();
             let request = Request {
-                agent: Name::parse(agent).unwrap(),
-                action: Name::parse(name).unwrap(),
+                agent: SubjectName::parse(agent).unwrap(),
+                action: SubjectName::parse(name).unwrap(),
                 data: object(action["examples"][0]["input"].clone()),
                 ..caller.request()
             };
             let reply = caller.send(&request).await;
             // The agents of the provisioner and of the certificate authority run on their own hosts.
-            if reply.statuscode == Status::UnknownAction {
+            if reply.statuscode == ReplyStatus::UnknownAction {
                 continue;
             }
             let second = "it takes the approval of a second person";
@@ -333,16 +333,18 @@ async fn every_root_equivalent_action_takes_a_second_person() {
     }
 
     let data = object(json!({"command": ["/bin/echo", "done"]}));
-    let draft = Draft {
-        agent: Name::parse("shell").unwrap(),
-        action: Name::parse("run").unwrap(),
+    let draft = ProposalDraft {
+        agent: SubjectName::parse("shell").unwrap(),
+        action: SubjectName::parse("run").unwrap(),
         data: data.clone(),
         ..draft("os")
     };
     let rip = person(&organisation, caller.signer.clone());
     let anna = person(&organisation, organisation.caller("anna"));
-    let approval = anna.approve(&rip.propose(&draft).unwrap()).unwrap();
-    let mut call = Call::new("shell", "run", Aim::Nodes(draft.nodes.clone())).unwrap();
+    let approval = anna
+        .sign_approval(&rip.sign_proposal(&draft).unwrap())
+        .unwrap();
+    let mut call = RpcCall::new("shell", "run", CallTarget::Nodes(draft.nodes.clone())).unwrap();
     (call.data, call.approval) = (data, Some(carried(&approval)));
     let (mut answers, stats) = caller.call(call).await;
     let reply = answers
@@ -350,7 +352,7 @@ async fn every_root_equivalent_action_takes_a_second_person() {
         .unwrap_or_else(|| panic!("{stats:?}"))
         .1
         .reply;
-    assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     assert!(
         reply.data["stdout"].as_str().unwrap().contains("done"),
         "{reply:?}"

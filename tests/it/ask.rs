@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_bus::{Bus, Bytes, Subscription};
-use muster_client::{Aim, Answer, Call, Client, Event, Stats, Window};
+use muster_bus::{Bus, BusSubscription, Bytes};
+use muster_client::{
+    CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, ReceivedReply, RpcCall,
+};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Broker, Organisation, connect};
-use muster_wire::filter::Filter;
-use muster_wire::identity::{Identity, Name};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Expected, Kind, Signer, open_reply, seal};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, ExpectedAnswer, Signer, open_reply, sign_envelope};
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::TokenCache;
 use serde_json::{Map, Value};
@@ -61,14 +63,14 @@ impl World {
 
 /// The sensitive inputs of an action, if its agent is built in.
 fn sensitive(agent: &str, action: &str) -> BTreeSet<String> {
-    let Some(text) = muster_ddl::builtin(agent) else {
+    let Some(text) = muster_ddl::builtin_agent(agent) else {
         return BTreeSet::new();
     };
-    let ddl = muster_ddl::Ddl::from_slice(text.as_bytes()).unwrap();
-    let action = ddl.action(action);
+    let ddl = muster_ddl::AgentDdl::from_slice(text.as_bytes()).unwrap();
+    let action = ddl.find_action(action);
     let names = action
         .into_iter()
-        .flat_map(muster_ddl::Action::sensitive_inputs);
+        .flat_map(muster_ddl::ActionSchema::sensitive_inputs);
     names.map(str::to_owned).collect()
 }
 
@@ -77,8 +79,8 @@ pub(crate) struct Caller {
     pub(crate) bus: Bus,
     pub(crate) signer: Signer,
     pub(crate) client: Client,
-    collective: Name,
-    trust: muster_wire::token::Trust,
+    collective: SubjectName,
+    trust: muster_wire::token::AccountTrust,
 }
 
 impl Caller {
@@ -90,7 +92,7 @@ impl Caller {
         let bus = connect(server, &signer).await;
         let collective = organisation.collective().clone();
         let trust = organisation.trust();
-        let window = Window::default();
+        let window = DiscoveryWindow::default();
         let client = Client::new(
             bus.clone(),
             signer.clone(),
@@ -108,9 +110,15 @@ impl Caller {
     }
 
     /// Asks one node, and returns its answer. As with `rpc`, what the built-in schema says is sensitive is sealed.
-    pub(crate) async fn ask(&self, node: &str, agent: &str, action: &str, data: Value) -> Answer {
+    pub(crate) async fn ask(
+        &self,
+        node: &str,
+        agent: &str,
+        action: &str,
+        data: Value,
+    ) -> ReceivedReply {
         let nodes = [Identity::parse(node).unwrap()].into();
-        let mut call = Call::new(agent, action, Aim::Nodes(nodes)).unwrap();
+        let mut call = RpcCall::new(agent, action, CallTarget::Nodes(nodes)).unwrap();
         call.data = object(data);
         call.sensitive = sensitive(agent, action);
         let (mut answers, stats) = self.call(call).await;
@@ -121,16 +129,19 @@ impl Caller {
     }
 
     /// Makes a call to its end.
-    pub(crate) async fn call(&self, call: Call) -> (BTreeMap<Identity, Answer>, Stats) {
+    pub(crate) async fn call(
+        &self,
+        call: RpcCall,
+    ) -> (BTreeMap<Identity, ReceivedReply>, CallStats) {
         let mut events = self.client.call(call);
         let mut answers = BTreeMap::new();
         loop {
             match events.next().await.unwrap() {
-                Event::Reply(answer) => {
+                CallEvent::Reply(answer) => {
                     answers.insert(answer.reply.sender.clone(), *answer);
                 }
-                Event::Finished(stats) => return (answers, *stats),
-                Event::Failed(error) => panic!("{error}"),
+                CallEvent::Finished(stats) => return (answers, *stats),
+                CallEvent::Failed(error) => panic!("{error}"),
                 _ => {}
             }
         }
@@ -142,9 +153,9 @@ impl Caller {
             id: Uuid::now_v7(),
             caller: self.signer.identity().clone(),
             collective: self.collective.clone(),
-            agent: Name::parse("rpcutil").unwrap(),
-            action: Name::parse("ping").unwrap(),
-            target: Target::Filter(Filter::default()),
+            agent: SubjectName::parse("rpcutil").unwrap(),
+            action: SubjectName::parse("ping").unwrap(),
+            target: RequestTarget::Filter(NodeFilter::default()),
             issued_at: muster_tests::now(),
             ttl: 60_000,
             timeout: None,
@@ -160,18 +171,24 @@ impl Caller {
 
     /// Seals a request with our key.
     pub(crate) fn seal(&self, request: &Request) -> Bytes {
-        seal(Kind::Request, request, &self.signer).unwrap().into()
+        sign_envelope(EnvelopeKind::Request, request, &self.signer)
+            .unwrap()
+            .into()
     }
 
     /// Where the request would go.
     pub(crate) fn subject(request: &Request) -> String {
-        subject::broadcast(&request.collective, &request.agent, &request.action)
+        subject::broadcast_request(&request.collective, &request.agent, &request.action)
     }
 
     /// The inbox of a request, subscribed.
-    pub(crate) async fn inbox(&self, request: &Request) -> (String, Subscription) {
-        let address = AnswerAddress::of_request(&self.signer.public().to_string(), &request.id);
-        let subscription = self.bus.subscribe(&address.pattern()).await.unwrap();
+    pub(crate) async fn inbox(&self, request: &Request) -> (String, BusSubscription) {
+        let address = AnswerAddress::of_request(&self.signer.public_key().to_string(), &request.id);
+        let subscription = self
+            .bus
+            .subscribe(&address.subscription_pattern())
+            .await
+            .unwrap();
         (address.of_broadcast(), subscription)
     }
 
@@ -179,7 +196,7 @@ impl Caller {
     pub(crate) async fn send(&self, request: &Request) -> Reply {
         let (inbox, mut replies) = self.inbox(request).await;
         self.bus
-            .ask(&Self::subject(request), &inbox, self.seal(request))
+            .publish_with_reply(&Self::subject(request), &inbox, self.seal(request))
             .await
             .unwrap();
         let message = tokio::time::timeout(PATIENCE, replies.next())
@@ -191,7 +208,7 @@ impl Caller {
 
     /// Verifies a reply.
     pub(crate) fn open(&self, request: &Request, payload: &[u8]) -> Reply {
-        let expected = Expected {
+        let expected = ExpectedAnswer {
             request: Some(request.id),
             agent: &request.agent,
             action: &request.action,
@@ -206,12 +223,20 @@ impl Caller {
     /// Returns how many messages came for the bytes.
     pub(crate) async fn answers_to(&self, subject: &str, payload: Bytes) -> usize {
         let probe = self.request();
-        let address = AnswerAddress::of_word(&self.signer.public().to_string(), "probe").unwrap();
+        let address =
+            AnswerAddress::of_word(&self.signer.public_key().to_string(), "probe").unwrap();
         let inbox = address.of_broadcast();
-        let mut replies = self.bus.subscribe(&address.pattern()).await.unwrap();
-        self.bus.ask(subject, &inbox, payload).await.unwrap();
+        let mut replies = self
+            .bus
+            .subscribe(&address.subscription_pattern())
+            .await
+            .unwrap();
         self.bus
-            .ask(&Self::subject(&probe), &inbox, self.seal(&probe))
+            .publish_with_reply(subject, &inbox, payload)
+            .await
+            .unwrap();
+        self.bus
+            .publish_with_reply(&Self::subject(&probe), &inbox, self.seal(&probe))
             .await
             .unwrap();
         let mut before = 0;

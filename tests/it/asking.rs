@@ -49,7 +49,7 @@ async fn a_request_without_answers_keeps_its_filter() {
     let passed: Vec<u64> = world
         .nodes
         .iter()
-        .map(|node| node.core.counted().passed)
+        .map(|node| node.core.snapshot_counters().passed)
         .collect();
     assert_eq!(passed, [2, 6, 2]);
 }
@@ -210,9 +210,11 @@ async fn explaining_shows_what_would_be_sent_and_sends_nothing() {
         assert!(named.contains(&format!("\n   {stage}")), "{stage}: {named}");
     }
     // Who may ask for nothing but `rpcutil` is told what the broker would do.
-    let user = world
-        .organisation
-        .user(muster_wire::token::Role::Caller, "eve", &["agent:rpcutil"]);
+    let user = world.organisation.user(
+        muster_wire::token::UserRole::Caller,
+        "eve",
+        &["agent:rpcutil"],
+    );
     let narrow = Command::new(&world.server, &world.organisation, &user, "");
     narrow.add_schema("work", &schema());
     let (document, _) = narrow

@@ -12,9 +12,9 @@ use std::time::Duration;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::identity::Identity;
-use muster_api::wire::status::Reason;
+use muster_api::wire::status::ReplyReason;
 use muster_api::{ActionError, Agent};
-use muster_permits::Desk;
+use muster_permits::PermitClient;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::puppet_ca::{PuppetCa, request};
 use muster_tests::puppetserver::PuppetServer;
@@ -23,20 +23,20 @@ use tempfile::TempDir;
 
 /// Asks an agent as the host would.
 async fn ask(agent: &Agent, action: &str, input: Value) -> Result<Map<String, Value>, ActionError> {
-    let declared = agent.ddl().action(action).unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let node = TestNode::named("node.example.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
     let mut cx = node.context(agent.name(), action, system).unwrap();
     // The real thing takes its time on a busy machine.
     cx.deadline += Duration::from_mins(5);
-    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(declared.validate_output(&output).unwrap())
 }
 
 fn puppetca(options: Value, state: &Path) -> Agent {
     let options = serde_json::from_value(options).unwrap();
-    muster_puppetca::agent(options, state.join("puppetca")).unwrap()
+    muster_puppetca::build_agent(options, state.join("puppetca")).unwrap()
 }
 
 fn with(mut options: Value, key: &str, value: impl Into<Value>) -> Value {
@@ -66,13 +66,13 @@ async fn signs_what_is_meant(
     assert_eq!(listed["requests"], json!(["web1.example.net"]));
     let waiting = ask(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(waiting["state"], json!("requested"));
-    let meant = muster_certificate::Request::parse(&csr).unwrap();
+    let meant = muster_certificate::CertificateRequest::parse(&csr).unwrap();
     assert_eq!(waiting["fingerprint"], json!(meant.fingerprint));
 
     // One that somebody else sent for the name is not the one that is meant.
     let (other, _) = request("web1.example.net", &[]);
-    let other = muster_certificate::Request::parse(&other).unwrap();
-    let sign = |of: &muster_certificate::Request| json!({"certname": "web1.example.net", "fingerprint": of.fingerprint, "public_key": of.public_key});
+    let other = muster_certificate::CertificateRequest::parse(&other).unwrap();
+    let sign = |of: &muster_certificate::CertificateRequest| json!({"certname": "web1.example.net", "fingerprint": of.fingerprint, "public_key": of.public_key});
     let error = ask(&agent, "sign", sign(&other)).await.unwrap_err();
     assert!(
         error.message.contains("is not the one that is meant"),
@@ -137,11 +137,11 @@ async fn signs_what_is_meant(
     // A request for more than its name: refused by us, and where we would, by the authority.
     let (greedy, _) = request("web2.example.net", &["puppet"]);
     assert_eq!(submit("web2.example.net", &greedy).await, 200);
-    let greedy = muster_certificate::Request::parse(&greedy).unwrap();
+    let greedy = muster_certificate::CertificateRequest::parse(&greedy).unwrap();
     let sign = json!({"certname": "web2.example.net", "fingerprint": greedy.fingerprint});
     let error = ask(&agent, "sign", sign.clone()).await.unwrap_err();
     assert!(
-        matches!(error.reason, Some(Reason::Denied { .. })),
+        matches!(error.reason, Some(ReplyReason::Denied { .. })),
         "{error:?}"
     );
     let lax = puppetca(with(options.clone(), "allow_alt_names", true), state);
@@ -266,10 +266,11 @@ async fn provisioning_runs_keep_within_the_limit_of_their_pool() {
         std::fs::create_dir(&directory).unwrap();
         let options = json!({"command": [puppet], "arguments": ["--at", directory], "limit": 1});
         let signer = organisation.node(&format!("node{number}"));
-        let permits = Desk::new(signer.identity().clone());
+        let permits = PermitClient::new(signer.identity().clone());
         permits.connect(connect(&server, &signer).await);
         let options = serde_json::from_value(options).unwrap();
-        let agent = muster_provision::agent(options, directory.join("state"), permits).unwrap();
+        let agent =
+            muster_provision::build_agent(options, directory.join("state"), permits).unwrap();
         runs.push(async move { ask(&agent, "run_puppet", json!({})).await });
     }
     for run in futures_util::future::join_all(runs).await {
@@ -305,8 +306,8 @@ fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
     let options =
         json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.machine(name)});
     let options = serde_json::from_value(options).unwrap();
-    let permits = Desk::new(Identity::parse(name).unwrap());
-    muster_provision::agent(options, state.join(name), permits).unwrap()
+    let permits = PermitClient::new(Identity::parse(name).unwrap());
+    muster_provision::build_agent(options, state.join(name), permits).unwrap()
 }
 
 /// A9.2 from the node's side: request, signature, first run, second run.
@@ -401,7 +402,7 @@ async fn certificates_end(server: &PuppetServer, ca: &Agent, node: &Agent) {
     );
     let error = ask(node, "run_puppet", json!({})).await.unwrap_err();
     assert!(
-        matches!(error.reason, Some(Reason::Denied { .. })),
+        matches!(error.reason, Some(ReplyReason::Denied { .. })),
         "{error:?}"
     );
     ask(node, "reprovision", json!({})).await.unwrap();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use muster_tests::command::Command;
-use muster_wire::bundle::SIGN_TAG;
-use muster_wire::status::Status;
-use muster_wire::token::Role;
+use muster_wire::bundle::PLUGIN_SIGN_TAG;
+use muster_wire::status::ReplyStatus;
+use muster_wire::token::UserRole;
 use serde_json::json;
 
 use crate::watching::Watching;
@@ -32,13 +32,13 @@ struct Release {
 impl Release {
     async fn new() -> Self {
         let node = Watching::start().await;
-        let desk = Self::desk(&node, &["agent:*", SIGN_TAG]);
+        let desk = Self::desk(&node, &["agent:*", PLUGIN_SIGN_TAG]);
         Self { node, desk }
     }
 
     fn desk(node: &Watching, tags: &[&str]) -> Command {
         let organisation = &node.world.organisation;
-        let signer = organisation.user(Role::Caller, "release", tags);
+        let signer = organisation.user(UserRole::Caller, "release", tags);
         Command::new(&node.world.server, organisation, &signer, "")
     }
 
@@ -145,7 +145,7 @@ async fn an_agent_is_generated_packed_installed_asked_upgraded_and_removed() {
     assert_eq!(mode & 0o7777, 0o755);
     release.node.offered(Some("1.0.0")).await;
     let answer = release.node.ask("greet", "hello", json!({})).await;
-    assert_eq!(answer.statuscode, Status::Ok, "{answer:?}");
+    assert_eq!(answer.statuscode, ReplyStatus::Ok, "{answer:?}");
 
     let second = release.pack(&release.desk, "1.10.0").await;
     passed(&release.install(&second, &[]).await);
@@ -174,7 +174,7 @@ async fn an_agent_is_generated_packed_installed_asked_upgraded_and_removed() {
     assert_eq!(release.there(), ["mcollective/agent/greet/notes"]);
     release.node.offered(None).await;
     let gone = release.node.ask("greet", "hello", json!({})).await;
-    assert_eq!(gone.statuscode, Status::UnknownAction);
+    assert_eq!(gone.statuscode, ReplyStatus::UnknownAction);
     assert_eq!(release.remove(&["--yes"]).await.status.code(), Some(1));
 }
 
@@ -209,7 +209,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     }
     // A pinned key is enough without the right, and does not let in another's.
     let key = fs::read_to_string(plain.home().join("caller.creds")).unwrap();
-    let key = muster_wire::token::Creds::parse(&key)
+    let key = muster_wire::token::UserCredentials::parse(&key)
         .unwrap()
         .claims()
         .sub
@@ -221,7 +221,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
 
     // The signer is revoked; the node's account token says so.
     let signer = fs::read_to_string(release.desk.home().join("caller.creds")).unwrap();
-    let signer = muster_wire::token::Creds::parse(&signer).unwrap();
+    let signer = muster_wire::token::UserCredentials::parse(&signer).unwrap();
     let signer = muster_wire::sign::Signer::new(signer).unwrap();
     let before = release.node.world.organisation.account_token();
     let token = release.node.world.organisation.revoke(&signer);
@@ -232,7 +232,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
         .world
         .organisation
         .trust()
-        .operator()
+        .operator_key()
         .to_string();
     let trust = ["--operator", &operator, "--account", path(&known)];
     let refused = release.install(&good, &trust).await;

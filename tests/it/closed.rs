@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use muster_client::{Aim, Call};
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::command::{Command, told};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{Home, Rpcd};
 use muster_tests::{await_answer, await_state};
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(30);
 async fn asked(caller: &Caller, node: &Rpcd) -> Reply {
     await_answer("the daemon answers", WAIT, async || {
         let nodes = [Identity::parse(NODE).unwrap()].into();
-        let mut call = Call::new("rpcutil", "get_fact", Aim::Nodes(nodes)).unwrap();
+        let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
         call.data.insert("fact".to_owned(), json!("identity"));
         let (mut answers, _) = caller.call(call).await;
         let first = answers.pop_first().map(|(_, answer)| answer.reply);
@@ -34,11 +34,11 @@ async fn asked(caller: &Caller, node: &Rpcd) -> Reply {
 
 fn rule(reply: &Reply) -> Option<&str> {
     match &reply.reason {
-        Some(Reason::Denied { rule }) => Some(rule),
+        Some(ReplyReason::Denied { rule }) => Some(rule),
         other => {
             assert_eq!(
                 (reply.statuscode, other),
-                (Status::Ok, &None),
+                (ReplyStatus::Ok, &None),
                 "{}",
                 reply.statusmsg
             );

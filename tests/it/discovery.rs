@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use muster_client::{Aim, Client, Window};
+use muster_client::{CallTarget, Client, DiscoveryWindow};
 use muster_tests::let_pass;
 use muster_tests::organisation::Organisation;
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
-use muster_wire::sign::{Kind, seal};
+use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use serde_json::{Value, json};
 
 use crate::answerer::{Answerer, answer_subject, pong};
@@ -349,7 +349,7 @@ fn collectives_are_counted_and_drawn(demo: &Demo) {
 
 /// A caller with this window, on a connection that stands.
 fn patient(world: &World, quiet: Duration) -> Client {
-    let window = Window {
+    let window = DiscoveryWindow {
         first: FOREVER,
         quiet,
         most: FOREVER,
@@ -364,7 +364,7 @@ async fn discovery_ends_when_it_is_quiet_and_not_when_the_time_is_up() {
     let world = World::new(|_| ()).await;
     let begun = Instant::now();
     let found = patient(&world, Duration::from_millis(500))
-        .discover(&Filter::default())
+        .discover_nodes(&NodeFilter::default())
         .await
         .unwrap();
     assert_eq!((found.nodes.len(), found.incomplete), (1, false));
@@ -377,7 +377,7 @@ async fn whoever_still_answers_is_waited_for() {
     let organisation = Organisation::new(&["muster"]);
     let nodes = ["node1", "node2"].map(|name| organisation.node(&format!("{name}.example.net")));
     let mut world = Answerer::of(organisation, &nodes[0], FOREVER).await;
-    let window = Window {
+    let window = DiscoveryWindow {
         first: Duration::from_millis(300),
         quiet: Duration::from_secs(2),
         most: FOREVER,
@@ -394,13 +394,13 @@ async fn whoever_still_answers_is_waited_for() {
         for (node, takes) in nodes.iter().zip([Duration::ZERO, window.first * 2]) {
             let_pass(takes).await;
             let reply = pong(&request, node.identity(), 1);
-            let sealed = seal(Kind::Reply, &reply, node).unwrap();
+            let sealed = sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap();
             let to = answer_subject(&request, nodes[0].identity());
             world.bus.publish(&to, sealed.into()).await.unwrap();
         }
     };
-    let everybody = Filter::default();
-    let (found, ()) = tokio::join!(client.discover(&everybody), answering);
+    let everybody = NodeFilter::default();
+    let (found, ()) = tokio::join!(client.discover_nodes(&everybody), answering);
     let found = found.unwrap();
     assert_eq!((found.nodes.len(), found.incomplete), (2, false));
 }
@@ -414,7 +414,7 @@ async fn known_nodes_are_waited_for_until_all_have_answered_or_are_absent() {
     let begun = Instant::now();
     let mut heard = BTreeSet::new();
     let complete = patient(&world, FOREVER)
-        .ping(Aim::Nodes(nodes), FOREVER, |answer| {
+        .ping(CallTarget::Nodes(nodes), FOREVER, |answer| {
             heard.insert(answer.reply.sender.to_string());
         })
         .await

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use muster_ddl::{BUILTIN, Ddl, doc};
+use muster_ddl::{AgentDdl, BUILTIN_AGENTS, doc};
 
 #[test]
 fn the_agents_reference_is_the_ddl() {
-    for (name, text) in BUILTIN {
+    for (name, text) in BUILTIN_AGENTS {
         let page =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/reference/{name}.md"));
-        let made = doc::markdown(&Ddl::from_slice(text.as_bytes()).unwrap());
+        let made = doc::render_markdown(&AgentDdl::from_slice(text.as_bytes()).unwrap());
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(&page, &made).unwrap();
         }

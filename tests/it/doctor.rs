@@ -2,12 +2,12 @@
 
 use std::process::Output;
 
-use muster_agent::clock::Clock;
-use muster_api::Level;
+use muster_agent::clock::WallClock;
+use muster_api::FindingLevel;
 use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::organisation::Organisation;
-use muster_wire::token::Role;
+use muster_wire::token::UserRole;
 use serde_json::Value;
 
 /// The findings of one check, as `level: message nodes`.
@@ -59,13 +59,17 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
     let server = organisation.broker().await;
     let copied = organisation.node("web1");
     let mut slow = Blueprint::new(organisation.node("db1"));
-    slow.clock = Clock::new(|| muster_tests::now() - 20_000);
+    slow.clock = WallClock::new(|| muster_tests::now() - 20_000);
     let one = TestNode::start(&organisation, &server, Blueprint::new(copied.clone())).await;
     let _copy = TestNode::start(&organisation, &server, Blueprint::new(copied)).await;
     let sick = TestNode::start(&organisation, &server, slow).await;
     let words = ["service.policy:3: there is no group `ops`".to_owned()];
-    sick.core.health().set("policies", Level::Error, &words);
-    one.core.health().set("facts", Level::Warning, &[]);
+    sick.core
+        .health()
+        .set_findings("policies", FindingLevel::Error, &words);
+    one.core
+        .health()
+        .set_findings("facts", FindingLevel::Warning, &[]);
 
     let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["doctor", "-j"]).await;
@@ -93,7 +97,7 @@ async fn trouble_on_this_side_is_told_apart() {
     let node = Blueprint::new(organisation.node("web1"));
     let _node = TestNode::start(&organisation, &server, node).await;
 
-    let blind = organisation.user(Role::Caller, "blind", &["agent:service"]);
+    let blind = organisation.user(UserRole::Caller, "blind", &["agent:service"]);
     let output = Command::new(&server, &organisation, &blind, "")
         .run(&["doctor", "-j"])
         .await;

@@ -5,11 +5,11 @@ use muster_tests::await_state;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::rpcd::{Home, Rpcd};
-use muster_wire::enrol::Entry;
+use muster_wire::enrol::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
-use muster_wire::stores::{PROVISION, TRUST, TRUST_ACCOUNT};
-use muster_wire::token::{Creds, Role};
+use muster_wire::stores::{PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};
+use muster_wire::token::{UserCredentials, UserRole};
 
 const WEB: [&str; 1] = ["name:web-*.example.com"];
 
@@ -34,7 +34,7 @@ impl Fleet {
         let server = organisation.storing_broker().await;
         let bootstrap = organisation.newcomers().bootstrap(&WEB, None);
         let bus = connect(&server, &organisation.service("organisation")).await;
-        let names = NameStore::new(bus.bucket(PROVISION.name));
+        let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         let mut host = provisioner(&organisation, &server, settings).start();
         await_log(&mut host, "leads the provisioning").await;
         Self {
@@ -85,11 +85,11 @@ fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str)
     config = config.replace('@', home.path("").to_str().unwrap().trim_end_matches('/'));
     home.write("conf.d/test.toml", &config, 0o644);
     for (file, party) in files {
-        let creds = Creds::new(&party.token(), party.key().clone()).unwrap();
-        home.write(file, &creds.format(), 0o600);
+        let creds = UserCredentials::new(&party.token(), party.key_pair().clone()).unwrap();
+        home.write(file, &creds.to_text(), 0o600);
     }
     home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
-    let node_key = organisation.role_key(Role::Node).seed();
+    let node_key = organisation.role_key(UserRole::Node).seed_text();
     home.write("node.nk", &node_key, 0o600);
     home
 }
@@ -107,10 +107,10 @@ fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
 }
 
-pub(crate) fn issued(party: &Signer) -> Entry {
-    Entry {
+pub(crate) fn issued(party: &Signer) -> NameEntry {
+    NameEntry {
         identity: party.identity().clone(),
-        key: party.public(),
+        key: party.public_key(),
         credential: None,
         at: muster_tests::now(),
         life: None,
@@ -133,7 +133,11 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
     let away = fleet.organisation.node("web-1.example.com");
     let entry = issued(&away);
     let write = |_| (Some(entry.clone()), ());
-    fleet.names.edit(away.identity(), write).await.unwrap();
+    fleet
+        .names
+        .edit_entry(away.identity(), write)
+        .await
+        .unwrap();
     fleet
         .refuses("web-1.example.com", "another key has the name")
         .await;
@@ -152,7 +156,7 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
         "identity": "web-3.example.com", "id": uuid::Uuid::now_v7(), "state": "done", "done": [],
         "current": null, "since": 0, "changed": 0,
     });
-    let bucket = fleet.bus.bucket(PROVISION.name);
+    let bucket = fleet.bus.bucket(PROVISION_BUCKET.name);
     let bytes = Bytes::from(record.to_string());
     bucket.put("node.web-3.example.com", bytes).await.unwrap();
     fleet
@@ -160,12 +164,16 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
         .await;
 
     // Released, and still connected.
-    let entry = Entry {
+    let entry = NameEntry {
         released: true,
         ..issued(&connected)
     };
     let write = |_| (Some(entry.clone()), ());
-    fleet.names.edit(connected.identity(), write).await.unwrap();
+    fleet
+        .names
+        .edit_entry(connected.identity(), write)
+        .await
+        .unwrap();
     fleet
         .refuses("web-2.example.com", "is registered or connected")
         .await;
@@ -204,23 +212,26 @@ async fn a_revoked_node_does_not_come_back_with_the_same_key_or_name() {
 
     // By the account token alone, as after `rpc org revoke KEY` from a host that knows no names.
     let text = std::fs::read_to_string(homes[0].path("state/node.creds")).unwrap();
-    let revoked = Signer::new(Creds::parse(&text).unwrap()).unwrap();
+    let revoked = Signer::new(UserCredentials::parse(&text).unwrap()).unwrap();
     let token = fleet.organisation.revoke(&revoked);
     let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
-    let trust = administrator.bucket(TRUST.name);
-    trust.put(TRUST_ACCOUNT, Bytes::from(token)).await.unwrap();
+    let trust = administrator.bucket(TRUST_BUCKET.name);
+    trust
+        .put(TRUST_ACCOUNT_KEY, Bytes::from(token))
+        .await
+        .unwrap();
     forget(&homes[0]);
     await_log(&mut homes[0].clone().start(), "was revoked").await;
     assert!(!homes[0].path("state/node.creds").exists());
 
     // By the mark on its name alone.
     let name = identity("web-2.example.com");
-    let mark = |held: Option<Entry>| {
+    let mark = |held: Option<NameEntry>| {
         let mut entry = held.unwrap();
         entry.revoked = true;
         (Some(entry), ())
     };
-    fleet.names.edit(&name, mark).await.unwrap();
+    fleet.names.edit_entry(&name, mark).await.unwrap();
     forget(&homes[1]);
     await_log(&mut homes[1].clone().start(), "was revoked").await;
     fleet
@@ -228,9 +239,9 @@ async fn a_revoked_node_does_not_come_back_with_the_same_key_or_name() {
         .await;
 
     // Released, the name is free for another key, and the revoked one stays out.
-    assert!(fleet.names.release(&name).await.unwrap());
+    assert!(fleet.names.release_name(&name).await.unwrap());
     await_log(&mut homes[1].clone().start(), "was revoked").await;
-    let record = fleet.bus.bucket(PROVISION.name);
+    let record = fleet.bus.bucket(PROVISION_BUCKET.name);
     assert!(
         record
             .get("node.web-2.example.com")

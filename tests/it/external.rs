@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::testing::TestNode;
-use muster_host::external::{Change, Helper, Options, Settle, Shelf};
-use muster_host::{Limits, Outcome, Registry};
+use muster_host::external::{
+    AgentChange, AgentDirectory, ExternalOptions, SandboxHelper, ScanMode,
+};
+use muster_host::{AgentRegistry, CallLimits, CallOutcome};
 use muster_system::fake::FakeSystem;
 use muster_tests::await_state;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 use muster_tests::command::program;
 
-pub(crate) fn helper() -> Helper {
-    Helper {
+pub(crate) fn helper() -> SandboxHelper {
+    SandboxHelper {
         program: program("rpcd"),
         arguments: vec!["exec-sandboxed".into()],
     }
@@ -108,26 +110,26 @@ const ACTIONS: [&str; 19] = [
 /// A directory of agents, and what a daemon would offer of them.
 struct Plugins {
     directory: TempDir,
-    registry: Registry,
-    shelf: Shelf,
+    registry: AgentRegistry,
+    shelf: AgentDirectory,
 }
 
 impl Plugins {
     async fn load(directory: TempDir, options: Value) -> Self {
-        let options: Options = serde_json::from_value(options).unwrap();
+        let options: ExternalOptions = serde_json::from_value(options).unwrap();
         let builtin = BTreeSet::from(["rpcutil".to_owned(), "package".to_owned()]);
         let config = PathBuf::from("/etc/muster/rpcd.toml");
-        let mut shelf = Shelf::new(
+        let mut shelf = AgentDirectory::new(
             directory.path().to_owned(),
             options,
             builtin,
             helper(),
             config,
         );
-        let mut registry = Registry::new();
-        for change in shelf.look(Settle::Complete).await {
-            if let Change::Offered(agent) = change {
-                registry.add(agent, Limits::default()).unwrap();
+        let mut registry = AgentRegistry::new();
+        for change in shelf.scan(ScanMode::Complete).await {
+            if let AgentChange::Offered(agent) = change {
+                registry.add(agent, CallLimits::default()).unwrap();
             }
         }
         Self {
@@ -156,18 +158,18 @@ impl Plugins {
         plugins
     }
 
-    async fn call(&self, action: &str, input: Value, within: Duration) -> Outcome {
+    async fn call(&self, action: &str, input: Value, within: Duration) -> CallOutcome {
         let node = TestNode::named("node1").unwrap();
         let system = Arc::new(FakeSystem::new());
         let mut context = node.context("rogue", action, system).unwrap();
         context.deadline = Instant::now() + within;
         let input = input.as_object().cloned().unwrap();
         self.registry
-            .dispatch(muster_host::Call { context, input })
+            .dispatch_call(muster_host::ActionCall { context, input })
             .await
     }
 
-    async fn quick(&self, action: &str) -> Outcome {
+    async fn quick(&self, action: &str) -> CallOutcome {
         self.call(action, json!({}), Duration::from_secs(30)).await
     }
 
@@ -202,7 +204,7 @@ async fn programs_are_told_what_choria_tells_them_and_their_answers_count() {
     let good = plugins.quick("hello").await;
     assert_eq!(
         (good.status, Value::Object(good.data)),
-        (Status::Ok, json!({"count": 3, "said": "nothing"}))
+        (ReplyStatus::Ok, json!({"count": 3, "said": "nothing"}))
     );
     let refused = plugins.quick("refuse").await;
     assert_eq!(
@@ -211,7 +213,7 @@ async fn programs_are_told_what_choria_tells_them_and_their_answers_count() {
             refused.message.as_str(),
             refused.data["count"].clone()
         ),
-        (Status::InvalidData, "no such disk", json!(1))
+        (ReplyStatus::InvalidData, "no such disk", json!(1))
     );
     let told = plugins.quick("where").await.data["said"].to_string();
     let names = "CHORIA_EXTERNAL_CONFIG CHORIA_EXTERNAL_FACTS CHORIA_EXTERNAL_PROTOCOL CHORIA_EXTERNAL_REPLY \
@@ -236,7 +238,7 @@ async fn scripts_of_mcollective_answer_with_files_exit_code_and_error_output() {
             failed.message.as_str(),
             failed.data["said"].clone()
         ),
-        (Status::MissingData, "not with that", json!("script"))
+        (ReplyStatus::MissingData, "not with that", json!("script"))
     );
 }
 
@@ -258,15 +260,18 @@ async fn every_lie_costs_one_reply_with_its_reason() {
         let outcome = plugins.quick(action).await;
         assert_eq!(
             (outcome.status, &outcome.reason),
-            (Status::Other, &Some(Reason::Broken)),
+            (ReplyStatus::Other, &Some(ReplyReason::Broken)),
             "{action}: {outcome:?}"
         );
         assert!(outcome.message.contains(words), "{action}: {outcome:?}");
     }
     let outcome = plugins.quick("huge").await;
-    assert_eq!(outcome.reason, Some(Reason::Oversized { bytes: 6_000_000 }));
+    assert_eq!(
+        outcome.reason,
+        Some(ReplyReason::Oversized { bytes: 6_000_000 })
+    );
     assert_eq!(plugins.quick("flood").await.data["said"], json!("much"));
-    assert_eq!(plugins.quick("hello").await.status, Status::Ok);
+    assert_eq!(plugins.quick("hello").await.status, ReplyStatus::Ok);
     let password = json!({"password": "hunter22"});
     let outcome = plugins
         .call("exits", password, Duration::from_secs(30))
@@ -292,7 +297,10 @@ async fn a_program_that_hangs_is_ended_with_all_that_it_started() {
         .call("hang", json!({}), Duration::from_secs(3))
         .await;
     assert!(
-        matches!(outcome.reason, Some(Reason::Timeout { after_ms: 3000.. })),
+        matches!(
+            outcome.reason,
+            Some(ReplyReason::Timeout { after_ms: 3000.. })
+        ),
         "{outcome:?}"
     );
     let pid = std::fs::read_to_string(plugins.directory.path().join("pid")).unwrap();

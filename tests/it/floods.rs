@@ -35,7 +35,7 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
             .await
             .unwrap();
     }
-    bus.confirm().await.unwrap();
+    bus.confirm_delivery().await.unwrap();
     // Taken in order: with this answer all of them are over.
     let output = rpc.run(&ping).await;
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));

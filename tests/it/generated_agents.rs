@@ -7,7 +7,7 @@ use muster_tests::await_answer;
 use muster_tests::command::program;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{Home, Rpcd};
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
 use crate::ask::Caller;
@@ -101,7 +101,7 @@ impl Scene {
         await_answer("the node answers", PATIENCE, async || {
             let call = caller
                 .client
-                .discover(&muster_wire::filter::Filter::default())
+                .discover_nodes(&muster_wire::filter::NodeFilter::default())
                 .await;
             call.is_ok_and(|found| !found.nodes.is_empty())
                 .then_some(())
@@ -128,7 +128,7 @@ async fn an_input_does_not_choose_the_action_of_a_generated_shell_agent() {
         json!({"opts": {"a\n\"action\":\"wipe\"": "\"action\":\"wipe\""}}),
     ] {
         let reply = caller.ask(NODE, "disk", "status", data.clone()).await.reply;
-        assert_eq!(reply.statuscode, Status::Ok, "{data}: {reply:?}");
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{data}: {reply:?}");
         assert!(!mark.exists(), "{data}");
     }
     // Configured as root, as here, it is named.
@@ -141,7 +141,7 @@ async fn an_input_does_not_choose_the_action_of_a_generated_shell_agent() {
         .contains("agent disk: its programs run as root");
     assert_eq!(is_told, nix::unistd::geteuid().is_root(), "{health:?}");
     let denied = caller.ask(NODE, "disk", "wipe", json!({})).await.reply;
-    assert_eq!(denied.statuscode, Status::Other, "{denied:?}");
+    assert_eq!(denied.statuscode, ReplyStatus::Other, "{denied:?}");
     assert!(!mark.exists());
 }
 
@@ -164,7 +164,11 @@ async fn an_agent_of_the_former_shell_template_is_not_offered_and_named_by_the_n
         .ask(NODE, "disk", "status", json!({"opts": {"action": "wipe"}}))
         .await
         .reply;
-    assert_eq!(refused.statuscode, Status::UnknownAction, "{refused:?}");
+    assert_eq!(
+        refused.statuscode,
+        ReplyStatus::UnknownAction,
+        "{refused:?}"
+    );
     // What `rpc doctor` shows.
     let health = caller
         .ask(NODE, "rpcutil", "diagnose", json!({}))

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::testing::TestNode;
-use muster_host::external::{Change, Options, Settle, Shelf};
-use muster_host::{Limits, Registry};
+use muster_host::external::{AgentChange, AgentDirectory, ExternalOptions, ScanMode};
+use muster_host::{AgentRegistry, CallLimits};
 use muster_system::fake::FakeSystem;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -166,19 +166,19 @@ impl Targets {
 
     /// The attacks that succeeded.
     async fn attack(&self, options: Value) -> BTreeSet<String> {
-        let options: Options =
+        let options: ExternalOptions =
             serde_json::from_value(json!({"agents": {"hostile": options}})).unwrap();
-        let mut agents = Shelf::new(
+        let mut agents = AgentDirectory::new(
             self.directory.path().to_owned(),
             options,
             BTreeSet::new(),
             helper(),
             PathBuf::from("/etc/muster/rpcd.toml"),
         );
-        let mut registry = Registry::new();
-        for change in agents.look(Settle::Complete).await {
-            if let Change::Offered(agent) = change {
-                registry.add(agent, Limits::default()).unwrap();
+        let mut registry = AgentRegistry::new();
+        for change in agents.scan(ScanMode::Complete).await {
+            if let AgentChange::Offered(agent) = change {
+                registry.add(agent, CallLimits::default()).unwrap();
             }
         }
         assert_eq!(agents.problems(), []);
@@ -189,7 +189,7 @@ impl Targets {
         context.deadline = Instant::now() + Duration::from_mins(1);
         let input = serde_json::Map::new();
         let outcome = registry
-            .dispatch(muster_host::Call { context, input })
+            .dispatch_call(muster_host::ActionCall { context, input })
             .await;
         let said = outcome.data.get("said").and_then(Value::as_str);
         serde_json::from_str(said.unwrap_or_else(|| panic!("{outcome:?}"))).unwrap()

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
-use muster_client::{Aim, Call};
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::await_state;
 use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::{Organisation, connect};
 use muster_wire::identity::Identity;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 use serde_json::json;
 
 use crate::ask::{World, object};
@@ -18,7 +18,7 @@ use crate::ask::{World, object};
 async fn a_stopping_daemon_lets_running_actions_answer_first() {
     let world = World::new(|_| {}).await;
     let nodes = [Identity::parse("node1.example.net").unwrap()].into();
-    let mut call = Call::new("puppetral", "do", Aim::Nodes(nodes)).unwrap();
+    let mut call = RpcCall::new("puppetral", "do", CallTarget::Nodes(nodes)).unwrap();
     // The action ends when the test lets it: it waits for a file.
     let script = "echo x > /tmp/begun; while ! test -e /tmp/go; do sleep 0.05; done";
     call.data =
@@ -38,7 +38,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
     assert!(
         answers
             .values()
-            .all(|answer| answer.reply.statuscode == Status::Ok),
+            .all(|answer| answer.reply.statuscode == ReplyStatus::Ok),
         "{answers:?}"
     );
     world.node.stopped().await;
@@ -56,11 +56,11 @@ async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
     let answered = async {
         loop {
             let nodes = [Identity::parse("node1.example.net").unwrap()].into();
-            let mut call = Call::new("rpcutil", "ping", Aim::Nodes(nodes)).unwrap();
+            let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes)).unwrap();
             call.wait = Duration::from_millis(500);
             let mut events = caller.client.call(call);
             while let Some(event) = events.next().await {
-                if matches!(event, muster_client::Event::Reply(_)) {
+                if matches!(event, muster_client::CallEvent::Reply(_)) {
                     return;
                 }
             }
@@ -119,7 +119,7 @@ async fn a_drained_subscription_loses_nothing() {
                 let to = message.reply_to().unwrap();
                 node.publish(to, Bytes::from_static(b"y")).await.unwrap();
                 if heard == 200 {
-                    node.drain(&mut requests).await.unwrap();
+                    node.drain_subscription(&mut requests).await.unwrap();
                 }
             }
         };

@@ -141,7 +141,10 @@ async fn only_what_was_meant_counts_and_too_little_is_no_success() {
     world.post(&ping).await;
     let node = &world.nodes[0];
     // The first answer is to the search for nodes.
-    muster_tests::await_state("the ping is answered", || node.core.counted().replies == 2).await;
+    muster_tests::await_state("the ping is answered", || {
+        node.core.snapshot_counters().replies == 2
+    })
+    .await;
     world.send(&[]).await;
     let (document, code) = ended(listener).await;
     assert_eq!(code, 0);
@@ -182,7 +185,7 @@ async fn ended(listener: Child) -> (Value, i32) {
 async fn nobody_listens_to_what_is_answered_to_others() {
     let world = World::new(&["a"]).await;
     let anna = world.organisation.caller("anna");
-    let foreign = format!("_R.{}.night-shift", anna.public());
+    let foreign = format!("_R.{}.night-shift", anna.public_key());
     let arguments = ["listen", &foreign, "rpcutil", "ping", "-t", "1"];
     let output = world.rpc.run(&arguments).await;
     assert_eq!(output.status.code(), Some(4), "{}", told(&output));

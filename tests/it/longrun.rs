@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Agent, Context};
-use muster_client::{Aim, Answer, Call, Event, Events, Tale};
-use muster_host::Limits;
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_client::{
+    CallEvent, CallEventStream, CallTarget, ProgressUpdate, ReceivedReply, RpcCall,
+};
+use muster_host::CallLimits;
 use muster_wire::identity::Identity;
-use muster_wire::progress::{MESSAGES, Told};
-use muster_wire::status::{Reason, Status};
+use muster_wire::progress::{MAX_PROGRESS_MESSAGES, ProgressCounts};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -36,27 +38,27 @@ struct Counting;
 /// Works until it is taken back, and says what it had done; tells the test when it begins.
 struct Holding(Arc<Notify>);
 
-impl Action for Counting {
+impl AgentAction for Counting {
     const NAME: &'static str = "count";
     type Input = Count;
     type Output = Said;
-    async fn run(&self, cx: &Context, input: Count) -> Result<Said, ActionError> {
+    async fn run(&self, cx: &CallContext, input: Count) -> Result<Said, ActionError> {
         for number in 0..input.to {
-            cx.emit(json!({ "number": number }));
+            cx.emit_event(json!({ "number": number }));
         }
-        cx.progress("done");
+        cx.report_progress("done");
         Ok(Said {
             said: input.to.to_string(),
         })
     }
 }
 
-impl Action for Holding {
+impl AgentAction for Holding {
     const NAME: &'static str = "hold";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Said, ActionError> {
-        cx.progress("begun");
+    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
+        cx.report_progress("begun");
         self.0.notify_one();
         cx.cancel.cancelled().await;
         Err(ActionError::cancelled().with_data(object(json!({"said": "half of it"}))))
@@ -76,13 +78,15 @@ fn agent(begun: &Arc<Notify>) -> Agent {
         "actions": [action("count", to), action("hold", json!({}))],
     });
     let agent = Agent::builder(&ddl.to_string()).unwrap();
-    let agent = agent.action(Counting).action(Holding(Arc::clone(begun)));
+    let agent = agent
+        .with_action(Counting)
+        .with_action(Holding(Arc::clone(begun)));
     let agent = agent.build().unwrap();
-    assert!(agent.ddl().action("hold").unwrap().streams());
+    assert!(agent.ddl().find_action("hold").unwrap().streams_progress());
     agent
 }
 
-async fn world(limits: Limits) -> (World, Arc<Notify>) {
+async fn world(limits: CallLimits) -> (World, Arc<Notify>) {
     let begun = Arc::new(Notify::new());
     let slow = agent(&begun);
     let world = World::new(|blueprint| {
@@ -92,10 +96,10 @@ async fn world(limits: Limits) -> (World, Arc<Notify>) {
     (world.await, begun)
 }
 
-fn call(action: &str, data: Value, stream: bool) -> Call {
+fn call(action: &str, data: Value, stream: bool) -> RpcCall {
     let nodes = [Identity::parse(NODE).unwrap()].into();
-    let call = Call::new("slow", action, Aim::Nodes(nodes)).unwrap();
-    Call {
+    let call = RpcCall::new("slow", action, CallTarget::Nodes(nodes)).unwrap();
+    RpcCall {
         data: object(data),
         stream,
         ..call
@@ -103,21 +107,21 @@ fn call(action: &str, data: Value, stream: bool) -> Call {
 }
 
 /// The request's id, what was told, and the answer.
-async fn hear(mut events: Events) -> (Vec<Tale>, Answer) {
+async fn hear(mut events: CallEventStream) -> (Vec<ProgressUpdate>, ReceivedReply) {
     let mut tales = Vec::new();
     loop {
         match events.next().await.unwrap() {
-            Event::Progress(tale) => tales.push(*tale),
-            Event::Reply(answer) => return (tales, *answer),
-            Event::Published { .. } => {}
+            CallEvent::Progress(tale) => tales.push(*tale),
+            CallEvent::Reply(answer) => return (tales, *answer),
+            CallEvent::Published { .. } => {}
             other => panic!("{other:?}"),
         }
     }
 }
 
-async fn id(events: &mut Events) -> Uuid {
+async fn id(events: &mut CallEventStream) -> Uuid {
     match events.next().await.unwrap() {
-        Event::Published { request, .. } => request,
+        CallEvent::Published { request, .. } => request,
         other => panic!("{other:?}"),
     }
 }
@@ -129,7 +133,7 @@ async fn cancel(caller: &Caller, action: &str, id: Uuid) -> muster_wire::reply::
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
-    let (world, _) = world(Limits::default()).await;
+    let (world, _) = world(CallLimits::default()).await;
     let client = &world.caller.client;
     let (tales, answer) = hear(client.call(call("count", json!({"to": 25}), true))).await;
     let events: Vec<Value> = tales.iter().flat_map(|tale| tale.events.clone()).collect();
@@ -140,7 +144,7 @@ async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
     let messages = tales.len() as u64;
     assert_eq!(
         answer.reply.progress,
-        Some(Told {
+        Some(ProgressCounts {
             messages,
             dropped: 0
         })
@@ -151,26 +155,26 @@ async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_progress_is_left_out_and_counted_and_the_reply_gets_through() {
-    let (world, _) = world(Limits::default()).await;
+    let (world, _) = world(CallLimits::default()).await;
     let to = 200_000_u64;
     let asked = world
         .caller
         .client
         .call(call("count", json!({ "to": to }), true));
     let (tales, answer) = hear(asked).await;
-    assert_eq!(answer.reply.statuscode, Status::Ok);
+    assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
     let told: usize = tales.iter().map(|tale| tale.events.len()).sum();
     let dropped: u64 = tales.iter().map(|tale| tale.dropped).sum();
     assert!(dropped > 0);
     assert_eq!(told as u64 + dropped, to + 1);
     let said = answer.reply.progress.unwrap();
-    assert!(said.messages <= MESSAGES);
+    assert!(said.messages <= MAX_PROGRESS_MESSAGES);
     assert_eq!(said.dropped, dropped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_had_done() {
-    let (world, begun) = world(Limits::default()).await;
+    let (world, begun) = world(CallLimits::default()).await;
     let mut events = world.caller.client.call(call("hold", json!({}), true));
     let request = id(&mut events).await;
     begun.notified().await;
@@ -195,7 +199,7 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
     let stranger = Caller::connect(&world.organisation, &world.server, stranger).await;
     let refused = cancel(&stranger, "cancel", request).await;
     assert!(
-        matches!(refused.reason, Some(Reason::Denied { .. })),
+        matches!(refused.reason, Some(ReplyReason::Denied { .. })),
         "{refused:?}"
     );
     let unknown = cancel(&world.caller, "cancel", Uuid::now_v7()).await;
@@ -208,7 +212,7 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
     let reply = answer.reply;
     assert_eq!(
         (reply.statuscode, reply.reason),
-        (Status::Other, Some(Reason::Cancelled))
+        (ReplyStatus::Other, Some(ReplyReason::Cancelled))
     );
     assert_eq!(reply.data["said"], json!("half of it"));
 
@@ -231,10 +235,10 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_for_its_turn_is_never_started() {
-    let (world, begun) = world(Limits {
+    let (world, begun) = world(CallLimits {
         concurrency: 1,
         queue: 5,
-        ..Limits::default()
+        ..CallLimits::default()
     })
     .await;
     let mut first = world.caller.client.call(call("hold", json!({}), false));
@@ -257,11 +261,14 @@ async fn a_request_that_waits_for_its_turn_is_never_started() {
     let done = cancel(&any, "cancel_any", waiting).await;
     assert_eq!(done.data["caller"], json!("rip"), "{done:?}");
     let (_, answer) = hear(second).await;
-    assert_eq!(answer.reply.reason, Some(Reason::Cancelled));
+    assert_eq!(answer.reply.reason, Some(ReplyReason::Cancelled));
     assert_eq!(answer.reply.statusmsg, "cancelled before it was started");
     assert!(answer.reply.data.is_empty());
     cancel(&any, "cancel_any", running).await;
-    assert_eq!(hear(first).await.1.reply.reason, Some(Reason::Cancelled));
+    assert_eq!(
+        hear(first).await.1.reply.reason,
+        Some(ReplyReason::Cancelled)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,12 +278,12 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
         enabled: true,
         ..muster_shell::Options::default()
     };
-    let shell = muster_shell::agent(shell, jobs.path().to_owned()).unwrap();
+    let shell = muster_shell::build_agent(shell, jobs.path().to_owned()).unwrap();
     let world = World::new(|blueprint| blueprint.agents = vec![shell]).await;
     let nodes = [Identity::parse(NODE).unwrap()].into();
-    let call = Call::new("shell", "run", Aim::Nodes(nodes)).unwrap();
+    let call = RpcCall::new("shell", "run", CallTarget::Nodes(nodes)).unwrap();
     let script = "echo $SECRET | tr a-z A-Z; echo oops >&2; exec sleep 600";
-    let mut events = world.caller.client.call(Call {
+    let mut events = world.caller.client.call(RpcCall {
         data: object(json!({"script": script, "env": {"SECRET": "hunter2"}})),
         sensitive: ["env".to_owned()].into(),
         stream: true,
@@ -287,7 +294,7 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
     let mut lines = Vec::new();
     while lines.len() < 2 {
         match events.next().await.unwrap() {
-            Event::Progress(tale) => lines.extend(tale.events),
+            CallEvent::Progress(tale) => lines.extend(tale.events),
             other => panic!("{other:?}"),
         }
     }
@@ -302,7 +309,7 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
     let done = cancel(&world.caller, "cancel", request).await;
     assert_eq!(done.data["outcome"], json!("cancelled"));
     let reply = hear(events).await.1.reply;
-    assert_eq!(reply.reason, Some(Reason::Cancelled), "{reply:?}");
+    assert_eq!(reply.reason, Some(ReplyReason::Cancelled), "{reply:?}");
     assert_eq!(reply.data["stdout"], json!("HUNTER2\n"));
     let audit = serde_json::to_string(&world.node.audit()).unwrap();
     assert!(audit.contains("sleep 600") && !audit.contains("hunter2"));

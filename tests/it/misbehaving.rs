@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use muster_api::{Action, ActionError, Agent, Context};
-use muster_client::{Aim, Call};
-use muster_host::Limits;
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_client::{CallTarget, RpcCall};
+use muster_host::CallLimits;
 use muster_wire::identity::Identity;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -24,23 +24,23 @@ struct Panic;
 struct Hang;
 struct Flood;
 
-impl Action for Panic {
+impl AgentAction for Panic {
     const NAME: &'static str = "panic";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         panic!("as the test wants")
     }
 }
 
-impl Action for Hang {
+impl AgentAction for Hang {
     const NAME: &'static str = "hang";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         // Blocking work that never looks at its flag, as a stuck file system.
         let stuck = cx
-            .blocking(|cancel| {
+            .run_blocking(|cancel| {
                 while !cancel.is_cancelled() {
                     std::thread::yield_now();
                 }
@@ -52,11 +52,11 @@ impl Action for Hang {
     }
 }
 
-impl Action for Flood {
+impl AgentAction for Flood {
     const NAME: &'static str = "flood";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         Ok(Said {
             said: "x".repeat(8 * 1024 * 1024),
         })
@@ -75,9 +75,9 @@ fn agent() -> Agent {
     });
     Agent::builder(&ddl.to_string())
         .unwrap()
-        .action(Panic)
-        .action(Hang)
-        .action(Flood)
+        .with_action(Panic)
+        .with_action(Hang)
+        .with_action(Flood)
         .build()
         .unwrap()
 }
@@ -86,10 +86,10 @@ fn agent() -> Agent {
 async fn each_costs_exactly_one_reply() {
     let world = World::new(|blueprint| {
         blueprint.agents = vec![agent()];
-        blueprint.limits = Limits {
+        blueprint.limits = CallLimits {
             concurrency: 2,
             queue: 2,
-            ..Limits::default()
+            ..CallLimits::default()
         };
     })
     .await;
@@ -101,7 +101,7 @@ async fn each_costs_exactly_one_reply() {
         .reply;
     assert_eq!(
         (panicked.statuscode, panicked.reason),
-        (Status::Other, Some(Reason::Broken))
+        (ReplyStatus::Other, Some(ReplyReason::Broken))
     );
     let flooded = world
         .caller
@@ -111,25 +111,25 @@ async fn each_costs_exactly_one_reply() {
     assert!(
         matches!(
             flooded.reason,
-            Some(Reason::Oversized { bytes: 8_000_000.. })
+            Some(ReplyReason::Oversized { bytes: 8_000_000.. })
         ),
         "{flooded:?}"
     );
 
-    let mut call = Call::new(
+    let mut call = RpcCall::new(
         "trouble",
         "hang",
-        Aim::Nodes([Identity::parse(node).unwrap()].into()),
+        CallTarget::Nodes([Identity::parse(node).unwrap()].into()),
     )
     .unwrap();
     call.timeout = Some(Duration::from_millis(400));
     let asking = world.caller.call(call);
     let meanwhile = world.caller.ask(node, "rpcutil", "ping", json!({}));
     let ((answers, stats), ping) = tokio::join!(asking, meanwhile);
-    assert_eq!(ping.reply.statuscode, Status::Ok);
+    assert_eq!(ping.reply.statuscode, ReplyStatus::Ok);
     let hung = &answers[&Identity::parse(node).unwrap()].reply;
     assert!(
-        matches!(hung.reason, Some(Reason::Timeout { after_ms: 400.. })),
+        matches!(hung.reason, Some(ReplyReason::Timeout { after_ms: 400.. })),
         "{hung:?}"
     );
     assert!(stats.missing.is_empty());
@@ -141,7 +141,7 @@ async fn each_costs_exactly_one_reply() {
             .await
             .reply
             .statuscode,
-        Status::Ok
+        ReplyStatus::Ok
     );
-    assert_eq!(world.node.core.counted().replies, 5);
+    assert_eq!(world.node.core.snapshot_counters().replies, 5);
 }

@@ -5,15 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_client::{Aim, Call};
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{Home, Rpcd};
 use muster_tests::{await_answer, await_state};
-use muster_wire::identity::{Identity, Name};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::Request;
-use muster_wire::status::Status;
-use muster_wire::trace::Traceparent;
+use muster_wire::status::ReplyStatus;
+use muster_wire::trace::TraceContext;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -134,8 +134,8 @@ async fn await_sample(address: &str, series: &str, value: &str) {
 /// A request for something that no node offers.
 fn invented(caller: &Caller, agent: &str, action: &str) -> Request {
     Request {
-        agent: Name::parse(agent).unwrap(),
-        action: Name::parse(action).unwrap(),
+        agent: SubjectName::parse(agent).unwrap(),
+        action: SubjectName::parse(action).unwrap(),
         ..caller.request()
     }
 }
@@ -160,11 +160,11 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     let denied = caller
         .ask(NODE, "service", "status", json!({"service": "cron"}))
         .await;
-    assert_eq!(denied.reply.statuscode, Status::Other);
+    assert_eq!(denied.reply.statuscode, ReplyStatus::Other);
     for number in 0..20 {
         let agent = format!("invented{number}");
         let reply = caller.send(&invented(&caller, &agent, "thing")).await;
-        assert_eq!(reply.statuscode, Status::UnknownAction);
+        assert_eq!(reply.statuscode, ReplyStatus::UnknownAction);
     }
     caller.send(&invented(&caller, "rpcutil", "thing")).await;
     let good = caller.request();
@@ -328,9 +328,9 @@ async fn lines_of_the_log_say_whose_request_they_are_of() {
 
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let nodes = [Identity::parse(NODE).unwrap()].into();
-    let mut call = Call::new("talker", "talk", Aim::Nodes(nodes)).unwrap();
+    let mut call = RpcCall::new("talker", "talk", CallTarget::Nodes(nodes)).unwrap();
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    call.traceparent = Some(Traceparent::parse(parent).unwrap());
+    call.traceparent = Some(TraceContext::parse(parent).unwrap());
     let (answers, stats) = caller.call(call).await;
     assert_eq!(answers.len(), 1, "{stats:?}");
     let line = find(&node, "the disk is nearly full").await;

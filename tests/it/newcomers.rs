@@ -6,16 +6,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use muster_agent::config::Config;
-use muster_agent::newcomer;
+use muster_agent::enrolment;
 use muster_bus::Bytes;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::newcomers::Door;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::rpcd::{Home, Rpcd};
 use muster_tests::{await_answer, await_state, let_pass};
-use muster_wire::enrol::{Outcome, Reason};
+use muster_wire::enrol::{EnrolmentOutcome, EnrolmentRefusalReason};
 use muster_wire::sign::Signer;
-use muster_wire::token::Creds;
+use muster_wire::token::UserCredentials;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -74,9 +74,9 @@ fn mode(home: &Home, name: &str) -> u32 {
     metadata.permissions().mode() & 0o777
 }
 
-fn creds(home: &Home) -> Creds {
+fn creds(home: &Home) -> UserCredentials {
     let text = std::fs::read_to_string(home.path("state/node.creds")).unwrap();
-    Creds::parse(&text).unwrap()
+    UserCredentials::parse(&text).unwrap()
 }
 
 /// A metadata service that knows one document.
@@ -126,7 +126,7 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     ready(&mut node).await;
     let (name, outcome) = door.answered.recv().await.unwrap();
     assert_eq!(name.as_str(), "web-7.example.com");
-    assert!(matches!(outcome, Outcome::Welcome(_)));
+    assert!(matches!(outcome, EnrolmentOutcome::Welcome(_)));
 
     let home = node.home().clone();
     for secret in ["state/node.creds", "state/newcomer.json"] {
@@ -136,7 +136,7 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
         !home.path("node.creds").exists(),
         "the configuration's directory is not the daemon's to write"
     );
-    let seed = creds(&home).key().seed();
+    let seed = creds(&home).key_pair().seed_text();
     assert!(!node.log().contains(seed.as_str()));
 
     let caller = place.caller().await;
@@ -210,12 +210,12 @@ async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
             let after = std::fs::read(home.path("state/newcomer.json")).unwrap();
             assert_eq!(before, after, "round {round}");
         }
-        let entries = door.roll().entries();
+        let entries = door.roll().all_entries();
         let entry = entries.iter().find(|entry| entry.identity.as_str() == name);
-        assert_eq!(entry.unwrap().key, creds(&home).key().public());
+        assert_eq!(entry.unwrap().key, creds(&home).key_pair().public_key());
     }
-    assert_eq!(door.roll().entries().len(), 21);
-    assert_eq!(door.roll().uses(&bootstrap.public()), 21);
+    assert_eq!(door.roll().all_entries().len(), 21);
+    assert_eq!(door.roll().use_count(&bootstrap.public_key()), 21);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -224,7 +224,7 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     let _door = Door::open(&place.organisation, &place.server, false).await;
     let bootstrap = place.bootstrap(&WEB);
     let eavesdropper = connect(&place.server, &bootstrap).await;
-    let inbox = format!("_R.{}.>", bootstrap.public());
+    let inbox = format!("_R.{}.>", bootstrap.public_key());
     let mut heard = eavesdropper.subscribe_all(&[inbox]).await.unwrap();
     let mut node = place.machine("web-1.example.com", &bootstrap).start();
     ready(&mut node).await;
@@ -232,12 +232,12 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     let text = String::from_utf8(answer.payload().to_vec()).unwrap();
     let own = creds(node.home());
     assert!(text.contains(own.jwt()), "the token is there to be read");
-    assert!(!text.contains(own.key().seed().as_str()));
+    assert!(!text.contains(own.key_pair().seed_text().as_str()));
     // Without the key that it is about, the broker does not take it.
     let other = place.organisation.node("web-1.example.com");
     let mut stolen = options(&place.server, &other);
-    let (token, key) = (own.jwt().to_owned(), other.key().clone());
-    stolen.secret = Some(muster_bus::Secret::new(
+    let (token, key) = (own.jwt().to_owned(), other.key_pair().clone());
+    stolen.secret = Some(muster_bus::BrokerCredentials::new(
         move || token.clone(),
         move |nonce| key.sign(nonce).to_bytes().to_vec(),
     ));
@@ -247,8 +247,8 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
         "{refused}"
     );
     // Nor can it answer in the service's stead.
-    let events = eavesdropper.events();
-    let somewhere = format!("_R.{}.x.enroller", bootstrap.public());
+    let events = eavesdropper.subscribe_events();
+    let somewhere = format!("_R.{}.x.enroller", bootstrap.public_key());
     eavesdropper
         .publish(&somewhere, Bytes::from_static(b"welcome"))
         .await
@@ -272,9 +272,14 @@ async fn who_may_not_come_in_ends_and_says_why() {
             "db-1.example.com",
             place.bootstrap(&WEB),
             "name_not_allowed",
-            Reason::NameNotAllowed,
+            EnrolmentRefusalReason::NameNotAllowed,
         ),
-        ("web-2.example.com", used_up, "used_up", Reason::UsedUp),
+        (
+            "web-2.example.com",
+            used_up,
+            "used_up",
+            EnrolmentRefusalReason::UsedUp,
+        ),
     ] {
         let mut node = place.machine(name, &bootstrap).start();
         let mut status = None;
@@ -292,9 +297,9 @@ async fn who_may_not_come_in_ends_and_says_why() {
                 break outcome;
             }
         };
-        assert!(matches!(told, Outcome::Refused(refused) if refused.reason == reason));
+        assert!(matches!(told, EnrolmentOutcome::Refused(refused) if refused.reason == reason));
     }
-    assert_eq!(door.roll().entries().len(), 1);
+    assert_eq!(door.roll().all_entries().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -307,13 +312,14 @@ async fn a_name_that_is_taken_is_waited_for_until_it_is_released() {
     let mut second = place.machine("web-1.example.com", &bootstrap).start();
     await_state("it is refused", || second.log().contains("name_taken")).await;
     assert!(second.runs() && !second.home().path("state/node.creds").exists());
-    door.roll().release(&"web-1.example.com".parse().unwrap());
+    door.roll()
+        .release_name(&"web-1.example.com".parse().unwrap());
     kill(Pid::from_raw(second.pid()), Signal::SIGHUP).unwrap();
     ready(&mut second).await;
-    let entries = door.roll().entries();
+    let entries = door.roll().all_entries();
     assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].key, creds(second.home()).key().public());
-    assert_ne!(entries[0].key, creds(&first).key().public());
+    assert_eq!(entries[0].key, creds(second.home()).key_pair().public_key());
+    assert_ne!(entries[0].key, creds(&first).key_pair().public_key());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -362,7 +368,11 @@ async fn a_hundred_machines_come_in_at_once_each_as_itself() {
     let begun = Instant::now();
     let arriving = homes.iter().map(|home| {
         let config = Config::load(&home.path("rpcd.toml")).unwrap();
-        tokio::spawn(async move { newcomer::arrive(&config, &Notify::new()).await.unwrap() })
+        tokio::spawn(async move {
+            enrolment::ensure_enrolled(&config, &Notify::new())
+                .await
+                .unwrap()
+        })
     });
     let arriving: Vec<_> = arriving.collect();
     for (n, arrived) in arriving.into_iter().enumerate() {
@@ -374,7 +384,7 @@ async fn a_hundred_machines_come_in_at_once_each_as_itself() {
     }
     let took = begun.elapsed();
     say(&format!("100 machines were enrolled in {took:?}"));
-    assert_eq!(door.roll().entries().len(), 100);
+    assert_eq!(door.roll().all_entries().len(), 100);
     assert!(took < Duration::from_mins(1), "{took:?}");
 }
 

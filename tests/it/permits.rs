@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_permits::{Ask, Desk, Permit, PermitError};
+use muster_permits::{Permit, PermitClient, PermitError, PermitRequest};
 use muster_tests::let_pass;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_wire::identity::{Identity, Name};
+use muster_wire::identity::{Identity, SubjectName};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::Barrier;
@@ -35,25 +35,25 @@ impl World {
     }
 
     /// A node's desk on a connection of its own, with a node's rights.
-    async fn desk(&self, name: &str) -> Desk {
+    async fn desk(&self, name: &str) -> PermitClient {
         let signer = self.organisation.node(name);
-        let desk = Desk::new(signer.identity().clone());
+        let desk = PermitClient::new(signer.identity().clone());
         desk.connect(connect(&self.server, &signer).await);
         desk
     }
 }
 
-fn pool() -> Name {
-    Name::parse("puppet").unwrap()
+fn pool() -> SubjectName {
+    SubjectName::parse("puppet").unwrap()
 }
 
-fn ask(limit: u32) -> Ask {
+fn ask(limit: u32) -> PermitRequest {
     let limit = NonZeroU32::new(limit).unwrap();
-    Ask::new(pool(), limit, Uuid::now_v7(), PATIENCE)
+    PermitRequest::new(pool(), limit, Uuid::now_v7(), PATIENCE)
 }
 
-async fn enter(desk: &Desk, ask: Ask) -> Result<Permit, PermitError> {
-    desk.enter(ask, &CancellationToken::new()).await
+async fn enter(desk: &PermitClient, ask: PermitRequest) -> Result<Permit, PermitError> {
+    desk.acquire_permit(ask, &CancellationToken::new()).await
 }
 
 /// Who is at work, and the most that ever were.
@@ -121,7 +121,7 @@ async fn forty_seven_nodes_never_exceed_the_limit() {
 async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
     let world = World::new().await;
     let lease = Duration::from_secs(2);
-    let short = || Ask { lease, ..ask(1) };
+    let short = || PermitRequest { lease, ..ask(1) };
 
     let signer = world.organisation.node("dead.example.net");
     let dying = {
@@ -138,9 +138,9 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
             runtime.block_on(async move {
                 let mut options = organisation_options;
                 options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
-                    &signer.public().to_string(),
+                    &signer.public_key().to_string(),
                 ));
-                let desk = Desk::new(signer.identity().clone());
+                let desk = PermitClient::new(signer.identity().clone());
                 desk.connect(options.connect().await.unwrap());
                 std::mem::forget(enter(&desk, ask).await.unwrap());
             });
@@ -158,7 +158,7 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
     );
 
     let third = world.desk("third.example.net").await;
-    let impatient = Ask {
+    let impatient = PermitRequest {
         patience: lease * 3,
         ..short()
     };
@@ -168,7 +168,7 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
         told.contains("held by living.example.net"),
         "{told}: a living holder was pushed out"
     );
-    assert!(!permit.lost().is_cancelled());
+    assert!(!permit.lost_token().is_cancelled());
     permit.release().await;
     enter(&third, short()).await.unwrap().release().await;
 }
@@ -186,7 +186,7 @@ async fn priority_goes_first_and_then_who_came_first() {
         let desk = world.desk(&format!("{name}.example.net")).await;
         let order = Arc::clone(&order);
         runs.spawn(async move {
-            let ask = Ask { priority, ..ask(1) };
+            let ask = PermitRequest { priority, ..ask(1) };
             let permit = enter(&desk, ask).await.unwrap();
             order.lock().unwrap().push(name);
             permit.release().await;
@@ -208,12 +208,12 @@ async fn a_run_of_somebody_else_takes_up_a_place() {
     );
     let first = enter(&ours, ask(1)).await.unwrap();
     let foreign = theirs
-        .occupy(&pool(), Uuid::now_v7(), Duration::from_mins(1))
+        .occupy_permit(&pool(), Uuid::now_v7(), Duration::from_mins(1))
         .await
         .unwrap();
     assert!(foreign.fence() > first.fence());
     first.release().await;
-    let short = Ask {
+    let short = PermitRequest {
         patience: Duration::from_millis(300),
         ..ask(1)
     };
@@ -230,12 +230,14 @@ async fn a_permit_without_a_broker_is_lost_in_time() {
     let world = World::new().await;
     let lease = Duration::from_secs(3);
     let desk = world.desk("web1.example.net").await;
-    let permit = enter(&desk, Ask { lease, ..ask(1) }).await.unwrap();
+    let permit = enter(&desk, PermitRequest { lease, ..ask(1) })
+        .await
+        .unwrap();
     let other = world.desk("web2.example.net").await;
     let cancel = CancellationToken::new();
     let waiting = tokio::spawn({
         let (other, cancel) = (other.clone(), cancel.clone());
-        async move { other.enter(ask(1), &cancel).await.map(drop) }
+        async move { other.acquire_permit(ask(1), &cancel).await.map(drop) }
     });
     until(&desk, |_, waiting| waiting == 1).await;
     cancel.cancel();
@@ -245,7 +247,7 @@ async fn a_permit_without_a_broker_is_lost_in_time() {
 
     let begun = Instant::now();
     drop(world.server);
-    tokio::time::timeout(PATIENCE, permit.lost().cancelled())
+    tokio::time::timeout(PATIENCE, permit.lost_token().cancelled())
         .await
         .unwrap();
     assert!(
@@ -263,11 +265,11 @@ async fn a_node_writes_below_its_own_name_only() {
     let permit = enter(&honest, ask(1)).await.unwrap();
     let hostile = connect(&world.server, &world.organisation.node("rogue.example.net")).await;
     let web1 = Identity::parse("web1.example.net").unwrap();
-    let key = muster_permits::Sign::Claim.key(1, &web1);
+    let key = muster_permits::PermitKeyKind::Claim.entry_key(1, &web1);
     let bucket = hostile.bucket("PERMITS");
     assert!(bucket.delete(&key).await.is_err());
     assert!(bucket.put(&key, "{}".into()).await.is_err());
-    let (_, holders, _) = honest.look(&pool()).await.unwrap();
+    let (_, holders, _) = honest.inspect_pool(&pool()).await.unwrap();
     let fences: BTreeMap<_, _> = holders
         .into_iter()
         .map(|party| (party.node.to_string(), party.revision))
@@ -279,10 +281,10 @@ async fn a_node_writes_below_its_own_name_only() {
 }
 
 /// Waits until so many hold the pool and so many wait for it.
-async fn until(desk: &Desk, is_so: impl Fn(usize, usize) -> bool) {
+async fn until(desk: &PermitClient, is_so: impl Fn(usize, usize) -> bool) {
     let looking = async {
         loop {
-            let (_, holders, waiting) = desk.look(&pool()).await.unwrap();
+            let (_, holders, waiting) = desk.inspect_pool(&pool()).await.unwrap();
             if is_so(holders.len(), waiting.len()) {
                 return;
             }

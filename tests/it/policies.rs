@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muster_agent::clock::Clock;
-use muster_agent::core::Authority;
-use muster_client::{Aim, Call};
+use muster_agent::clock::WallClock;
+use muster_agent::core::PolicyOptions;
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::options;
 use muster_tests::{await_answer, await_state};
-use muster_wire::filter::Filter;
-use muster_wire::status::{Reason, Status};
-use muster_wire::token::Role;
+use muster_wire::filter::NodeFilter;
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::UserRole;
 use serde_json::{Value, json};
 
 use crate::ask::{Caller, World};
@@ -45,12 +45,12 @@ async fn caller(world: &World, name: &str) -> Caller {
 async fn denied(caller: &Caller) -> Option<String> {
     let data = json!({"fact": "customer"});
     let reply = caller.ask(NODE, "rpcutil", "get_fact", data).await.reply;
-    if let Some(Reason::Denied { rule }) = reply.reason {
-        assert_eq!(reply.statuscode, Status::Other);
+    if let Some(ReplyReason::Denied { rule }) = reply.reason {
+        assert_eq!(reply.statuscode, ReplyStatus::Other);
         assert!(reply.statusmsg.ends_with(&rule), "{}", reply.statusmsg);
         return Some(rule);
     }
-    assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
     None
 }
 
@@ -94,8 +94,10 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
         "allow\trip\t*\t*\ndeny eve * *\n",
     )
     .unwrap();
-    let (policy, problems) =
-        muster_agent::policy::load(scratch.path(), muster_wire::policy::Verdict::Allow);
+    let (policy, problems) = muster_agent::policy::load_policies(
+        scratch.path(),
+        muster_wire::policy::RuleVerdict::Allow,
+    );
     assert!(
         problems[0]
             .to_string()
@@ -115,9 +117,9 @@ async fn a_node_may_keep_its_rules_to_itself() {
     let world = World::new(|blueprint| {
         let text = "policy default deny\n".to_owned();
         blueprint.policies = vec![("rpcutil.policy".to_owned(), text)];
-        blueprint.authority = Authority {
+        blueprint.authority = PolicyOptions {
             tell_rules: false,
-            ..Authority::default()
+            ..PolicyOptions::default()
         };
     })
     .await;
@@ -129,7 +131,7 @@ async fn a_node_may_keep_its_rules_to_itself() {
         .reply;
     let told = serde_json::to_string(&reply).unwrap();
     assert!(
-        matches!(reply.reason, Some(Reason::Denied { .. })),
+        matches!(reply.reason, Some(ReplyReason::Denied { .. })),
         "{told}"
     );
     assert!(!told.contains("rpcutil.policy"), "{told}");
@@ -139,9 +141,9 @@ async fn a_node_may_keep_its_rules_to_itself() {
 #[tokio::test]
 async fn a_filter_that_is_not_known_to_hold_asks_nobody() {
     let world = world("policy default allow\n", "production").await;
-    let filter = |text: &str| Filter::default().with_select(text).unwrap();
-    let asked = async |filter: Filter| {
-        let mut call = Call::new("rpcutil", "ping", Aim::Filter(filter)).unwrap();
+    let filter = |text: &str| NodeFilter::default().with_select(text).unwrap();
+    let asked = async |filter: NodeFilter| {
+        let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Filter(filter)).unwrap();
         call.wait = Duration::from_millis(1500);
         world.caller.call(call).await.0.len()
     };
@@ -157,11 +159,11 @@ async fn a_filter_that_is_not_known_to_hold_asks_nobody() {
     }
     // An agent alone is a filter, too, and not the empty one.
     assert_eq!(
-        asked(Filter::default().with_agent("no_such_agent").unwrap()).await,
+        asked(NodeFilter::default().with_agent("no_such_agent").unwrap()).await,
         0
     );
     assert_eq!(
-        asked(Filter::default().with_agent("rpcutil").unwrap()).await,
+        asked(NodeFilter::default().with_agent("rpcutil").unwrap()).await,
         1
     );
 }
@@ -173,7 +175,7 @@ async fn a_line_ends_at_its_instant_by_the_nodes_clock() {
     let begun = muster_tests::now();
     let world = World::new(|blueprint| {
         // The node's time stands still, a second before the end.
-        blueprint.clock = Clock::new(move || begun + shared.load(Ordering::SeqCst));
+        blueprint.clock = WallClock::new(move || begun + shared.load(Ordering::SeqCst));
         let text = format!(
             "allow\trip\tget_fact\t*\t*\tuntil={}\n",
             written(begun + 1000)
@@ -200,7 +202,8 @@ async fn a_token_for_a_time_ends_at_the_broker_and_at_the_node() {
     let offset = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&offset);
     let world = World::new(|blueprint| {
-        blueprint.clock = Clock::new(move || muster_tests::now() + shared.load(Ordering::SeqCst));
+        blueprint.clock =
+            WallClock::new(move || muster_tests::now() + shared.load(Ordering::SeqCst));
     })
     .await;
     // Long enough for a busy machine to ask once; the broker is waited for.
@@ -208,16 +211,19 @@ async fn a_token_for_a_time_ends_at_the_broker_and_at_the_node() {
     let signer =
         world
             .organisation
-            .user_until(Role::Caller, "anna", &["agent:rpcutil"], Some(ends));
+            .user_until(UserRole::Caller, "anna", &["agent:rpcutil"], Some(ends));
     let anna = Caller::connect(&world.organisation, &world.server, signer.clone()).await;
     assert_eq!(denied(&anna).await, None);
     // The node goes by its own clock, with the skew that clocks may have.
-    offset.store(20_000 + muster_wire::fresh::SKEW, Ordering::SeqCst);
+    offset.store(
+        20_000 + muster_wire::fresh::CLOCK_SKEW_MILLIS,
+        Ordering::SeqCst,
+    );
     let request = anna.request();
     let sealed = anna.seal(&request);
     let (inbox, mut replies) = anna.inbox(&request).await;
     anna.bus
-        .ask(&Caller::subject(&request), &inbox, sealed)
+        .publish_with_reply(&Caller::subject(&request), &inbox, sealed)
         .await
         .unwrap();
     let expired = |record: &Value| record["reason"] == "token_expired";

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{Action, ActionError, Agent, Context};
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
 use muster_tests::await_state;
 use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
@@ -45,11 +45,11 @@ struct Done {
     done: String,
 }
 
-impl Action for Work {
+impl AgentAction for Work {
     const NAME: &'static str = "do";
     type Input = Given;
     type Output = Done;
-    async fn run(&self, cx: &Context, given: Given) -> Result<Done, ActionError> {
+    async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
         let node = cx.node.identity().as_str();
         if node == SLOW && given.what != "quick" {
             self.at_work.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl World {
                 at_work: Arc::clone(&at_work),
             };
             let agent = Agent::builder(&ddl().to_string()).unwrap();
-            blueprint.agents = vec![agent.action(work).build().unwrap()];
+            blueprint.agents = vec![agent.with_action(work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let desk = Command::new(&server, &organisation, &organisation.caller("rip"), "");

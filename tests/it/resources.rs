@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 
 use muster_wire::reply::Reply;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 
 use crate::ask::World;
 
@@ -43,7 +43,7 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
         let first = apply(&world, data).await;
         assert_eq!(
             (first.statuscode, &first.data["changed"]),
-            (Status::Ok, &json!(true)),
+            (ReplyStatus::Ok, &json!(true)),
             "{first:?}"
         );
         let properties = |reply: &Reply| -> Vec<Value> {
@@ -59,7 +59,7 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
         let second = apply(&world, data).await;
         assert_eq!(
             (second.statuscode, &second.data["changed"]),
-            (Status::Ok, &json!(false)),
+            (ReplyStatus::Ok, &json!(false)),
             "{second:?}"
         );
         assert_eq!(second.data["events"], json!([]), "{data}");
@@ -88,7 +88,7 @@ async fn a_package_without_a_database_is_a_clear_failure() {
         &json!({"type": "package", "name": "unix2dos", "ensure": "present"}),
     )
     .await;
-    assert_eq!(reply.statuscode, Status::Failed);
+    assert_eq!(reply.statuscode, ReplyStatus::Failed);
     assert!(
         reply.statusmsg.contains("/var/lib/dpkg"),
         "{}",
@@ -111,13 +111,13 @@ async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
     ] {
         let data = json!({"service": "httpd"});
         let reply = world.caller.ask(NODE, "service", action, data).await.reply;
-        assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
         assert_eq!(Value::Object(reply.data), expected, "{action}");
     }
     let data = json!({"service": "ghost"});
     let reply = world.caller.ask(NODE, "service", "status", data);
     let reply = reply.await.reply;
-    assert_eq!(reply.statuscode, Status::Failed, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Failed, "{reply:?}");
     assert!(
         reply.statusmsg.contains("no such service"),
         "{}",
@@ -139,7 +139,7 @@ async fn a_hundred_concurrent_requests_leave_a_valid_file() {
         async move { apply(world, &data).await }
     });
     for reply in futures_util::future::join_all(asks).await {
-        assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     }
     let hosts = std::fs::read_to_string(world.node.root().join("etc/hosts")).unwrap();
     let lines: std::collections::BTreeSet<&str> = hosts.lines().collect();

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{Aim, Call, ClientError, Event};
+use muster_client::{CallEvent, CallTarget, ClientError, RpcCall};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::PATIENCE;
-use muster_wire::filter::Filter;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::request::Target;
-use muster_wire::sealed::Sealer;
-use muster_wire::status::Status;
+use muster_wire::encrypted_inputs::InputEncryptor;
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::request::RequestTarget;
+use muster_wire::status::ReplyStatus;
 use muster_wire::token::PublicKey;
 use serde_json::json;
 use uuid::Uuid;
@@ -24,15 +24,15 @@ fn identity(name: &str) -> Identity {
 }
 
 /// A call that changes a password, as `rpc` makes it: it knows from the schema what is sensitive.
-fn change(aim: Aim) -> Call {
-    let mut call = Call::new("puppetral", "do", aim).unwrap();
+fn change(aim: CallTarget) -> RpcCall {
+    let mut call = RpcCall::new("puppetral", "do", aim).unwrap();
     call.data = object(json!({"type": "user", "name": "rip", "password": PASSWORD}));
     call.sensitive = BTreeSet::from(["password".to_owned()]);
     call
 }
 
-fn known() -> Aim {
-    Aim::Nodes(NODES.map(identity).into())
+fn known() -> CallTarget {
+    CallTarget::Nodes(NODES.map(identity).into())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,7 +44,11 @@ async fn what_the_broker_carries_never_holds_the_password_and_every_node_reads_i
     let (answers, stats) = world.caller.call(change(known())).await;
     assert!(stats.missing.is_empty(), "{stats:?}");
     for (node, answer) in &answers {
-        assert_eq!(answer.reply.statuscode, Status::Ok, "{node}: {answer:?}");
+        assert_eq!(
+            answer.reply.statuscode,
+            ReplyStatus::Ok,
+            "{node}: {answer:?}"
+        );
     }
     for node in [&world.node, &second] {
         let shadow = std::fs::read_to_string(node.root().join("etc/shadow")).unwrap();
@@ -72,17 +76,17 @@ async fn answer(
     key: PublicKey,
     moved: bool,
     tamper: impl FnOnce(String) -> String,
-) -> (Status, String) {
+) -> (ReplyStatus, String) {
     let mut request = world.caller.request();
-    request.agent = Name::parse("puppetral").unwrap();
-    request.action = Name::parse("do").unwrap();
-    request.target = Target::Nodes([identity(NODES[0])].into());
+    request.agent = SubjectName::parse("puppetral").unwrap();
+    request.action = SubjectName::parse("do").unwrap();
+    request.target = RequestTarget::Nodes([identity(NODES[0])].into());
     request.data = object(json!({"type": "user", "name": "rip"}));
     let id = if moved { Uuid::now_v7() } else { request.id };
     let secret = object(json!({"password": PASSWORD}));
-    let sealed = Sealer::new(id)
+    let sealed = InputEncryptor::new(id)
         .unwrap()
-        .seal([(&identity(NODES[0]), &key)], &secret);
+        .encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
     let text = tamper(serde_json::to_string(&sealed.unwrap()).unwrap());
     request.sealed = Some(serde_json::from_str(&text).unwrap());
     let reply = world.caller.send(&request).await;
@@ -92,8 +96,8 @@ async fn answer(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_words() {
     let world = World::new(|_| {}).await;
-    let own = world.node.core.signer().public();
-    let other = world.organisation.node(NODES[1]).public();
+    let own = world.node.core.signer().public_key();
+    let other = world.organisation.node(NODES[1]).public_key();
     let flip = |text: String| {
         let at = text.rfind("\"}").unwrap() - 4;
         let (before, rest) = text.split_at(at);
@@ -104,20 +108,20 @@ async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_wo
     let moved = answer(&world, own, true, |text| text).await;
     let altered = answer(&world, own, false, flip).await;
     for (status, message) in [other, moved, altered] {
-        assert_eq!(status, Status::InvalidData, "{message}");
+        assert_eq!(status, ReplyStatus::InvalidData, "{message}");
         assert!(message.contains("`password` cannot be opened"), "{message}");
         assert!(!message.contains(PASSWORD));
     }
     let (status, message) = answer(&world, own, false, |text| text).await;
-    assert_eq!(status, Status::Ok, "{message}");
+    assert_eq!(status, ReplyStatus::Ok, "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broadcast_with_a_secret_is_not_sent_and_a_node_without_a_key_is_missing() {
     let world = World::new(|_| {}).await;
-    let everybody = change(Aim::Filter(Filter::default()));
+    let everybody = change(CallTarget::Filter(NodeFilter::default()));
     let mut events = world.caller.client.call(everybody);
-    let Some(Event::Failed(error)) = events.next().await else {
+    let Some(CallEvent::Failed(error)) = events.next().await else {
         panic!("a secret was broadcast");
     };
     assert!(
@@ -133,9 +137,9 @@ async fn a_broadcast_with_a_secret_is_not_sent_and_a_node_without_a_key_is_missi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_in_clear_is_refused_unless_the_node_is_told_to_take_it() {
-    for (plain_secrets, expected) in [(false, Status::InvalidData), (true, Status::Ok)] {
+    for (plain_secrets, expected) in [(false, ReplyStatus::InvalidData), (true, ReplyStatus::Ok)] {
         let world = World::new(|blueprint| blueprint.plain_secrets = plain_secrets).await;
-        let mut careless = change(Aim::Nodes([identity(NODES[0])].into()));
+        let mut careless = change(CallTarget::Nodes([identity(NODES[0])].into()));
         careless.sensitive.clear();
         let (answers, _) = world.caller.call(careless).await;
         let reply = &answers[&identity(NODES[0])].reply;
@@ -154,16 +158,16 @@ async fn a_secret_in_clear_is_refused_unless_the_node_is_told_to_take_it() {
 async fn an_input_that_came_sealed_and_in_clear_is_refused() {
     let world = World::new(|blueprint| blueprint.plain_secrets = true).await;
     let mut request = world.caller.request();
-    request.agent = Name::parse("puppetral").unwrap();
-    request.action = Name::parse("do").unwrap();
-    request.target = Target::Nodes([identity(NODES[0])].into());
+    request.agent = SubjectName::parse("puppetral").unwrap();
+    request.action = SubjectName::parse("do").unwrap();
+    request.target = RequestTarget::Nodes([identity(NODES[0])].into());
     request.data = object(json!({"type": "user", "name": "rip", "password": "$6$other"}));
-    let sealer = Sealer::new(request.id).unwrap();
-    let key = world.node.core.signer().public();
+    let sealer = InputEncryptor::new(request.id).unwrap();
+    let key = world.node.core.signer().public_key();
     let secret = object(json!({"password": PASSWORD}));
-    let both = sealer.seal([(&identity(NODES[0]), &key)], &secret);
+    let both = sealer.encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
     request.sealed = Some(both.unwrap());
     let reply = world.caller.send(&request).await;
-    assert_eq!(reply.statuscode, Status::InvalidData);
+    assert_eq!(reply.statuscode, ReplyStatus::InvalidData);
     assert!(reply.statusmsg.contains("came twice"), "{reply:?}");
 }

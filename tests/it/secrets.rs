@@ -13,7 +13,7 @@ use muster_tests::command::{Command, program, told};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::Home;
 use muster_wire::sign::Signer;
-use muster_wire::token::{Creds, Role};
+use muster_wire::token::{UserCredentials, UserRole};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command as Process;
@@ -65,8 +65,8 @@ fn seed(file: &Path) -> String {
 }
 
 fn creds(party: &Signer) -> String {
-    let creds = Creds::new(&party.token(), party.key().clone()).unwrap();
-    creds.format().to_string()
+    let creds = UserCredentials::new(&party.token(), party.key_pair().clone()).unwrap();
+    creds.to_text().to_string()
 }
 
 fn rpcd(home: &Home, more: &[&str]) -> Process {
@@ -132,7 +132,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
         0o600,
     );
     host.write("door.creds", &creds(&organisation.service("door")), 0o600);
-    let seed = organisation.role_key(Role::Node).seed();
+    let seed = organisation.role_key(UserRole::Node).seed_text();
     host.write("node.nk", &seed, 0o600);
     let more = format!(
         "[plugins.provisioner]\nenabled = true\ncredentials = {service:?}\n\

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::{Action, ActionError, Agent, Context};
-use muster_client::{Aim, Answers, Call, ClientError, Event};
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_client::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::connect;
 use muster_wire::identity::Identity;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::subject::{self, AnswerAddress};
-use muster_wire::trace::{Stage, StageName, Traceparent};
+use muster_wire::trace::{StageName, StageTiming, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -45,11 +45,11 @@ struct Seen {
     trace: String,
 }
 
-impl Action for Trace {
+impl AgentAction for Trace {
     const NAME: &'static str = "trace";
     type Input = Nothing;
     type Output = Seen;
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Seen, ActionError> {
+    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Seen, ActionError> {
         let trace = cx.trace.map(|trace| trace.to_string());
         Ok(Seen {
             trace: trace.unwrap_or_default(),
@@ -65,21 +65,21 @@ fn seer() -> Agent {
                      "output": {"trace": {"description": "d", "display_as": "Trace", "type": "string"}}}],
     });
     let builder = Agent::builder(&ddl.to_string()).unwrap();
-    builder.action(Trace).build().unwrap()
+    builder.with_action(Trace).build().unwrap()
 }
 
 fn nodes(names: &[&str]) -> BTreeSet<Identity> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-fn call(agent: &str, action: &str, data: serde_json::Value) -> Call {
-    let mut call = Call::new(agent, action, Aim::Nodes(nodes(&[NODE]))).unwrap();
+fn call(agent: &str, action: &str, data: serde_json::Value) -> RpcCall {
+    let mut call = RpcCall::new(agent, action, CallTarget::Nodes(nodes(&[NODE]))).unwrap();
     call.data = object(data);
     call
 }
 
-fn names(stages: &[Stage]) -> Vec<&'static str> {
-    stages.iter().map(|stage| stage.stage.word()).collect()
+fn names(stages: &[StageTiming]) -> Vec<&'static str> {
+    stages.iter().map(|stage| stage.stage.as_str()).collect()
 }
 
 #[tokio::test]
@@ -87,10 +87,10 @@ async fn a_change_that_is_followed_tells_every_stage() {
     let world = World::new(|_| {}).await;
     let mut asked = call("puppetral", "do", json!({"type": "group", "name": "staff"}));
     asked.trace = true;
-    asked.traceparent = Some(Traceparent::parse(TRACE).unwrap());
+    asked.traceparent = Some(TraceContext::parse(TRACE).unwrap());
     let (answers, stats) = world.caller.call(asked).await;
     let answer = answers.first_key_value().unwrap().1;
-    assert_eq!(answer.reply.statuscode, Status::Ok);
+    assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
     let stages = &answer.reply.stages;
     assert_eq!(names(stages), STAGES);
     assert!(!stages.iter().any(|stage| stage.refused));
@@ -115,7 +115,7 @@ async fn a_refusal_shows_where_it_ended() {
     asked.trace = true;
     let (answers, _) = world.caller.call(asked).await;
     let reply = &answers.first_key_value().unwrap().1.reply;
-    assert!(matches!(reply.reason, Some(Reason::Denied { .. })));
+    assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })));
     let refused: Vec<_> = reply.stages.iter().filter(|stage| stage.refused).collect();
     assert_eq!(refused.len(), 1, "{:?}", reply.stages);
     assert_eq!(refused[0].stage, StageName::Authorise);
@@ -140,7 +140,7 @@ async fn a_request_that_is_not_followed_tells_no_stage() {
 async fn an_action_knows_the_trace_that_it_is_part_of() {
     let world = World::new(|blueprint| blueprint.agents = vec![seer()]).await;
     let mut asked = call("seer", "trace", json!({}));
-    asked.traceparent = Some(Traceparent::parse(TRACE).unwrap());
+    asked.traceparent = Some(TraceContext::parse(TRACE).unwrap());
     let (answers, _) = world.caller.call(asked).await;
     let reply = &answers.first_key_value().unwrap().1.reply;
     assert_eq!(reply.data["trace"], TRACE);
@@ -149,9 +149,9 @@ async fn an_action_knows_the_trace_that_it_is_part_of() {
 #[tokio::test]
 async fn who_wants_no_answer_gets_none_and_the_action_is_run() {
     let world = World::new(|_| {}).await;
-    let before = world.node.core.counted().replies;
+    let before = world.node.core.snapshot_counters().replies;
     let mut asked = call("puppetral", "do", json!({"type": "group", "name": "staff"}));
-    asked.answers = Answers::Unwanted;
+    asked.answers = ReplyDelivery::Unwanted;
     let (answers, stats) = world.caller.call(asked).await;
     assert!(answers.is_empty() && stats.missing.is_empty());
     let group = world.node.root().join("etc/group");
@@ -162,18 +162,21 @@ async fn who_wants_no_answer_gets_none_and_the_action_is_run() {
     muster_tests::await_state("the end is on record", || world.node.audit().len() == 2).await;
     // The node's answer to a later question would come after one to this.
     world.caller.ask(NODE, "rpcutil", "ping", json!({})).await;
-    assert_eq!(world.node.core.counted().replies, before + 1);
+    assert_eq!(world.node.core.snapshot_counters().replies, before + 1);
 }
 
 #[tokio::test]
 async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else() {
     let world = World::new(|_| {}).await;
-    let own = format!("_R.{}", world.caller.signer.public());
-    let elsewhere = world.caller.client.mailbox("night-shift").unwrap();
+    let own = format!("_R.{}", world.caller.signer.public_key());
+    let elsewhere = world.caller.client.mailbox_address("night-shift").unwrap();
     let second = connect(&world.server, &world.caller.signer).await;
-    let mut listening = second.subscribe_all(&[elsewhere.pattern()]).await.unwrap();
+    let mut listening = second
+        .subscribe_all(&[elsewhere.subscription_pattern()])
+        .await
+        .unwrap();
     let mut asked = call("rpcutil", "ping", json!({}));
-    asked.answers = Answers::Elsewhere(elsewhere);
+    asked.answers = ReplyDelivery::Elsewhere(elsewhere);
     let (answers, stats) = world.caller.call(asked.clone()).await;
     assert!(answers.is_empty());
     let message = tokio::time::timeout(PATIENCE, listening[0].next())
@@ -195,17 +198,17 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
         "a b",
         "",
     ] {
-        match world.caller.client.mailbox(foreign) {
+        match world.caller.client.mailbox_address(foreign) {
             Err(ClientError::ForeignInbox { .. }) => {}
             other => panic!("{foreign}: {other:?}"),
         }
     }
     // An address of another caller is refused as well when it was made elsewhere.
-    let anna = world.organisation.caller("anna").public().to_string();
-    asked.answers = Answers::Elsewhere(AnswerAddress::of_word(&anna, "night-shift").unwrap());
+    let anna = world.organisation.caller("anna").public_key().to_string();
+    asked.answers = ReplyDelivery::Elsewhere(AnswerAddress::of_word(&anna, "night-shift").unwrap());
     let mut events = world.caller.client.call(asked.clone());
     match events.next().await.unwrap() {
-        Event::Failed(ClientError::ForeignInbox { .. }) => {}
+        CallEvent::Failed(ClientError::ForeignInbox { .. }) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -219,7 +222,7 @@ async fn a_call_ends_when_as_many_have_answered_as_were_wanted() {
     let subjects = subject::node_subscriptions(world.organisation.collective(), silent.identity());
     let _held = bus.subscribe_all(&subjects).await.unwrap();
     let asked = nodes(&[NODE, "silent.example.net"]);
-    let mut call = Call::new("rpcutil", "ping", Aim::Nodes(asked)).unwrap();
+    let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(asked)).unwrap();
     call.wait = PATIENCE * 100;
     call.expect = Some(1);
     let (answers, stats) = world.caller.call(call).await;
@@ -241,10 +244,10 @@ async fn one_busy_node_holds_up_nobody_else() {
         others.push(TestNode::start(&organisation, &server, blueprint).await);
     }
     let busy = Blueprint {
-        limits: muster_host::Limits {
+        limits: muster_host::CallLimits {
             concurrency: 0,
             queue: 0,
-            ..muster_host::Limits::default()
+            ..muster_host::CallLimits::default()
         },
         ..Blueprint::new(organisation.node("busy.example.net"))
     };
@@ -255,13 +258,13 @@ async fn one_busy_node_holds_up_nobody_else() {
         "node2.example.net",
         "node3.example.net",
     ]);
-    let mut call = Call::new("rpcutil", "ping", Aim::Nodes(all)).unwrap();
+    let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(all)).unwrap();
     call.wait = PATIENCE * 100;
     call.trace = true;
     let (answers, stats) = caller.call(call).await;
     assert_eq!((stats.ok, stats.failed, stats.missing.len()), (3, 1, 0));
     let refused = &answers[&"busy.example.net".parse::<Identity>().unwrap()].reply;
-    assert!(matches!(refused.reason, Some(Reason::Busy { .. })));
+    assert!(matches!(refused.reason, Some(ReplyReason::Busy { .. })));
     let last = refused.stages.iter().find(|stage| stage.refused).unwrap();
     assert_eq!(last.stage, StageName::Queue);
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{ActionError, Context, Data, DataSource};
+use muster_api::{ActionError, CallContext, DataSource, ValidatedDataSource};
 use muster_client::Client;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::PATIENCE;
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
-use muster_wire::request::{Request, Target};
-use muster_wire::status::{Reason, Status};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -36,7 +36,7 @@ impl DataSource for Probe {
     const NAME: &'static str = "probe";
     type Output = Values;
 
-    async fn query(&self, _: &Context, _: Option<&str>) -> Result<Values, ActionError> {
+    async fn query(&self, _: &CallContext, _: Option<&str>) -> Result<Values, ActionError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let _told = GivenUp(Arc::clone(&self.given_up));
         if self.hangs {
@@ -56,13 +56,13 @@ impl Drop for GivenUp {
 }
 
 impl Probe {
-    fn data(&self) -> Data {
+    fn data(&self) -> ValidatedDataSource {
         let ddl = json!({
             "metadata": {"name": "probe", "timeout": 4},
             "query": {"prompt": "anything", "type": "string", "optional": true},
             "output": {"value": {"type": "integer"}},
         });
-        Data::new(&ddl.to_string(), self.clone()).unwrap()
+        ValidatedDataSource::new(&ddl.to_string(), self.clone()).unwrap()
     }
 
     fn asked(&self) -> usize {
@@ -80,19 +80,19 @@ async fn world(probe: &Probe, policy: &str) -> World {
     .await
 }
 
-fn select(text: &str) -> Filter {
-    Filter::default().with_select(text).unwrap()
+fn select(text: &str) -> NodeFilter {
+    NodeFilter::default().with_select(text).unwrap()
 }
 
 async fn found(client: &Client, text: &str) -> Vec<String> {
-    let found = client.discover(&select(text)).await.unwrap();
+    let found = client.discover_nodes(&select(text)).await.unwrap();
     found.nodes.iter().map(Identity::to_string).collect()
 }
 
 /// A ping of whoever the expression means.
 fn request(caller: &Caller, text: &str) -> Request {
     Request {
-        target: Target::Filter(select(text)),
+        target: RequestTarget::Filter(select(text)),
         ..caller.request()
     }
 }
@@ -170,13 +170,13 @@ async fn a_source_that_hangs_meets_its_deadline_and_delays_nobody() {
     let subject = Caller::subject(&waiting);
     caller
         .bus
-        .ask(&subject, &inbox, caller.seal(&waiting))
+        .publish_with_reply(&subject, &inbox, caller.seal(&waiting))
         .await
         .unwrap();
     // Taken after the one that hangs, and answered while it still does.
     let reply = caller.send(&caller.request()).await;
-    assert_eq!(reply.statuscode, Status::Ok);
-    let filtered = world.node.core.counted().filtered;
+    assert_eq!(reply.statuscode, ReplyStatus::Ok);
+    let filtered = world.node.core.snapshot_counters().filtered;
     tokio::time::timeout(PATIENCE, probe.given_up.notified())
         .await
         .unwrap();
@@ -185,14 +185,14 @@ async fn a_source_that_hangs_meets_its_deadline_and_delays_nobody() {
     let reply = caller
         .send(&request(caller, "not (probe().value=7 and country=de)"))
         .await;
-    assert_eq!(reply.statuscode, Status::Ok);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok);
     let reply = caller
         .send(&request(
             caller,
             "probe().value=7 or fstat('/etc/passwd').present",
         ))
         .await;
-    assert_eq!(reply.statuscode, Status::Ok);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok);
 }
 
 /// `fstat` looks at any path as root, so that a node without `data.policy` closes it, to filters and to `get_data`.
@@ -229,7 +229,10 @@ async fn a_denied_source_is_unknown_and_audited() {
     assert!(found(client, "not probe().value=7").await.is_empty());
     let either = "probe().value=7 or fstat('/etc/passwd').present";
     assert_eq!(found(client, either).await, [NODE]);
-    assert_eq!((probe.asked(), world.node.core.counted().denied), (0, 3));
+    assert_eq!(
+        (probe.asked(), world.node.core.snapshot_counters().denied),
+        (0, 3)
+    );
     let audit = world.node.audit();
     let denied = audit
         .iter()
@@ -265,7 +268,7 @@ async fn nothing_is_looked_up_for_stale_or_forged_requests() {
     assert_eq!(probe.asked(), 0);
     // The same, fresh and whole, is looked up: once, for it is not taken twice.
     let reply = caller.send(&request(caller, "probe().value=7")).await;
-    assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 1));
+    assert_eq!((reply.statuscode, probe.asked()), (ReplyStatus::Ok, 1));
 }
 
 /// A node whose policy for `rpcutil` asks the probe.
@@ -282,10 +285,10 @@ async fn governed(probe: &Probe, policy: &str) -> World {
 /// The rule that denies, or nothing if it is allowed.
 async fn denied(caller: &Caller, action: &str, data: serde_json::Value) -> Option<String> {
     let reply = caller.ask(NODE, "rpcutil", action, data).await.reply;
-    if let Some(Reason::Denied { rule }) = reply.reason {
+    if let Some(ReplyReason::Denied { rule }) = reply.reason {
         return Some(rule);
     }
-    assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
     None
 }
 
@@ -342,7 +345,7 @@ async fn a_source_that_hangs_denies_and_delays_nobody() {
         .unwrap();
         let given_up = probe.given_up.notified();
         let reply = caller.send(&caller.request()).await;
-        assert_eq!(reply.statuscode, Status::Ok);
+        assert_eq!(reply.statuscode, ReplyStatus::Ok);
         let mut given_up = std::pin::pin!(given_up);
         assert!(!given_up.as_mut().enable(), "the source gave up before");
     };
@@ -359,7 +362,7 @@ async fn what_a_filter_has_asked_is_not_asked_again_for_a_policy() {
     let world = governed(&probe, "allow\trip\t*\tprobe().value=7\n").await;
     let caller = &world.caller;
     let reply = caller.send(&request(caller, "probe().value=7")).await;
-    assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 1));
+    assert_eq!((reply.statuscode, probe.asked()), (ReplyStatus::Ok, 1));
 }
 
 #[tokio::test]
@@ -382,7 +385,7 @@ async fn a_denied_source_blinds_the_caller_and_not_the_policy() {
     // The filter may not ask; the policy of the data sources, and that of the agent, may.
     let either = "probe().value=7 or fstat('/etc/passwd').present";
     let reply = caller.send(&request(caller, either)).await;
-    assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 2));
+    assert_eq!((reply.statuscode, probe.asked()), (ReplyStatus::Ok, 2));
     // Nor may it be read by an action, or what nobody could approve.
     let read = async |source: &str| {
         let data = json!({"source": source, "query": "/etc/passwd"});
@@ -393,7 +396,12 @@ async fn a_denied_source_blinds_the_caller_and_not_the_policy() {
     assert_eq!(read("fstat").await, None);
     let data = json!({"source": "nosuch"});
     let reply = caller.ask(NODE, "rpcutil", "get_data", data).await.reply;
-    assert_eq!(reply.statuscode, Status::InvalidData, "{}", reply.statusmsg);
+    assert_eq!(
+        reply.statuscode,
+        ReplyStatus::InvalidData,
+        "{}",
+        reply.statusmsg
+    );
     let audit = world.node.audit();
     let record = audit
         .iter()

@@ -2,10 +2,10 @@
 
 use muster_tests::command::Command;
 use muster_tests::now;
-use muster_wire::filter::Filter;
-use muster_wire::identity::Name;
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Kind, seal};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::SubjectName;
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use muster_wire::subject;
 use serde_json::Value;
 
@@ -27,11 +27,11 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     let good = caller.request();
     let to = Caller::subject(&good);
     let stranger = muster_tests::organisation::Organisation::new(&["muster"]).caller("rip");
-    let forged = seal(Kind::Request, &good, &stranger).unwrap();
+    let forged = sign_envelope(EnvelopeKind::Request, &good, &stranger).unwrap();
     let text = String::from_utf8(caller.seal(&good).to_vec()).unwrap();
     let broken = text.replace("\"ttl\":60000", "\"ttl\":60001");
     let elsewhere = caller.seal(&Request {
-        collective: Name::parse("other").unwrap(),
+        collective: SubjectName::parse("other").unwrap(),
         ..good.clone()
     });
     for payload in [forged.into(), broken.into(), elsewhere] {
@@ -48,12 +48,13 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     caller.send(&once).await;
     assert_eq!(caller.answers_to(&to, caller.seal(&once)).await, 0);
 
-    let nobody = Filter::default().with_class("nobody").unwrap();
+    let nobody = NodeFilter::default().with_class("nobody").unwrap();
     let unmatched = Request {
-        target: Target::Filter(nobody),
+        target: RequestTarget::Filter(nobody),
         ..caller.request()
     };
-    let everybody = subject::broadcast(&unmatched.collective, &unmatched.agent, &unmatched.action);
+    let everybody =
+        subject::broadcast_request(&unmatched.collective, &unmatched.agent, &unmatched.action);
     let sealed = caller.seal(&unmatched);
     assert_eq!(caller.answers_to(&everybody, sealed).await, 0);
 

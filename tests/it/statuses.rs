@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{Aim, Call};
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::request::Request;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::json;
 
 use crate::ask::{Caller, World};
@@ -18,51 +18,51 @@ const NODE: &str = "node1.example.net";
 async fn every_status_comes_from_a_real_case() {
     let world = World::new(|_| {}).await;
     let table = [
-        ("rpcutil", "ping", json!({}), Status::Ok),
+        ("rpcutil", "ping", json!({}), ReplyStatus::Ok),
         (
             "puppetral",
             "do",
             json!({"type": "exec", "name": "/bin/false"}),
-            Status::Failed,
+            ReplyStatus::Failed,
         ),
-        ("ghost", "ping", json!({}), Status::UnknownAction),
-        ("rpcutil", "fly", json!({}), Status::UnknownAction),
-        ("rpcutil", "get_fact", json!({}), Status::MissingData),
+        ("ghost", "ping", json!({}), ReplyStatus::UnknownAction),
+        ("rpcutil", "fly", json!({}), ReplyStatus::UnknownAction),
+        ("rpcutil", "get_fact", json!({}), ReplyStatus::MissingData),
         (
             "rpcutil",
             "get_fact",
             json!({"fact": 7}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
         ),
         (
             "rpcutil",
             "get_fact",
             json!({"fact": "x".repeat(4000)}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
         ),
         (
             "rpcutil",
             "get_fact",
             json!({"fact": "os", "more": "x"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
         ),
         (
             "puppetral",
             "do",
             json!({"type": "unicorn", "name": "x"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
         ),
         (
             "puppetral",
             "do",
             json!({"type": "user", "name": "x", "wings": "2"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
         ),
         (
             "puppetral",
             "do",
             json!({"type": "user", "name": "x", "uid": "many"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
         ),
     ];
     for (agent, action, data, status) in table {
@@ -93,11 +93,11 @@ async fn a_denial_names_its_rule_and_is_audited() {
         .ask(NODE, "puppetral", "do", data.clone())
         .await
         .reply;
-    let Some(Reason::Denied { rule }) = &denied.reason else {
+    let Some(ReplyReason::Denied { rule }) = &denied.reason else {
         panic!("{denied:?}")
     };
     assert!(rule.starts_with("puppetral.policy"), "{rule}");
-    assert_eq!(denied.statuscode, Status::Other);
+    assert_eq!(denied.statuscode, ReplyStatus::Other);
     assert_eq!(
         world
             .caller
@@ -105,7 +105,7 @@ async fn a_denial_names_its_rule_and_is_audited() {
             .await
             .reply
             .statuscode,
-        Status::Ok
+        ReplyStatus::Ok
     );
     // `bobby` is not `bob`.
     let bobby = Caller::connect(
@@ -121,7 +121,7 @@ async fn a_denial_names_its_rule_and_is_audited() {
             .await
             .reply
             .statuscode,
-        Status::Other
+        ReplyStatus::Other
     );
     let verdicts: Vec<_> = world
         .node
@@ -130,7 +130,7 @@ async fn a_denial_names_its_rule_and_is_audited() {
         .map(|record| record["verdict"].clone())
         .collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
-    assert_eq!(world.node.core.counted().denied, 2);
+    assert_eq!(world.node.core.snapshot_counters().denied, 2);
 }
 
 #[tokio::test]
@@ -155,12 +155,12 @@ async fn a_caller_that_wants_no_answer_gets_none() {
 async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
     let world = World::new(|_| {}).await;
     let request = world.caller.request();
-    let before = world.node.core.counted().replies;
+    let before = world.node.core.snapshot_counters().replies;
     let elsewhere = "_R.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
     world
         .caller
         .bus
-        .ask(
+        .publish_with_reply(
             &Caller::subject(&request),
             elsewhere,
             world.caller.seal(&request),
@@ -169,9 +169,9 @@ async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
         .unwrap();
     assert_eq!(
         world.caller.send(&world.caller.request()).await.statuscode,
-        Status::Ok
+        ReplyStatus::Ok
     );
-    assert_eq!(world.node.core.counted().replies, before + 1);
+    assert_eq!(world.node.core.snapshot_counters().replies, before + 1);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
         blueprint.classes = vec!["common".to_owned(), class.to_owned()];
         nodes.push(TestNode::start(&organisation, &server, blueprint).await);
     }
-    let filter = Filter::default;
+    let filter = NodeFilter::default;
     for (filter, expected) in [
         (
             filter().with_words("environment=development customer=acme mysql::master"),
@@ -228,7 +228,11 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
             vec!["web1.acme.net"],
         ),
     ] {
-        let found = caller.client.discover(&filter.unwrap()).await.unwrap();
+        let found = caller
+            .client
+            .discover_nodes(&filter.unwrap())
+            .await
+            .unwrap();
         let names: Vec<_> = found.nodes.iter().map(Identity::as_str).collect();
         assert_eq!(names, expected);
     }
@@ -241,7 +245,7 @@ async fn a_node_that_is_not_there_is_named_at_once() {
         .iter()
         .map(|name| Identity::parse(name).unwrap())
         .collect();
-    let call = Call::new("rpcutil", "ping", Aim::Nodes(nodes)).unwrap();
+    let call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes)).unwrap();
     let (answers, stats) = world.caller.call(call).await;
     assert_eq!(answers.len(), 1);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_api::{Action, ActionError, Agent, Context};
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
 use muster_tests::command::Command;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ struct Plain;
 struct Slow;
 
 /// The time until the deadline; what is lost on the way is rounded up again.
-fn left(cx: &Context) -> Left {
+fn left(cx: &CallContext) -> Left {
     let left = cx.deadline.saturating_duration_since(Instant::now());
     Left {
         seconds: left.as_secs() + 1,
@@ -38,11 +38,11 @@ fn left(cx: &Context) -> Left {
 
 macro_rules! tells_its_time {
     ($action:ty, $name:literal) => {
-        impl Action for $action {
+        impl AgentAction for $action {
             const NAME: &'static str = $name;
             type Input = Nothing;
             type Output = Left;
-            async fn run(&self, cx: &Context, _: Nothing) -> Result<Left, ActionError> {
+            async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Left, ActionError> {
                 Ok(left(cx))
             }
         }
@@ -53,11 +53,11 @@ tells_its_time!(Short, "short");
 tells_its_time!(Long, "long");
 tells_its_time!(Plain, "plain");
 
-impl Action for Slow {
+impl AgentAction for Slow {
     const NAME: &'static str = "slow";
     type Input = Nothing;
     type Output = Left;
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Left, ActionError> {
+    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Left, ActionError> {
         // Nobody takes it back before: it is its own time that must count, and no shorter one.
         let _ = tokio::time::timeout(LONGER, cx.cancel.cancelled()).await;
         Ok(left(cx))
@@ -84,10 +84,10 @@ fn ddl() -> Value {
 fn agent() -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .action(Short)
-        .action(Long)
-        .action(Slow)
-        .action(Plain)
+        .with_action(Short)
+        .with_action(Long)
+        .with_action(Slow)
+        .with_action(Plain)
         .build()
         .unwrap()
 }

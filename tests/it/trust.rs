@@ -1,17 +1,17 @@
 //! What is refused: forged, replayed, stale, misdirected and foreign messages; and that the daemon lives on.
 
-use muster_agent::clock::Clock;
-use muster_bus::{Bytes, Event};
+use muster_agent::clock::WallClock;
+use muster_bus::{BusEvent, Bytes};
 use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::organisation::{Broker, Organisation, connect, options};
 use muster_tests::{await_state, now};
-use muster_wire::identity::{Identity, Name};
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Kind, Signer, seal};
-use muster_wire::status::{Reason, Status};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::subject;
-use muster_wire::token::{Role, TokenCache};
+use muster_wire::token::{TokenCache, UserRole};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -31,12 +31,12 @@ async fn what_is_not_authentic_is_met_with_silence() {
     let text = String::from_utf8(sealed.to_vec()).unwrap();
 
     let stranger = Organisation::new(&["muster"]).caller("rip");
-    let forged = seal(Kind::Request, &good, &stranger).unwrap();
+    let forged = sign_envelope(EnvelopeKind::Request, &good, &stranger).unwrap();
     let somebody = world.organisation.caller("anna");
-    let in_anothers_name = seal(Kind::Request, &good, &somebody).unwrap();
+    let in_anothers_name = sign_envelope(EnvelopeKind::Request, &good, &somebody).unwrap();
     let node_key = world.organisation.node("node2.example.net");
-    let by_a_node = seal(
-        Kind::Request,
+    let by_a_node = sign_envelope(
+        EnvelopeKind::Request,
         &Request {
             caller: node_key.identity().clone(),
             ..good.clone()
@@ -47,14 +47,14 @@ async fn what_is_not_authentic_is_met_with_silence() {
     let expired_token =
         world
             .organisation
-            .user_until(Role::Caller, "rip", &["agent:*"], Some(1_700_000_000));
-    let with_expired_token = seal(Kind::Request, &good, &expired_token).unwrap();
+            .user_until(UserRole::Caller, "rip", &["agent:*"], Some(1_700_000_000));
+    let with_expired_token = sign_envelope(EnvelopeKind::Request, &good, &expired_token).unwrap();
     let moved = caller.seal(&Request {
-        action: Name::parse("inventory").unwrap(),
+        action: SubjectName::parse("inventory").unwrap(),
         ..good.clone()
     });
     let elsewhere = caller.seal(&Request {
-        collective: Name::parse("other").unwrap(),
+        collective: SubjectName::parse("other").unwrap(),
         ..good.clone()
     });
     let huge = Bytes::from(vec![b' '; caller.bus.max_payload()]);
@@ -92,15 +92,15 @@ async fn what_is_not_authentic_is_met_with_silence() {
             "{word} is not in {audited:#?}"
         );
     }
-    assert_eq!(world.node.core.counted().unvalidated, 12);
+    assert_eq!(world.node.core.snapshot_counters().unvalidated, 12);
 }
 
 #[tokio::test]
 async fn captured_bytes_run_once_even_after_a_restart() {
     let world = World::new(|_| {}).await;
     let request = Request {
-        agent: Name::parse("puppetral").unwrap(),
-        action: Name::parse("do").unwrap(),
+        agent: SubjectName::parse("puppetral").unwrap(),
+        action: SubjectName::parse("do").unwrap(),
         data: crate::ask::object(
             json!({"type": "exec", "name": "/bin/sh -c 'echo x >> /tmp/ran'"}),
         ),
@@ -111,14 +111,14 @@ async fn captured_bytes_run_once_even_after_a_restart() {
     world
         .caller
         .bus
-        .ask(&subject, &inbox, captured.clone())
+        .publish_with_reply(&subject, &inbox, captured.clone())
         .await
         .unwrap();
     let reply = replies.next().await.unwrap();
     let reply = world.caller.open(&request, reply.payload());
-    assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
     assert_eq!(world.caller.answers_to(&subject, captured.clone()).await, 0);
-    assert_eq!(world.node.core.counted().replayed, 1);
+    assert_eq!(world.node.core.snapshot_counters().replayed, 1);
 
     let World {
         organisation,
@@ -131,7 +131,7 @@ async fn captured_bytes_run_once_even_after_a_restart() {
     let reborn =
         TestNode::start_in(directory, &organisation, &server, Blueprint::new(signer)).await;
     assert_eq!(caller.answers_to(&subject, captured).await, 0);
-    assert_eq!(reborn.core.counted().replayed, 1);
+    assert_eq!(reborn.core.snapshot_counters().replayed, 1);
     assert_eq!(
         std::fs::read_to_string(reborn.root().join("tmp/ran")).unwrap(),
         "x\n"
@@ -146,9 +146,12 @@ async fn a_stale_request_is_told_its_age_once() {
         ..world.caller.request()
     };
     let reply = world.caller.send(&old).await;
-    assert_eq!(reply.statuscode, Status::Other);
+    assert_eq!(reply.statuscode, ReplyStatus::Other);
     assert!(
-        matches!(reply.reason, Some(Reason::Expired { age_ms: 600_000.. })),
+        matches!(
+            reply.reason,
+            Some(ReplyReason::Expired { age_ms: 600_000.. })
+        ),
         "{reply:?}"
     );
     let again = world.caller.seal(&old);
@@ -163,10 +166,13 @@ async fn a_stale_request_is_told_its_age_once() {
     };
     let reply = world.caller.send(&early).await;
     assert!(
-        matches!(reply.reason, Some(Reason::Expired { age_ms: ..-500_000 })),
+        matches!(
+            reply.reason,
+            Some(ReplyReason::Expired { age_ms: ..-500_000 })
+        ),
         "{reply:?}"
     );
-    assert_eq!(world.node.core.counted().ttlexpired, 2);
+    assert_eq!(world.node.core.snapshot_counters().ttlexpired, 2);
     let audited = world.node.audit();
     assert_eq!(
         audited
@@ -180,9 +186,9 @@ async fn a_stale_request_is_told_its_age_once() {
 
 #[tokio::test]
 async fn clocks_may_differ_by_the_skew_and_no_more() {
-    for (ahead, status) in [(25_000, Status::Ok), (120_000, Status::Other)] {
+    for (ahead, status) in [(25_000, ReplyStatus::Ok), (120_000, ReplyStatus::Other)] {
         let world = World::new(|blueprint| {
-            blueprint.clock = Clock::new(move || now() + ahead);
+            blueprint.clock = WallClock::new(move || now() + ahead);
         })
         .await;
         let short = Request {
@@ -202,9 +208,9 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
     let world = World::new(|_| {}).await;
     let limited = world
         .organisation
-        .user(Role::Caller, "limited", &["agent:rpcutil"]);
+        .user(UserRole::Caller, "limited", &["agent:rpcutil"]);
     let node = world.organisation.node("node2.example.net");
-    let inbox = subject::inbox_prefix(&world.caller.signer.public().to_string());
+    let inbox = subject::inbox_prefix(&world.caller.signer.public_key().to_string());
     let asks = "muster.rpcutil.ping.all";
     for (who, subject, publishes) in [
         (&limited, "muster.puppetral.do.all", true),
@@ -218,7 +224,7 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
         (&node, &*format!("{inbox}.>"), false),
     ] {
         let bus = connect(&world.server, who).await;
-        let events = bus.events();
+        let events = bus.subscribe_events();
         if publishes {
             bus.publish(subject, Bytes::from_static(b"x"))
                 .await
@@ -238,9 +244,9 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
     assert!(audited.is_empty(), "something came through: {audited:#?}");
 }
 
-pub(crate) async fn permission_refused(mut events: broadcast::Receiver<Event>) -> String {
+pub(crate) async fn permission_refused(mut events: broadcast::Receiver<BusEvent>) -> String {
     loop {
-        if let Event::Refused(why) = tokio::time::timeout(MOMENT * 10, events.recv())
+        if let BusEvent::Refused(why) = tokio::time::timeout(MOMENT * 10, events.recv())
             .await
             .unwrap()
             .unwrap()
@@ -259,7 +265,8 @@ async fn a_node_cannot_answer_for_another() {
     let answering = async {
         let message = world.requests.next().await.unwrap();
         let victim = Identity::parse("victim.example.net").unwrap();
-        let forged = seal(Kind::Reply, &pong(&message, &victim, 1), &liar).unwrap();
+        let forged =
+            sign_envelope(EnvelopeKind::Reply, &pong(&message, &victim, 1), &liar).unwrap();
         let to = answer_subject(&message, liar.identity());
         world.bus.publish(&to, forged.into()).await.unwrap();
     };
@@ -283,7 +290,8 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
         for (n, answerer) in answerers.iter().enumerate() {
             let reply = pong(&message, answerer.identity(), n);
             let mut sealed =
-                String::from_utf8(seal(Kind::Reply, &reply, answerer).unwrap()).unwrap();
+                String::from_utf8(sign_envelope(EnvelopeKind::Reply, &reply, answerer).unwrap())
+                    .unwrap();
             if n % 7 == 3 {
                 sealed = sealed.replace("\"took\":0", "\"took\":1");
             }
@@ -306,7 +314,7 @@ async fn a_request_that_names_others_is_not_ours() {
     let world = World::new(|_| {}).await;
     let others = [Identity::parse("node2.example.net").unwrap()].into();
     let request = Request {
-        target: Target::Nodes(others),
+        target: RequestTarget::Nodes(others),
         ..world.caller.request()
     };
     let sealed = world.caller.seal(&request);
@@ -317,7 +325,7 @@ async fn a_request_that_names_others_is_not_ours() {
             .await,
         0
     );
-    assert_eq!(world.node.core.counted().filtered, 1);
+    assert_eq!(world.node.core.snapshot_counters().filtered, 1);
     // Moved to our own subject, it still names another.
     assert_eq!(
         world
@@ -337,26 +345,29 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
         node,
         caller,
     } = World::storing(|_| {}).await;
-    assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
+    assert_eq!(
+        caller.send(&caller.request()).await.statuscode,
+        ReplyStatus::Ok
+    );
     let captured = caller.request();
     let sealed = caller.seal(&captured);
-    let events = caller.bus.events();
+    let events = caller.bus.subscribe_events();
 
     let token = organisation.revoke(&caller.signer);
     organisation.publish_account(&server, &token).await;
     await_state("the node takes over the revocation", || {
-        node.core.trust().token() == token
+        node.core.trust().account_token() == token
     })
     .await;
     // The broker does not know yet: the message arrives, and the node refuses it.
-    let before = node.core.counted().unvalidated;
+    let before = node.core.snapshot_counters().unvalidated;
     caller
         .bus
         .publish(&Caller::subject(&captured), sealed)
         .await
         .unwrap();
     await_state("the node refuses the revoked caller", || {
-        node.core.counted().unvalidated > before
+        node.core.snapshot_counters().unvalidated > before
     })
     .await;
     assert!(
@@ -369,7 +380,10 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     let why = permission_refused(events).await;
     assert!(why.to_lowercase().contains("auth"), "{why}");
     let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
-    assert_eq!(other.send(&other.request()).await.statuscode, Status::Ok);
+    assert_eq!(
+        other.send(&other.request()).await.statuscode,
+        ReplyStatus::Ok
+    );
 }
 
 /// A broker that says one thing, and hears how it is answered.
@@ -410,7 +424,8 @@ async fn a_broker_gets_a_nonce_signed_and_nothing_else() {
     let said = answer_to("Z3VkZW4gdGFnIQ", &caller).await;
     assert!(signature(&said).is_some(), "{said}");
 
-    let forged = String::from_utf8(Kind::Request.signed(br#"{"agent":"shell"}"#)).unwrap();
+    let forged =
+        String::from_utf8(EnvelopeKind::Request.signed_bytes(br#"{"agent":"shell"}"#)).unwrap();
     let token = caller.token().rsplit_once('.').unwrap().0.to_owned();
     for nonce in [
         forged,
@@ -431,7 +446,7 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
     let world = World::new(|_| {}).await;
     let signer = world.organisation.caller("anna");
     let desk = Command::new(&world.server, &world.organisation, &signer, "");
-    let memory = desk.path(&format!(".cache/muster/vouched/{}", signer.public()));
+    let memory = desk.path(&format!(".cache/muster/vouched/{}", signer.public_key()));
     let pinged = async || {
         let (document, code) = desk.document(&["rpcutil", "ping"]).await;
         assert_eq!(code, 0, "{document:#}");
@@ -443,7 +458,9 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
         0o600
     );
     let trust = world.organisation.trust();
-    let known = |bytes: &[u8]| TokenCache::default().recall(&trust, signer.public(), bytes, now());
+    let known = |bytes: &[u8]| {
+        TokenCache::default().import_verified(&trust, signer.public_key(), bytes, now())
+    };
     // The node's, and the caller's own.
     assert_eq!(known(&first), 2);
     // Nothing new was learnt, so nothing was written.
@@ -455,7 +472,9 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
     let node = world.organisation.node("somebody.example.net");
     let others = TokenCache::default();
     others.verify_user(&trust, &node.token(), now()).unwrap();
-    let others = others.vouch(&trust, node.key(), now()).unwrap();
+    let others = others
+        .export_verified(&trust, node.key_pair(), now())
+        .unwrap();
     for strange in [others, b"nonsense".to_vec(), Vec::new()] {
         assert_eq!(known(&strange), 0);
         std::fs::write(&memory, strange).unwrap();

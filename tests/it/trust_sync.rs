@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muster_agent::clock::Clock;
-use muster_api::{Finding, Node as _};
-use muster_client::{Client, Window};
+use muster_agent::clock::WallClock;
+use muster_api::{HealthFinding, NodeHandle as _};
+use muster_client::{Client, DiscoveryWindow};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::rpcd::Home;
 use muster_tests::{await_state, now};
 use muster_wire::request::Request;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 
 use crate::ask::{Caller, World};
 use crate::enrolled_names::await_log;
@@ -25,7 +25,10 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
         node,
         caller,
     } = World::storing(|_| {}).await;
-    assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
+    assert_eq!(
+        caller.send(&caller.request()).await.statuscode,
+        ReplyStatus::Ok
+    );
     let signer = node.core.signer().clone();
     let directory = node.stopped().await;
     // The broker itself is not told, so that only the node can refuse.
@@ -37,7 +40,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
         ..Blueprint::new(signer)
     };
     let node = TestNode::start_in(directory, &organisation, &server, back).await;
-    assert_eq!(node.core.trust().token(), token);
+    assert_eq!(node.core.trust().account_token(), token);
     let request = caller.request();
     let sealed = caller.seal(&request);
     let subject = Caller::subject(&request);
@@ -54,7 +57,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     let later = organisation.revoke(&organisation.caller("anna"));
     organisation.publish_account(&server, &later).await;
     await_state("the node takes over the newest token", || {
-        node.core.trust().token() == later
+        node.core.trust().account_token() == later
     })
     .await;
 }
@@ -72,9 +75,9 @@ async fn a_caller_knows_a_revocation_before_it_asks() {
     let signer = organisation.caller("anna");
     let bus = connect(&server, &signer).await;
     let collective = organisation.collective().clone();
-    let client = Client::new(bus, signer, trust, collective, Window::default());
+    let client = Client::new(bus, signer, trust, collective, DiscoveryWindow::default());
     assert!(client.refresh_trust().await.unwrap());
-    assert_eq!(client.trust().token(), token);
+    assert_eq!(client.trust().account_token(), token);
     assert!(!client.refresh_trust().await.unwrap());
 }
 
@@ -85,7 +88,7 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
     let ahead = Arc::new(AtomicU64::new(0));
     let World { node, caller, .. } = &World::new(|blueprint| {
         let ahead = Arc::clone(&ahead);
-        blueprint.clock = Clock::new(move || now() + ahead.load(Ordering::Acquire));
+        blueprint.clock = WallClock::new(move || now() + ahead.load(Ordering::Acquire));
     })
     .await;
     ahead.store(AHEAD, Ordering::Release);
@@ -93,16 +96,17 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
         issued_at: now() + AHEAD,
         ..caller.request()
     };
-    assert_eq!(caller.send(&request()).await.statuscode, Status::Ok);
-    let findings = node.core.findings();
-    let is_reported =
-        |finding: &Finding| finding.check == "trust" && finding.message.contains("rpc org push");
+    assert_eq!(caller.send(&request()).await.statuscode, ReplyStatus::Ok);
+    let findings = node.core.collect_findings();
+    let is_reported = |finding: &HealthFinding| {
+        finding.check == "trust" && finding.message.contains("rpc org push")
+    };
     assert!(findings.iter().any(is_reported), "{findings:?}");
     let freshness = node.core.trust_freshness();
     freshness.set_max_age(Some(Duration::from_hours(1)));
     let reply = caller.send(&request()).await;
     assert!(
-        matches!(reply.reason, Some(Reason::Expired { .. })),
+        matches!(reply.reason, Some(ReplyReason::Expired { .. })),
         "{reply:?}"
     );
     assert!(
@@ -122,7 +126,10 @@ async fn a_restart_makes_no_token_fresher() {
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut fresh = home.clone().start();
     await_log(&mut fresh, "ready identity=").await;
-    assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
+    assert_eq!(
+        caller.send(&caller.request()).await.statuscode,
+        ReplyStatus::Ok
+    );
     drop(fresh);
     home.write("state/account.confirmed", "", 0o644);
     let confirmed = std::fs::File::options()
@@ -135,7 +142,7 @@ async fn a_restart_makes_no_token_fresher() {
     await_log(&mut again, "ready identity=").await;
     let reply = caller.send(&caller.request()).await;
     assert!(
-        matches!(reply.reason, Some(Reason::Expired { .. })),
+        matches!(reply.reason, Some(ReplyReason::Expired { .. })),
         "{reply:?}"
     );
 }

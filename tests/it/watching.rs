@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::external::Externals;
-use muster_api::Node as _;
-use muster_host::external::{Options, Shelf};
+use muster_agent::external::ExternalAgentManager;
+use muster_api::NodeHandle as _;
+use muster_host::external::{AgentDirectory, ExternalOptions};
 use muster_tests::await_state;
-use muster_wire::filter::Filter;
-use muster_wire::status::Status;
+use muster_wire::filter::NodeFilter;
+use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use crate::external::{HEAD, ddl, helper, open_directory, put};
 const NODE: &str = "node1.example.net";
 
 /// The agents here write files beside themselves, which only the tests' own user may.
-fn as_own_user() -> Options {
+fn as_own_user() -> ExternalOptions {
     let own = nix::unistd::User::from_uid(nix::unistd::geteuid())
         .unwrap()
         .unwrap();
@@ -39,7 +39,7 @@ impl Watching {
         let world = World::new(|_| {}).await;
         let core = Arc::clone(&world.node.core);
         let directory = open_directory();
-        let shelf = Shelf::new(
+        let shelf = AgentDirectory::new(
             directory.path().to_owned(),
             as_own_user(),
             core.registry().names().iter().cloned().collect(),
@@ -47,9 +47,10 @@ impl Watching {
             "/etc/muster/rpcd.toml".into(),
         );
         let limits = json!({"concurrency": 10, "queue": 100, "output_bytes": 65536});
-        let externals = Externals::new(core, serde_json::from_value(limits).unwrap(), shelf);
+        let externals =
+            ExternalAgentManager::new(core, serde_json::from_value(limits).unwrap(), shelf);
         let stop = CancellationToken::new();
-        tokio::spawn(Arc::new(externals).watch(Duration::from_millis(50), stop.clone()));
+        tokio::spawn(Arc::new(externals).poll_changes(Duration::from_millis(50), stop.clone()));
         Self {
             world,
             directory,
@@ -98,11 +99,11 @@ impl Watching {
 
     /// How many nodes say that they have the agent.
     async fn found(&self) -> usize {
-        let filter = Filter::default().with_agent("greet").unwrap();
+        let filter = NodeFilter::default().with_agent("greet").unwrap();
         self.world
             .caller
             .client
-            .discover(&filter)
+            .discover_nodes(&filter)
             .await
             .unwrap()
             .nodes
@@ -145,7 +146,7 @@ async fn agents_come_change_and_go_while_the_daemon_runs() {
     std::fs::remove_file(watching.here().join("greet.json")).unwrap();
     watching.offered(None).await;
     let gone = watching.ask("greet", "greet", json!({})).await;
-    assert_eq!(gone.statuscode, Status::UnknownAction);
+    assert_eq!(gone.statuscode, ReplyStatus::UnknownAction);
     assert_eq!(watching.found().await, 0);
 }
 

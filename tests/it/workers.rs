@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use muster_api::{Action, ActionError, Agent, Context};
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
 use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
@@ -60,11 +60,11 @@ struct Done {
     authorised: bool,
 }
 
-impl Action for Work {
+impl AgentAction for Work {
     const NAME: &'static str = "do";
     type Input = Given;
     type Output = Done;
-    async fn run(&self, cx: &Context, given: Given) -> Result<Done, ActionError> {
+    async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
         let node = cx.node.identity().to_string();
         *self
             .0
@@ -125,7 +125,7 @@ impl World {
             let mut blueprint = Blueprint::new(organisation.node(&format!("n{n}")));
             blueprint.facts = json!({"number": n});
             let agent = Agent::builder(&schema().to_string()).unwrap();
-            blueprint.agents = vec![agent.action(Work(Arc::clone(&gate))).build().unwrap()];
+            blueprint.agents = vec![agent.with_action(Work(Arc::clone(&gate))).build().unwrap()];
             running.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let desk = Command::new(&server, &organisation, &organisation.caller("rip"), more);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use muster_bus::{Bus, Options, Server};
-use muster_client::{Aim, Call, Client, Event, Stats, Window};
-use muster_wire::filter::Filter;
-use muster_wire::identity::Name;
+use muster_bus::{BrokerAddress, Bus, BusOptions};
+use muster_client::{CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, RpcCall};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
-use muster_wire::token::Trust;
+use muster_wire::token::AccountTrust;
 
 use crate::floor::PATIENCE;
 use crate::process::{Stopwatch, Took, look_away};
@@ -16,8 +16,8 @@ use crate::process::{Stopwatch, Took, look_away};
 pub(crate) struct Caller {
     url: String,
     signer: Signer,
-    trust: Trust,
-    collective: Name,
+    trust: AccountTrust,
+    collective: SubjectName,
     nodes: usize,
     /// The client that goes on from one measurement to the next.
     client: Client,
@@ -32,12 +32,12 @@ impl Caller {
     pub(crate) async fn connect(
         url: String,
         signer: Signer,
-        trust: Trust,
-        collective: Name,
+        trust: AccountTrust,
+        collective: SubjectName,
         nodes: usize,
     ) -> Self {
         let bus = connect(&url, &signer, Kind::Command).await;
-        let window = Window::default();
+        let window = DiscoveryWindow::default();
         let client = Client::new(
             bus,
             signer.clone(),
@@ -56,7 +56,7 @@ impl Caller {
             pause: Duration::ZERO,
         };
         caller.ping(&caller.client, &[]).await;
-        caller.vouched = caller.client.vouch().unwrap();
+        caller.vouched = caller.client.export_verified_tokens().unwrap();
         caller
     }
 
@@ -83,9 +83,9 @@ impl Caller {
     /// Asks everybody by a client that has just connected; connecting does not count, reading its memory does.
     async fn fresh(&self, signer: Signer, vouched: &[u8]) -> Took {
         let bus = connect(&self.url, &signer, Kind::Command).await;
-        bus.confirm().await.unwrap();
+        bus.confirm_delivery().await.unwrap();
         let (trust, collective) = (self.trust.clone(), self.collective.clone());
-        let client = Client::new(bus, signer, trust, collective, Window::default());
+        let client = Client::new(bus, signer, trust, collective, DiscoveryWindow::default());
         let took = self.ping(&client, vouched).await;
         client.close().await.unwrap();
         took
@@ -98,11 +98,11 @@ impl Caller {
 
     /// From the call to its end; all nodes must have answered, and all must be believed.
     async fn ping(&self, client: &Client, vouched: &[u8]) -> Took {
-        let mut call = ping(Aim::Filter(Filter::default()), PATIENCE);
+        let mut call = ping(CallTarget::Filter(NodeFilter::default()), PATIENCE);
         call.expect = Some(self.nodes);
         let watch = Stopwatch::start();
         if !vouched.is_empty() {
-            assert!(client.recall(vouched) >= self.nodes);
+            assert!(client.import_verified_tokens(vouched) >= self.nodes);
         }
         let stats = finish_after(client, call, self.pause).await;
         let took = watch.stop();
@@ -117,25 +117,25 @@ impl Caller {
 }
 
 /// `rpcutil ping`.
-pub(crate) fn ping(aim: Aim, wait: Duration) -> Call {
-    let mut call = Call::new("rpcutil", "ping", aim).unwrap();
+pub(crate) fn ping(aim: CallTarget, wait: Duration) -> RpcCall {
+    let mut call = RpcCall::new("rpcutil", "ping", aim).unwrap();
     call.wait = wait;
     call
 }
 
 /// Makes a call and takes its events until it is over.
-pub(crate) async fn finish(client: &Client, call: Call) -> Box<Stats> {
+pub(crate) async fn finish(client: &Client, call: RpcCall) -> Box<CallStats> {
     finish_after(client, call, Duration::ZERO).await
 }
 
 /// The same, looking away for so long once the question is out: with its thread stopped, answers wait at the broker.
-async fn finish_after(client: &Client, call: Call, pause: Duration) -> Box<Stats> {
+async fn finish_after(client: &Client, call: RpcCall, pause: Duration) -> Box<CallStats> {
     let mut events = client.call(call);
     loop {
         match events.next().await.unwrap() {
-            Event::Published { .. } if !pause.is_zero() => look_away(pause),
-            Event::Finished(stats) => return stats,
-            Event::Failed(error) => panic!("{error}"),
+            CallEvent::Published { .. } if !pause.is_zero() => look_away(pause),
+            CallEvent::Finished(stats) => return stats,
+            CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
         }
     }
@@ -152,16 +152,16 @@ pub(crate) enum Kind {
 
 /// A connection as this party, with its private inbox.
 pub(crate) async fn connect(url: &str, party: &Signer, kind: Kind) -> Bus {
-    let server = vec![Server::parse(url, true).unwrap()];
+    let server = vec![BrokerAddress::parse(url, true).unwrap()];
     let name = party.identity().as_str();
     let mut options = match kind {
-        Kind::Command => Options::command(name, server),
-        Kind::Daemon => Options::daemon(name, server),
+        Kind::Command => BusOptions::for_command(name, server),
+        Kind::Daemon => BusOptions::for_daemon(name, server),
     };
-    options.secret = Some(muster_bus::Secret::of_signer(party));
-    let key = party.public().to_string();
+    options.secret = Some(muster_bus::BrokerCredentials::from_signer(party));
+    let key = party.public_key().to_string();
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&key));
     let bus = options.connect().await.unwrap();
-    bus.connected().await;
+    bus.wait_connected().await;
     bus
 }

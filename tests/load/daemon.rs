@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use muster_client::{Aim, Client, Server, Settings, Window};
-use muster_wire::filter::Filter;
-use muster_wire::fresh::{SKEW, remember_until};
-use muster_wire::identity::{Identity, Name};
+use muster_client::{BrokerAddress, CallTarget, Client, ClientSettings, DiscoveryWindow};
+use muster_wire::filter::NodeFilter;
+use muster_wire::fresh::{CLOCK_SKEW_MILLIS, remember_until};
+use muster_wire::identity::{Identity, SubjectName};
 
 use crate::caller::{finish, ping};
 use crate::demo::Demo;
@@ -156,15 +156,15 @@ fn work(section: &mut Section, demo: &Demo, node: &str, pid: u32, requests: u64)
 
 /// How long a node remembers a ping.
 fn remembered() -> Duration {
-    let ttl = ping(Aim::Filter(Filter::default()), Duration::ZERO).ttl;
+    let ttl = ping(CallTarget::Filter(NodeFilter::default()), Duration::ZERO).ttl;
     let ttl = u64::try_from(ttl.as_millis()).unwrap();
-    Duration::from_millis(remember_until(0, ttl, SKEW))
+    Duration::from_millis(remember_until(0, ttl, CLOCK_SKEW_MILLIS))
 }
 
 async fn ask(client: &Client, node: &str, requests: u64) {
     let node = BTreeSet::from([Identity::parse(node).unwrap()]);
     let one = |_| {
-        let call = ping(Aim::Nodes(node.clone()), Duration::from_secs(30));
+        let call = ping(CallTarget::Nodes(node.clone()), Duration::from_secs(30));
         async move {
             // A caller may have a node remember so many requests, and no more within two minutes: then the node is busy.
             for _ in 0..TRIES {
@@ -183,19 +183,19 @@ async fn ask(client: &Client, node: &str, requests: u64) {
 
 impl Demo {
     /// What the library needs to be the demonstration's user.
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> ClientSettings {
         let place = self.place();
         let text = std::fs::read_to_string(place.join("rpc.toml")).unwrap();
         let file: serde_json::Value = toml::from_str(&text).unwrap();
         let value = |pointer| file.pointer(pointer).unwrap().as_str().unwrap();
-        Settings {
-            servers: vec![Server::parse(value("/broker/urls/0"), false).unwrap()],
+        ClientSettings {
+            servers: vec![BrokerAddress::parse(value("/broker/urls/0"), false).unwrap()],
             authority: Some(place.join(value("/broker/ca"))),
             credentials: place.join(value("/broker/credentials")),
             operator: value("/trust/operator").to_owned(),
             account: place.join(value("/trust/account")),
-            collective: Name::parse(value("/collective")).unwrap(),
-            window: Window::default(),
+            collective: SubjectName::parse(value("/collective")).unwrap(),
+            window: DiscoveryWindow::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use muster_client::Window;
+use muster_client::DiscoveryWindow;
 
 use crate::client::rpc;
 use crate::measure::millis;
@@ -72,7 +72,7 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
         }
     }
     let start = median(samples.first().unwrap());
-    let quiet = millis(Window::default().quiet);
+    let quiet = millis(DiscoveryWindow::default().quiet);
     let mut table = Table::new(["method", "median ms", "min", "max", "x rpc --version"]);
     for ((name, _), samples) in methods.iter().zip(&samples) {
         let middle = median(samples);

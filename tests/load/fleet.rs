@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, stream};
 use muster_agent::policy;
-use muster_agent::virtual_nodes::{Crowd, Member, Mould};
+use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
 use muster_bus::Bus;
 use muster_tests::command::Command;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_wire::identity::Identity;
-use muster_wire::policy::Verdict;
+use muster_wire::policy::RuleVerdict;
 use tempfile::TempDir;
 
 use crate::caller::{Caller, Kind, connect};
@@ -27,7 +27,7 @@ pub(crate) struct Fleet {
     nodes: usize,
     organisation: Organisation,
     server: NatsServer,
-    crowd: Crowd,
+    crowd: NodeFleet,
     caller: Caller,
     /// Where the `rpc` command finds what it needs to ask.
     home: Command,
@@ -43,14 +43,14 @@ impl Fleet {
         let policies = directory.path().join("policies");
         std::fs::create_dir(&policies).unwrap();
         std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
-        let (policy, problems) = policy::load(&policies, Verdict::Deny);
+        let (policy, problems) = policy::load_policies(&policies, RuleVerdict::Deny);
         assert!(problems.is_empty(), "{problems:?}");
         let collectives = vec![organisation.collective().clone()];
         let trust = organisation.trust();
-        let mould = Mould::new(trust, collectives, policy, directory.path()).unwrap();
+        let mould = NodeTemplate::new(trust, collectives, policy, directory.path()).unwrap();
         let auditor = organisation.node("audit.example.net");
         let account = organisation.account_token();
-        let crowd = Crowd::new(nodes, directory.path(), &auditor, &account).unwrap();
+        let crowd = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
         let shared = match shared {
             Some(count) => carriers(&organisation, &server, count).await,
             None => Vec::new(),
@@ -87,7 +87,7 @@ impl Fleet {
 
     /// The broker's version.
     pub(crate) fn broker(&self) -> String {
-        let (_, bus) = self.crowd.buses().into_iter().next().unwrap();
+        let (_, bus) = self.crowd.node_connections().into_iter().next().unwrap();
         bus.server_version()
     }
 
@@ -113,7 +113,7 @@ impl Fleet {
 
     /// Every node's connection.
     pub(crate) fn buses(&self) -> Vec<(Identity, Bus)> {
-        self.crowd.buses()
+        self.crowd.node_connections()
     }
 
     /// Kills the broker, and starts it again where it was.
@@ -133,10 +133,10 @@ impl Fleet {
             Contender::NewClient => self.caller.forgetful().await,
             _ => self.caller.warm().await,
         };
-        for log in self.crowd.logs() {
+        for log in self.crowd.audit_logs() {
             log.flush().unwrap();
             assert_eq!(
-                log.lost(),
+                log.lost_records(),
                 0,
                 "audit records of {} nodes were lost: the work was not done in full",
                 self.nodes
@@ -150,22 +150,22 @@ impl Fleet {
 struct World<'a> {
     organisation: &'a Organisation,
     server: &'a NatsServer,
-    mould: &'a Mould,
-    crowd: &'a Crowd,
+    mould: &'a NodeTemplate,
+    crowd: &'a NodeFleet,
     shared: &'a [Bus],
 }
 
 impl World<'_> {
     async fn start(&self, number: usize) {
-        let member = Member::of(number).unwrap();
+        let member = VirtualNode::from_number(number).unwrap();
         let signer = self.organisation.node(member.name.as_str());
-        let log = self.crowd.log_of(number).unwrap();
-        let core = self.mould.node(member, signer, log).unwrap();
+        let log = self.crowd.log_for(number).unwrap();
+        let core = self.mould.build_core(member, signer, log).unwrap();
         let bus = match self.shared.get(number % self.shared.len().max(1)) {
-            Some(shared) => shared.lend(),
+            Some(shared) => shared.lend_connection(),
             None => connect(&self.server.url(), core.signer(), Kind::Daemon).await,
         };
-        self.crowd.start(core, bus).await.unwrap();
+        self.crowd.start_node(core, bus).await.unwrap();
     }
 }
 

@@ -4,18 +4,20 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
-use muster_agent::virtual_nodes::Member;
+use muster_agent::virtual_nodes::VirtualNode;
 use muster_tests::organisation::Organisation;
 use muster_wire::Millis;
-use muster_wire::filter::Filter;
-use muster_wire::identity::{Identity, Name};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Expected, Kind, Signer, open_replies, open_request, seal};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{
+    EnvelopeKind, ExpectedAnswer, Signer, open_replies, open_request, sign_envelope,
+};
 use muster_wire::state::NodeView;
-use muster_wire::status::Status;
-use muster_wire::subject::Address;
-use muster_wire::token::{TokenCache, Trust};
+use muster_wire::status::ReplyStatus;
+use muster_wire::subject::RequestAddress;
+use muster_wire::token::{AccountTrust, TokenCache};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -32,23 +34,27 @@ const NODES: usize = 10_000;
 /// Messages that are opened together.
 const TOGETHER: usize = 1000;
 
-type Question = (&'static str, fn() -> Filter, fn(&Member) -> bool);
+type Question = (&'static str, fn() -> NodeFilter, fn(&VirtualNode) -> bool);
 
 const QUESTIONS: [Question; 5] = [
     (
         "-F country=de",
-        || Filter::default().with_fact("country=de").unwrap(),
+        || NodeFilter::default().with_fact("country=de").unwrap(),
         |node| text(node, "/country") == "de",
     ),
     (
         "-F processors.count>=8",
-        || Filter::default().with_fact("processors.count>=8").unwrap(),
+        || {
+            NodeFilter::default()
+                .with_fact("processors.count>=8")
+                .unwrap()
+        },
         |node| value(node, "/processors/count").as_u64() >= Some(8),
     ),
     (
         "-W \"environment=development customer=acme mysql::master\"",
         || {
-            Filter::default()
+            NodeFilter::default()
                 .with_words("environment=development customer=acme mysql::master")
                 .unwrap()
         },
@@ -61,7 +67,7 @@ const QUESTIONS: [Question; 5] = [
     (
         "-S \"apache and not (customer=initech or os.family=Suse)\"",
         || {
-            Filter::default()
+            NodeFilter::default()
                 .with_select("apache and not (customer=initech or os.family=Suse)")
                 .unwrap()
         },
@@ -73,7 +79,7 @@ const QUESTIONS: [Question; 5] = [
     (
         "-I db3999.dev.acme.net",
         || {
-            Filter::default()
+            NodeFilter::default()
                 .with_identity("db3999.dev.acme.net")
                 .unwrap()
         },
@@ -81,26 +87,28 @@ const QUESTIONS: [Question; 5] = [
     ),
 ];
 
-fn value<'a>(node: &'a Member, pointer: &str) -> &'a Value {
+fn value<'a>(node: &'a VirtualNode, pointer: &str) -> &'a Value {
     let mut names = pointer.split('/').skip(1);
     let first = node.facts.as_map().get(names.next().unwrap()).unwrap();
     names.fold(first, |value, name| value.get(name).unwrap())
 }
 
-fn text<'a>(node: &'a Member, pointer: &str) -> &'a str {
+fn text<'a>(node: &'a VirtualNode, pointer: &str) -> &'a str {
     value(node, pointer).as_str().unwrap()
 }
 
 /// Filters beside closures.
 pub(crate) fn filters(rounds: usize) -> Section {
     let mut section = Section::of("Whether a node is meant", FILTERS);
-    let fleet: Vec<Member> = (0..NODES).map(|n| Member::of(n).unwrap()).collect();
+    let fleet: Vec<VirtualNode> = (0..NODES)
+        .map(|n| VirtualNode::from_number(n).unwrap())
+        .collect();
     let agents = ["package", "puppetral", "rpcutil", "service"].map(str::to_owned);
     let collectives = ["muster".to_owned()];
     let mut table = Table::new(["filter", "matching", "ns a node", "by hand", "x by hand"]);
     for (name, filter, by_hand) in QUESTIONS {
         let filter = filter();
-        let matches = |node: &Member| {
+        let matches = |node: &VirtualNode| {
             filter.matches(&NodeView {
                 identity: node.name.as_str(),
                 facts: &node.facts,
@@ -149,22 +157,22 @@ fn turns<const N: usize>(rounds: usize, work: [&dyn Fn() -> usize; N]) -> [Durat
 
 /// Messages as they come, and whom they come from.
 struct Mail {
-    trust: Trust,
+    trust: AccountTrust,
     now: Millis,
     request: Vec<u8>,
-    subject: Address,
+    subject: RequestAddress,
     replies: Vec<Vec<u8>>,
     id: Uuid,
-    agent: Name,
-    action: Name,
+    agent: SubjectName,
+    action: SubjectName,
 }
 
 impl Mail {
     fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let (agent, action) = (
-            Name::parse("rpcutil").unwrap(),
-            Name::parse("ping").unwrap(),
+            SubjectName::parse("rpcutil").unwrap(),
+            SubjectName::parse("ping").unwrap(),
         );
         let collective = organisation.collective().clone();
         let caller = organisation.caller("regular");
@@ -175,7 +183,7 @@ impl Mail {
             collective: collective.clone(),
             agent: agent.clone(),
             action: action.clone(),
-            target: Target::Filter(Filter::default()),
+            target: RequestTarget::Filter(NodeFilter::default()),
             issued_at: now,
             ttl: 60_000,
             timeout: None,
@@ -188,15 +196,15 @@ impl Mail {
             sealed: None,
         };
         let reply = |number: usize| {
-            let member = Member::of(number).unwrap();
+            let member = VirtualNode::from_number(number).unwrap();
             let node = organisation.node(member.name.as_str());
             sealed_reply(&node, &member.name, id, now)
         };
         Self {
             trust: organisation.trust(),
             now,
-            request: seal(Kind::Request, &request, &caller).unwrap(),
-            subject: Address {
+            request: sign_envelope(EnvelopeKind::Request, &request, &caller).unwrap(),
+            subject: RequestAddress {
                 collective,
                 agent: agent.clone(),
                 action: action.clone(),
@@ -215,7 +223,7 @@ impl Mail {
     }
 
     fn open_replies(&self, cache: &TokenCache) -> usize {
-        let expected = Expected {
+        let expected = ExpectedAnswer {
             request: Some(self.id),
             agent: &self.agent,
             action: &self.action,
@@ -231,9 +239,9 @@ fn sealed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> V
     let reply = Reply {
         request,
         sender: name.clone(),
-        agent: Name::parse("rpcutil").unwrap(),
-        action: Name::parse("ping").unwrap(),
-        statuscode: Status::Ok,
+        agent: SubjectName::parse("rpcutil").unwrap(),
+        action: SubjectName::parse("ping").unwrap(),
+        statuscode: ReplyStatus::Ok,
         statusmsg: "OK".to_owned(),
         reason: None,
         data: data.as_object().unwrap().clone(),
@@ -242,7 +250,7 @@ fn sealed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> V
         stages: Vec::new(),
         progress: None,
     };
-    seal(Kind::Reply, &reply, node).unwrap()
+    sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap()
 }
 
 /// Messages beside bare signatures.

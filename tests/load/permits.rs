@@ -170,8 +170,8 @@ async fn measure(fleet: &SimFleet, seed: u64, limit: usize, scale: u32, turns: T
         limit,
         highest,
         makespan: proof.makespan,
-        least: proof.least(limit),
-        ratio: proof.ratio(limit).unwrap_or(1.0),
+        least: proof.least_duration(limit),
+        ratio: proof.makespan_ratio(limit).unwrap_or(1.0),
         to_order: proof.makespan.as_secs_f64() / ideal.as_secs_f64(),
     }
 }

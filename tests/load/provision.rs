@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use ed25519_dalek::{Signer as _, SigningKey};
 use futures_util::{StreamExt as _, stream};
 use muster_api::system::real::RealSystem;
-use muster_client::{Client, Window};
-use muster_provisioner::record::State;
-use muster_provisioner::store::{Store, readable};
-use muster_provisioner::{Options, Service};
+use muster_client::{Client, DiscoveryWindow};
+use muster_provisioner::record::ProvisioningState;
+use muster_provisioner::store::{NodeRecordStore, decode_if_readable};
+use muster_provisioner::{Options, ProvisionerService};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
@@ -108,29 +108,40 @@ async fn measure(nodes: usize) -> Duration {
 /// From the service's start to the last node's arrival.
 async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usize) -> Duration {
     let signer = organisation.service("observer");
-    let store = Store::open(&connect(server, &signer).await);
-    let mut watch = store.watch().await.unwrap();
+    let store = NodeRecordStore::open(&connect(server, &signer).await);
+    let mut watch = store.watch_nodes().await.unwrap();
     let signer = organisation.service("provisioner");
     let bus = connect(server, &signer).await;
     let collective = organisation.collective().clone();
     let trust = organisation.trust();
-    let client = Client::new(bus.clone(), signer, trust, collective, Window::default());
+    let client = Client::new(
+        bus.clone(),
+        signer,
+        trust,
+        collective,
+        DiscoveryWindow::default(),
+    );
     let options: Options = serde_json::from_value(json!({
         "enabled": true, "criteria": ["region"], "address_fact": "address", "workers": 50,
     }))
     .unwrap();
     let host = Identity::parse("prov1.example.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
-    let service = Service::new(host, bus, client, options, system).unwrap();
+    let service = ProvisionerService::new(host, bus, client, options, system).unwrap();
     let stop = CancellationToken::new();
     let begun = Instant::now();
-    let serving = tokio::spawn(service.serve(stop.clone()));
+    let serving = tokio::spawn(service.run_until_stopped(stop.clone()));
     let mut done = std::collections::BTreeSet::new();
     while done.len() < nodes {
         let entry = watch.next().await.unwrap().unwrap();
-        let record = readable(&entry).unwrap();
-        assert_ne!(record.state, State::Failed, "{:?}", record.error);
-        if record.state == State::Done {
+        let record = decode_if_readable(&entry).unwrap();
+        assert_ne!(
+            record.state,
+            ProvisioningState::Failed,
+            "{:?}",
+            record.error
+        );
+        if record.state == ProvisioningState::Done {
             done.insert(record.identity);
         }
     }

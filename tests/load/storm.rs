@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_bus::{Bus, Event};
-use muster_client::Aim;
+use muster_bus::{Bus, BusEvent};
+use muster_client::CallTarget;
 use muster_wire::identity::Identity;
 
 use crate::caller::ping;
@@ -174,13 +174,13 @@ impl Shape {
 
 /// When this connection has been lost and made again.
 async fn returned(bus: Bus, begun: Instant) -> Duration {
-    let mut events = bus.events();
+    let mut events = bus.subscribe_events();
     let again = async {
         let mut lost = false;
         loop {
             match events.recv().await.unwrap() {
-                Event::Disconnected => lost = true,
-                Event::Connected if lost => return begun.elapsed(),
+                BusEvent::Disconnected => lost = true,
+                BusEvent::Connected if lost => return begun.elapsed(),
                 _ => {}
             }
         }
@@ -192,7 +192,7 @@ async fn returned(bus: Bus, begun: Instant) -> Duration {
 async fn everybody(fleet: &Fleet, nodes: usize) -> bool {
     let client = fleet.caller().client();
     let mut call = ping(
-        Aim::Filter(muster_wire::filter::Filter::default()),
+        CallTarget::Filter(muster_wire::filter::NodeFilter::default()),
         Duration::from_secs(2),
     );
     call.expect = Some(nodes);
@@ -208,11 +208,11 @@ async fn ask(
 ) -> Questions {
     let mut questions = Questions::default();
     while !stop.is_cancelled() {
-        let call = ping(Aim::Nodes(nodes.clone()), Duration::from_secs(1));
+        let call = ping(CallTarget::Nodes(nodes.clone()), Duration::from_secs(1));
         questions.asked += nodes.len();
         match attempt(&client, call).await {
             Some(stats) => {
-                questions.answered += stats.responses();
+                questions.answered += stats.response_count();
                 questions.reported += stats.missing.len();
             }
             // The caller is told that the call broke off.
@@ -225,13 +225,13 @@ async fn ask(
 /// The balance of a call; `None` if it broke off.
 async fn attempt(
     client: &muster_client::Client,
-    call: muster_client::Call,
-) -> Option<Box<muster_client::Stats>> {
+    call: muster_client::RpcCall,
+) -> Option<Box<muster_client::CallStats>> {
     let mut events = client.call(call);
     loop {
         match events.next().await? {
-            muster_client::Event::Finished(stats) => return Some(stats),
-            muster_client::Event::Failed(_) => return None,
+            muster_client::CallEvent::Finished(stats) => return Some(stats),
+            muster_client::CallEvent::Failed(_) => return None,
             _ => {}
         }
     }

@@ -15,8 +15,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 use clap::Subcommand;
-use muster_client::Person;
-use muster_wire::identity::Name;
+use muster_client::OfflineSigner;
+use muster_wire::identity::SubjectName;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Caller;
@@ -266,7 +266,7 @@ impl Subject {
                     broker: fleet.broker(),
                     url: fleet.url(),
                     home: fleet.home(),
-                    operator: organisation.trust().operator().to_string(),
+                    operator: organisation.trust().operator_key().to_string(),
                     collective: organisation.collective().to_string(),
                 };
                 (Self::Muster(Box::new(fleet)), door)
@@ -283,8 +283,8 @@ impl Subject {
                 collective,
             } => {
                 let (creds, account) = (home.join("caller.creds"), home.join("account.jwt"));
-                let person = Person::load(&creds, &operator, &account).unwrap();
-                let collective = Name::parse(&collective).unwrap();
+                let person = OfflineSigner::load(&creds, &operator, &account).unwrap();
+                let collective = SubjectName::parse(&collective).unwrap();
                 let caller = Caller::connect(url, person.signer, person.trust, collective, nodes);
                 (Self::MusterAsker(Box::new(caller.await)), Door::default())
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 use muster_wire::sign::Signer;
-use muster_wire::token::Creds;
+use muster_wire::token::UserCredentials;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,12 +27,12 @@ impl Command {
         let command = Self {
             home: TempDir::new().unwrap(),
         };
-        let creds = Creds::new(&caller.token(), caller.key().clone()).unwrap();
-        command.write("caller.creds", &creds.format());
+        let creds = UserCredentials::new(&caller.token(), caller.key_pair().clone()).unwrap();
+        command.write("caller.creds", &creds.to_text());
         command.write("account.jwt", &organisation.account_token());
         let (urls, operator, collective) = (
             server.urls(),
-            organisation.trust().operator(),
+            organisation.trust().operator_key(),
             organisation.collective(),
         );
         let text = format!(

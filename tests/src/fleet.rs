@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent::audit::{self, AuditLog, RecordClass};
-use muster_agent::classes::Classes;
-use muster_agent::clock::Clock;
-use muster_agent::core::{Authority, Core, Parts};
+use muster_agent::classes::ClassStore;
+use muster_agent::clock::WallClock;
+use muster_agent::core::{CoreParts, DaemonCore, PolicyOptions};
 use muster_agent::daemon::Daemon;
-use muster_agent::facts::{FactStore, Sources};
+use muster_agent::facts::{FactSources, FactStore};
 use muster_agent::policy;
-use muster_agent::seen::Seen;
+use muster_agent::seen::SeenRequests;
 use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, Data};
-use muster_host::{Limits, Registry};
-use muster_permits::Desk;
-use muster_wire::policy::Verdict;
+use muster_api::{Agent, ValidatedDataSource};
+use muster_host::{AgentRegistry, CallLimits};
+use muster_permits::PermitClient;
+use muster_wire::policy::RuleVerdict;
 use muster_wire::sign::Signer;
-use muster_wire::token::Trust;
+use muster_wire::token::AccountTrust;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -41,15 +41,15 @@ pub struct Blueprint {
     /// Its agents, besides those that come with the product.
     pub agents: Vec<Agent>,
     /// Where it takes run permits; connected when the node starts.
-    pub permits: Desk,
+    pub permits: PermitClient,
     /// Its data sources, besides those that come with the product.
-    pub data: Vec<Data>,
+    pub data: Vec<ValidatedDataSource>,
     /// Limits of every agent.
-    pub limits: Limits,
+    pub limits: CallLimits,
     /// How strict it is besides its policies.
-    pub authority: Authority,
+    pub authority: PolicyOptions,
     /// Its clock.
-    pub clock: Clock,
+    pub clock: WallClock,
     /// The account token that it was configured with; the organisation's newest when absent.
     pub account: Option<String>,
     /// The section `[plugins.puppetral]`.
@@ -62,7 +62,7 @@ impl Blueprint {
     /// A node that lets everybody do everything, resources of type exec too.
     pub fn new(signer: Signer) -> Self {
         Self {
-            permits: Desk::new(signer.identity().clone()),
+            permits: PermitClient::new(signer.identity().clone()),
             signer,
             facts: serde_json::json!({}),
             classes: Vec::new(),
@@ -72,9 +72,9 @@ impl Blueprint {
             )],
             agents: Vec::new(),
             data: Vec::new(),
-            limits: Limits::default(),
-            authority: Authority::default(),
-            clock: Clock::system(),
+            limits: CallLimits::default(),
+            authority: PolicyOptions::default(),
+            clock: WallClock::system(),
             account: None,
             puppetral: serde_json::json!({"deny_types": []}),
             plain_secrets: false,
@@ -86,9 +86,9 @@ impl Blueprint {
 #[derive(Debug)]
 pub struct TestNode {
     /// Its state.
-    pub core: Arc<Core>,
+    pub core: Arc<DaemonCore>,
     /// Where it takes run permits.
-    pub permits: Desk,
+    pub permits: PermitClient,
     directory: TempDir,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
@@ -145,7 +145,7 @@ impl TestNode {
         let files = [RecordClass::Refusal, RecordClass::Change, RecordClass::Read];
         let mut records: Vec<Value> = files
             .iter()
-            .map(|class| class.beside(&self.audit_file()))
+            .map(|class| class.class_path(&self.audit_file()))
             .flat_map(|path| {
                 let text = std::fs::read_to_string(path).unwrap_or_default();
                 let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -184,8 +184,8 @@ fn build(
     directory: &Path,
     organisation: &Organisation,
     blueprint: Blueprint,
-    permits: &Desk,
-) -> Core {
+    permits: &PermitClient,
+) -> DaemonCore {
     let path = |name: &str| directory.join(name);
     for name in ["facts.d", "policies", "root/etc", "root/tmp", "root/home"] {
         std::fs::create_dir_all(path(name)).unwrap();
@@ -197,14 +197,14 @@ fn build(
     }
     std::fs::write(path("root/etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
     std::fs::write(path("root/etc/group"), "root:x:0:\n").unwrap();
-    let mut registry = Registry::new();
+    let mut registry = AgentRegistry::new();
     let puppetral = serde_json::from_value(blueprint.puppetral).unwrap();
     let mut agents = vec![
-        muster_rpcutil::agent().unwrap(),
-        muster_puppetral::agent(puppetral).unwrap(),
-        muster_package::agent().unwrap(),
-        muster_permits::agent(permits.clone()).unwrap(),
-        muster_service::agent().unwrap(),
+        muster_rpcutil::build_agent().unwrap(),
+        muster_puppetral::build_agent(puppetral).unwrap(),
+        muster_package::build_agent().unwrap(),
+        muster_permits::build_agent(permits.clone()).unwrap(),
+        muster_service::build_agent().unwrap(),
     ];
     agents.extend(blueprint.agents);
     for agent in agents {
@@ -220,33 +220,33 @@ fn build(
     let now = blueprint.clock.now();
     let mut trust = organisation.trust();
     if let Some(account) = &blueprint.account {
-        trust = Trust::new(trust.operator(), account).unwrap();
+        trust = AccountTrust::new(trust.operator_key(), account).unwrap();
     }
-    let (policy, problems) = policy::load(&path("policies"), Verdict::Deny);
+    let (policy, problems) = policy::load_policies(&path("policies"), RuleVerdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
-    let audit = audit::Options {
+    let audit = audit::AuditOptions {
         head: Some(path("audit.head")),
-        ..audit::Options::new(
+        ..audit::AuditOptions::new(
             path("audit.log"),
             blueprint.signer.clone(),
             organisation.account_token(),
         )
     };
-    let core = Core::new(Parts {
+    let core = DaemonCore::new(CoreParts {
         trust: Arc::new(trust),
         collectives: vec![organisation.collective().clone()],
-        facts: FactStore::new(Sources::new(
+        facts: FactStore::new(FactSources::new(
             blueprint.signer.identity().clone(),
             path("facts.d"),
         )),
-        classes: Classes::new(path("classes.txt")),
+        classes: ClassStore::new(path("classes.txt")),
         policy: Arc::new(policy),
         registry: Arc::new(registry),
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
-        seen: Seen::open(&path("seen"), now, false).unwrap(),
+        seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
         audit: Arc::new(AuditLog::open(audit).unwrap()),
-        skew: muster_wire::fresh::SKEW,
+        skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
         authority: blueprint.authority,
         plain_secrets: blueprint.plain_secrets,
         clock: blueprint.clock,

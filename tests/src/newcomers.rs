@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use muster_bus::Subscription;
-use muster_wire::enrol::{Enroller, Handled, MemoryRoll, Offer, Outcome, Parts};
+use muster_bus::BusSubscription;
+use muster_wire::enrol::{
+    EnrolmentOutcome, EnrolmentSettings, HandledEnrolment, MemoryEnrolmentStore, NodeEnroller,
+    NodeEnrollerParts,
+};
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::subject::{self, AnswerAddress};
-use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role, Trust};
+use muster_wire::token::claims::{
+    AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
+};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -30,17 +35,23 @@ impl Newcomers {
     pub(crate) fn new(operator: &KeyPair, issued_at: u64) -> Self {
         let [account, newcomer, enroller] =
             [(); 3].map(|()| KeyPair::generate(KeyKind::Account).unwrap());
-        let entry = |key: &KeyPair, role: Role| {
-            let template = role.template_among_newcomers().unwrap();
-            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public(), role, template)))
+        let entry = |key: &KeyPair, role: UserRole| {
+            let template = role.newcomers_account_template().unwrap();
+            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public_key(), role, template)))
         };
         let keys = vec![
-            entry(&newcomer, Role::Newcomer),
-            entry(&enroller, Role::Service),
+            entry(&newcomer, UserRole::Newcomer),
+            entry(&enroller, UserRole::Service),
         ];
-        let claims = Account::new(Limits::default(), keys);
-        let validity = Validity::from(issued_at);
-        let token = encode::account("newcomers", account.public(), claims, validity, operator);
+        let claims = AccountClaims::new(AccountLimits::default(), keys);
+        let validity = TokenValidity::without_end(issued_at);
+        let token = encode::issue_account_token(
+            "newcomers",
+            account.public_key(),
+            claims,
+            validity,
+            operator,
+        );
         Self {
             token: token.unwrap(),
             account,
@@ -52,7 +63,7 @@ impl Newcomers {
 
     /// The account.
     pub fn account(&self) -> PublicKey {
-        self.account.public()
+        self.account.public_key()
     }
 
     /// The account's token.
@@ -73,24 +84,25 @@ impl Newcomers {
     fn party(&self, role: &KeyPair, name: &str, tags: &[&str], expires: Option<u64>) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let tags = tags.iter().map(ToString::to_string).collect();
-        let claims = User::new(self.account(), tags);
-        let validity = Validity {
+        let claims = UserClaims::new(self.account(), tags);
+        let validity = TokenValidity {
             issued_at: self.issued_at,
             expires,
         };
         let name = Identity::parse(name).unwrap();
-        let token = encode::user(&name, key.public(), claims, validity, role).unwrap();
-        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+        let token =
+            encode::issue_user_token(&name, key.public_key(), claims, validity, role).unwrap();
+        Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 }
 
 /// A service that lets machines in; it ends with its owner.
 #[derive(Debug)]
 pub struct Door {
-    enroller: Arc<Enroller<MemoryRoll>>,
+    enroller: Arc<NodeEnroller<MemoryEnrolmentStore>>,
     working: JoinHandle<()>,
     /// Who was answered, and how, in order.
-    pub answered: mpsc::UnboundedReceiver<(Identity, Outcome)>,
+    pub answered: mpsc::UnboundedReceiver<(Identity, EnrolmentOutcome)>,
 }
 
 impl Door {
@@ -102,33 +114,35 @@ impl Door {
     ) -> Self {
         let newcomers = organisation.newcomers();
         let service = newcomers.enroller("provisioner");
-        let operator = organisation.trust().operator();
-        let enroller = Enroller::new(Parts {
-            newcomers: Trust::new(operator, newcomers.token()).unwrap(),
+        let operator = organisation.trust().operator_key();
+        let enroller = NodeEnroller::new(NodeEnrollerParts {
+            newcomers: AccountTrust::new(operator, newcomers.token()).unwrap(),
             fleet: organisation.trust(),
             service: service.clone(),
-            node_role: organisation.role_key(Role::Node).clone(),
-            offer: Offer {
+            node_role: organisation.role_key(UserRole::Node).clone(),
+            offer: EnrolmentSettings {
                 collectives: vec![organisation.collective().clone()],
                 urls: Vec::new(),
                 lifetime: None,
                 provisioning,
             },
-            roll: MemoryRoll::default(),
+            roll: MemoryEnrolmentStore::default(),
         });
         let enroller = Arc::new(enroller.unwrap());
         let bus = connect(server, &service).await;
         let mut wishes = bus
-            .subscribe_all(&[subject::ENROL.to_owned()])
+            .subscribe_all(&[subject::ENROLMENT_SUBJECT.to_owned()])
             .await
             .unwrap();
-        let mut wishes: Subscription = wishes.remove(0);
+        let mut wishes: BusSubscription = wishes.remove(0);
         let (tell, answered) = mpsc::unbounded_channel();
         let working = Arc::clone(&enroller);
         let working = tokio::spawn(async move {
             while let Some(message) = wishes.next().await {
-                let handled = working.handle(message.payload(), crate::now()).await;
-                let Ok(Handled::Answered {
+                let handled = working
+                    .handle_message(message.payload(), crate::now())
+                    .await;
+                let Ok(HandledEnrolment::Answered {
                     wish,
                     outcome,
                     bytes,
@@ -153,8 +167,8 @@ impl Door {
     }
 
     /// Who came in.
-    pub fn roll(&self) -> &MemoryRoll {
-        self.enroller.roll()
+    pub fn roll(&self) -> &MemoryEnrolmentStore {
+        self.enroller.enrolment_store()
     }
 }
 

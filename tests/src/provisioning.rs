@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, Answer, Context, Handler, ddl};
+use muster_api::{ActionError, ActionFuture, ActionHandler, Agent, CallContext, ddl};
 use serde_json::{Map, Value, json};
 
 /// A certificate authority that several masters share, or one has for itself.
@@ -136,15 +136,15 @@ pub fn puppetca(authority: &Arc<Authority>) -> Agent {
     })
 }
 
-fn build(name: &str, handler: impl Fn(&str) -> Arc<dyn Handler>) -> Agent {
-    let text = ddl::builtin(name).unwrap();
-    let declared = ddl::Ddl::from_slice(text.as_bytes()).unwrap();
+fn build(name: &str, handler: impl Fn(&str) -> Arc<dyn ActionHandler>) -> Agent {
+    let text = ddl::builtin_agent(name).unwrap();
+    let declared = ddl::AgentDdl::from_slice(text.as_bytes()).unwrap();
     let builder = Agent::builder(text).unwrap();
     declared
         .actions()
         .iter()
         .fold(builder, |builder, action| {
-            builder.handler(action.name(), handler(action.name()))
+            builder.with_handler(action.name(), handler(action.name()))
         })
         .build()
         .unwrap()
@@ -156,8 +156,8 @@ struct Provision {
     masters: BTreeMap<String, Arc<Authority>>,
 }
 
-impl Handler for Provision {
-    fn call<'a>(&'a self, cx: &'a Context, input: Map<String, Value>) -> Answer<'a> {
+impl ActionHandler for Provision {
+    fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
             let fault = {
                 let faults = self.machine.faults.lock();
@@ -267,8 +267,8 @@ struct PuppetCa {
     authority: Arc<Authority>,
 }
 
-impl Handler for PuppetCa {
-    fn call<'a>(&'a self, _: &'a Context, input: Map<String, Value>) -> Answer<'a> {
+impl ActionHandler for PuppetCa {
+    fn call<'a>(&'a self, _: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
             let name = input.get("certname").and_then(Value::as_str);
             let name = name.unwrap_or_default().to_owned();
@@ -313,7 +313,7 @@ impl PuppetCa {
             return Err(ActionError::failed(format!("no request of {name}")));
         };
         if wanted.is_some_and(|wanted| wanted != found) {
-            return Err(ActionError::invalid(format!(
+            return Err(ActionError::invalid_input(format!(
                 "the request of {name} is not the one that the node has named"
             )));
         }

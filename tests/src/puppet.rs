@@ -9,11 +9,14 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, Answer, Context, Handler, ddl};
-use muster_client::runs::{Mission, News, Proof, Shape, Span, prove};
-use muster_client::{Client, Window};
-use muster_permits::{Ask, Desk, PermitError};
-use muster_wire::identity::{Identity, Name};
+use muster_api::{ActionError, ActionFuture, ActionHandler, Agent, CallContext, ddl};
+use muster_client::runs::{
+    ConcurrencyStats, PermitInterval, PuppetRolloutEvent, PuppetRolloutLimits, PuppetRolloutSpec,
+    measure_concurrency,
+};
+use muster_client::{Client, DiscoveryWindow};
+use muster_permits::{PermitClient, PermitError, PermitRequest};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -86,7 +89,7 @@ impl Behaviour {
 #[derive(Debug, Default)]
 pub struct Notes {
     /// From when to when each run held its permit, by the clock that all nodes of this process share.
-    pub spans: Vec<(Identity, Span)>,
+    pub spans: Vec<(Identity, PermitInterval)>,
     /// Who holds one now.
     pub running: Vec<Identity>,
     /// How often each node began.
@@ -99,7 +102,7 @@ pub struct Notes {
 #[derive(Debug)]
 struct Sim {
     node: Identity,
-    desk: Desk,
+    desk: PermitClient,
     behaviour: Mutex<Behaviour>,
     lock: tokio::sync::Mutex<()>,
     runs: Mutex<BTreeMap<Uuid, watch::Receiver<Map<String, Value>>>>,
@@ -109,8 +112,8 @@ struct Sim {
 /// One action of it.
 struct Act(Arc<Sim>, &'static str);
 
-impl Handler for Act {
-    fn call<'a>(&'a self, cx: &'a Context, input: Map<String, Value>) -> Answer<'a> {
+impl ActionHandler for Act {
+    fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
             if self.0.behaviour().deaf {
                 std::future::pending::<()>().await;
@@ -217,9 +220,9 @@ impl Sim {
         let permit = match limit {
             None => None,
             Some(limit) => {
-                let pool = Name::parse(pool).unwrap();
-                let ask = Ask::new(pool, limit, run, Duration::from_mins(10));
-                match self.desk.enter(ask, cancel).await {
+                let pool = SubjectName::parse(pool).unwrap();
+                let ask = PermitRequest::new(pool, limit, run, Duration::from_mins(10));
+                match self.desk.acquire_permit(ask, cancel).await {
                     Ok(permit) => Some(permit),
                     Err(error) => {
                         let error = chain(&error);
@@ -238,7 +241,7 @@ impl Sim {
         told.send_replace(base(run, "applying"));
         let lost = async {
             match &permit {
-                Some(permit) => permit.lost().cancelled().await,
+                Some(permit) => permit.lost_token().cancelled().await,
                 None => std::future::pending().await,
             }
         };
@@ -249,7 +252,7 @@ impl Sim {
         let finished = now();
         self.note(|notes| {
             notes.running.retain(|node| *node != self.node);
-            let span = Span {
+            let span = PermitInterval {
                 start: started,
                 end: finished,
             };
@@ -275,12 +278,12 @@ impl Sim {
 
 async fn runonce(
     sim: &Arc<Sim>,
-    cx: &Context,
+    cx: &CallContext,
     input: Map<String, Value>,
 ) -> Result<Map<String, Value>, ActionError> {
     sim.note(|notes| notes.asked.push((sim.node.clone(), input.clone())));
     if input.contains_key("server") {
-        return Err(ActionError::invalid(
+        return Err(ActionError::invalid_input(
             "server: another server than the configured one is not allowed here",
         ));
     }
@@ -293,7 +296,7 @@ async fn runonce(
             .get("state")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        cx.emit(json!({"state": state, "run": run}));
+        cx.emit_event(json!({"state": state, "run": run}));
         if matches!(state, "finished" | "refused" | "aborted") {
             return answer(data, attached);
         }
@@ -355,7 +358,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 fn chain(error: &PermitError) -> String {
-    muster_api::system::error::chain(error)
+    muster_api::system::error::error_chain(error)
 }
 
 /// A node with a simulated Puppet.
@@ -435,9 +438,9 @@ impl SimFleet {
             runs: Mutex::default(),
             notes: Arc::clone(notes),
         });
-        let mut agent = Agent::builder(ddl::builtin("puppet").unwrap()).unwrap();
+        let mut agent = Agent::builder(ddl::builtin_agent("puppet").unwrap()).unwrap();
         for action in ACTIONS {
-            agent = agent.handler(action, Arc::new(Act(Arc::clone(&sim), action)));
+            agent = agent.with_handler(action, Arc::new(Act(Arc::clone(&sim), action)));
         }
         blueprint.agents = vec![agent.build().unwrap()];
         let node = TestNode::start(organisation, server, blueprint).await;
@@ -461,7 +464,7 @@ impl SimFleet {
     }
 
     /// What the nodes' own notes prove.
-    pub fn proof(&self) -> Proof {
+    pub fn proof(&self) -> ConcurrencyStats {
         let spans = self.notes(|notes| {
             notes
                 .spans
@@ -469,19 +472,19 @@ impl SimFleet {
                 .map(|(_, span)| *span)
                 .collect::<Vec<_>>()
         });
-        prove(&spans).expect("somebody ran")
+        measure_concurrency(&spans).expect("somebody ran")
     }
 
     /// Lets every node run once, through the client library, which is what `rpc` uses; all of them must succeed.
     pub async fn run_all(&self, pool: &str, limit: usize) {
         let client = self.client().await;
         let runs = self.nodes.keys().map(|node| (node.clone(), Uuid::now_v7()));
-        let mut campaign = client.campaign(Mission {
+        let mut campaign = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
             data: object(json!({"limit": limit, "pool": pool})),
-            shape: Shape {
+            shape: PuppetRolloutLimits {
                 limit,
-                ..Shape::default()
+                ..PuppetRolloutLimits::default()
             },
             silence: Duration::from_mins(1),
             timeout: None,
@@ -491,11 +494,11 @@ impl SimFleet {
         let mut ended = 0;
         while let Some(news) = campaign.next().await {
             match news {
-                News::Ended { node, outcome, .. } => {
+                PuppetRolloutEvent::Ended { node, outcome, .. } => {
                     assert!(outcome.ok, "{node}: {outcome:?}");
                     ended += 1;
                 }
-                News::Failed(error) => panic!("{error}"),
+                PuppetRolloutEvent::Failed(error) => panic!("{error}"),
                 _ => {}
             }
         }
@@ -511,7 +514,7 @@ impl SimFleet {
             self.caller.clone(),
             self.organisation.trust(),
             collective,
-            Window::default(),
+            DiscoveryWindow::default(),
         )
     }
 }

@@ -40,7 +40,7 @@ impl RawNats {
         let info: serde_json::Value =
             serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
         let nonce = info.get("nonce").unwrap().as_str().unwrap();
-        let signature = party.key().sign(nonce.as_bytes()).to_bytes();
+        let signature = party.key_pair().sign(nonce.as_bytes()).to_bytes();
         let options = json!({
             "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "echo": true,
             "lang": "raw", "version": "0", "protocol": 1, "name": "thief",

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
-use muster_system::process::Stat;
+use muster_system::process::ProcessStat;
 use muster_wire::sign::Signer;
-use muster_wire::token::Creds;
+use muster_wire::token::UserCredentials;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -33,8 +33,8 @@ impl Home {
     pub fn new(organisation: &Organisation, node: &Signer, url: &str, more: &str) -> Self {
         let identity = format!("identity = \"{}\"\n", node.identity());
         let home = Self::bare(organisation, &identity, url, more);
-        let creds = Creds::new(&node.token(), node.key().clone()).unwrap();
-        home.write("node.creds", &creds.format(), 0o600);
+        let creds = UserCredentials::new(&node.token(), node.key_pair().clone()).unwrap();
+        home.write("node.creds", &creds.to_text(), 0o600);
         home.write("account.jwt", &organisation.account_token(), 0o644);
         home
     }
@@ -49,8 +49,8 @@ impl Home {
     ) -> Self {
         let more = format!("{more}\n[provisioning]\ncredentials = \"../bootstrap.creds\"\n");
         let home = Self::bare(organisation, first, url, &more);
-        let creds = Creds::new(&bootstrap.token(), bootstrap.key().clone()).unwrap();
-        home.write("bootstrap.creds", &creds.format(), 0o600);
+        let creds = UserCredentials::new(&bootstrap.token(), bootstrap.key_pair().clone()).unwrap();
+        home.write("bootstrap.creds", &creds.to_text(), 0o600);
         home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
         home
     }
@@ -59,7 +59,7 @@ impl Home {
         let home = Self(Arc::new(TempDir::new().unwrap()));
         home.write("policies/default.policy", "policy default allow\n", 0o644);
         let collective = organisation.collective();
-        let operator = organisation.trust().operator();
+        let operator = organisation.trust().operator_key();
         let text = format!(
             "{first}collectives = [\"{collective}\"]\n\
              [broker]\nurls = [\"{url}\"]\nplaintext_on_loopback = true\n\
@@ -150,7 +150,7 @@ impl Rpcd {
         let threads = PathBuf::from(format!("/proc/{}/task", self.pid()));
         let stands = |thread: PathBuf| {
             let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
-            Stat::parse(&stat).is_none_or(|stat| stat.state == 'T')
+            ProcessStat::parse(&stat).is_none_or(|stat| stat.state == 'T')
         };
         await_state("all threads of rpcd stand still", || {
             let mut threads = std::fs::read_dir(&threads).unwrap();

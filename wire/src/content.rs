@@ -16,7 +16,7 @@ pub const MAX_RECORDED_BYTES: usize = 8192;
 pub fn digest_contents(inputs: &Map<String, Value>) -> (Map<String, Value>, BTreeSet<String>) {
     let mut replaced = BTreeSet::new();
     let recorded = inputs.iter().map(|(name, value)| {
-        let recorded = recorded(name, value);
+        let recorded = recorded_value(name, value);
         if recorded != *value {
             replaced.insert(name.clone());
         }
@@ -26,18 +26,18 @@ pub fn digest_contents(inputs: &Map<String, Value>) -> (Map<String, Value>, BTre
 }
 
 /// A value below this key, as it is recorded. Values nest as deep as a decoder lets them.
-fn recorded(key: &str, value: &Value) -> Value {
+fn recorded_value(key: &str, value: &Value) -> Value {
     match value {
         Value::String(text) if is_content(key) || text.len() > MAX_RECORDED_BYTES => {
-            digest(text.as_bytes())
+            content_digest(text.as_bytes())
         }
         Value::Array(_) | Value::Object(_) if is_content(key) => {
-            digest(value.to_string().as_bytes())
+            content_digest(value.to_string().as_bytes())
         }
-        Value::Array(items) => items.iter().map(|item| recorded("", item)).collect(),
+        Value::Array(items) => items.iter().map(|item| recorded_value("", item)).collect(),
         Value::Object(map) => map
             .iter()
-            .map(|(key, value)| (key.clone(), recorded(key, value)))
+            .map(|(key, value)| (key.clone(), recorded_value(key, value)))
             .collect(),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
@@ -47,7 +47,7 @@ fn is_content(key: &str) -> bool {
     key.eq_ignore_ascii_case(CONTENT_KEY)
 }
 
-fn digest(bytes: &[u8]) -> Value {
+fn content_digest(bytes: &[u8]) -> Value {
     let sum = Sha256::digest(bytes);
     json!({"bytes": bytes.len(), "sha256": format!("{sum:x}")})
 }

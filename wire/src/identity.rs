@@ -61,7 +61,7 @@ impl Identity {
     /// Parses and normalises an identity.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let trimmed = text.strip_suffix('.').unwrap_or(text);
-        check_length(trimmed, limits::IDENTITY_BYTES)?;
+        check_length(trimmed, limits::MAX_IDENTITY_BYTES)?;
         check_characters(trimmed, true)?;
         for label in trimmed.split('.') {
             check_label(trimmed, label)?;
@@ -79,12 +79,12 @@ impl Identity {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(String);
+pub struct SubjectName(String);
 
-impl Name {
+impl SubjectName {
     /// Parses a name. Upper case is folded.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        check_length(text, limits::NAME_BYTES)?;
+        check_length(text, limits::MAX_NAME_BYTES)?;
         check_characters(text, false)?;
         check_label(text, text)?;
         match text.chars().next() {
@@ -134,7 +134,7 @@ fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
 
 fn check_label(name: &str, label: &str) -> Result<(), NameError> {
     let bad = label.is_empty()
-        || label.len() > limits::LABEL_BYTES
+        || label.len() > limits::MAX_LABEL_BYTES
         || label.starts_with('-')
         || label.ends_with('-');
     if bad {
@@ -183,4 +183,4 @@ macro_rules! text_newtype {
     )*};
 }
 
-text_newtype!(Identity, Name);
+text_newtype!(Identity, SubjectName);

@@ -3,8 +3,8 @@
 //! Everything here is a function of values. Nothing opens a file, a socket or a clock: instants come in as
 //! [`Millis`], keys come in as bytes, and the rooms around (`bus`, `agent`, `client`) do the input and output.
 //!
-//! The path of one request through this crate: [`request::Request`] is sealed by [`sign::seal`], travels on a
-//! [`subject`], is opened by [`sign::open_request`] against a [`token::Trust`], judged by [`fresh`], matched by
+//! The path of one request through this crate: [`request::Request`] is sealed by [`sign::sign_envelope`], travels on a
+//! [`subject`], is opened by [`sign::open_request`] against a [`token::AccountTrust`], judged by [`fresh`], matched by
 //! [`filter`]; the [`reply::Reply`] goes back the same way.
 
 #![warn(missing_docs)]
@@ -13,6 +13,7 @@ pub mod approval;
 pub mod audit;
 pub mod bundle;
 pub mod content;
+pub mod encrypted_inputs;
 pub mod enrol;
 pub mod filter;
 pub mod fresh;
@@ -22,7 +23,6 @@ pub mod policy;
 pub mod progress;
 pub mod reply;
 pub mod request;
-pub mod sealed;
 pub mod sign;
 pub mod state;
 pub mod status;

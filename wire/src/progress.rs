@@ -5,23 +5,23 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::Millis;
-use crate::identity::{Identity, Name};
+use crate::identity::{Identity, SubjectName};
 
 /// Most progress messages that a node sends for one request. The broker lets a node answer one message 1024 times, and the
 /// reply itself must always get through.
-pub const MESSAGES: u64 = 1000;
+pub const MAX_PROGRESS_MESSAGES: u64 = 1000;
 
 /// The body of a signed progress message. Unknown fields are ignored: a newer node may tell more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct ProgressMessage {
     /// The request that is being worked on.
     pub request: Uuid,
     /// Who tells: the name in the node's token, repeated so that it is signed.
     pub sender: Identity,
     /// The agent that was asked.
-    pub agent: Name,
+    pub agent: SubjectName,
     /// The action that was asked.
-    pub action: Name,
+    pub action: SubjectName,
     /// Counts this node's messages of this request, from 1 without gaps: a gap is a message that was lost.
     pub seq: u64,
     /// What happened since the last message, in order; what an event holds is the agent's business.
@@ -35,7 +35,7 @@ pub struct Progress {
 
 /// What a reply says about the progress messages before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ProgressCounts {
     /// How many messages were sent: the `seq` of the last one.
     pub messages: u64,
     /// How many events were not sent.
@@ -45,21 +45,21 @@ pub struct Told {
 
 /// Why a decoded progress message is not one.
 #[derive(Debug, thiserror::Error)]
-pub enum ProgressError {
+pub enum ProgressDecodeError {
     /// Not JSON of this shape.
     #[error("the message is not valid JSON of a progress message")]
     Json(#[source] serde_json::Error),
     /// Counts from 1 to what a node may send.
-    #[error("the progress message has the number {0}; 1 to {MESSAGES} are allowed")]
+    #[error("the progress message has the number {0}; 1 to {MAX_PROGRESS_MESSAGES} are allowed")]
     Seq(u64),
 }
 
-impl Progress {
+impl ProgressMessage {
     /// Decodes a body and checks what types cannot say.
-    pub fn decode(body: &[u8]) -> Result<Self, ProgressError> {
-        let progress: Self = serde_json::from_slice(body).map_err(ProgressError::Json)?;
-        if progress.seq == 0 || progress.seq > MESSAGES {
-            return Err(ProgressError::Seq(progress.seq));
+    pub fn decode(body: &[u8]) -> Result<Self, ProgressDecodeError> {
+        let progress: Self = serde_json::from_slice(body).map_err(ProgressDecodeError::Json)?;
+        if progress.seq == 0 || progress.seq > MAX_PROGRESS_MESSAGES {
+            return Err(ProgressDecodeError::Seq(progress.seq));
         }
         Ok(progress)
     }

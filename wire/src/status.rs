@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "u8", into = "u8")]
-pub enum Status {
+pub enum ReplyStatus {
     /// 0: the action did what was asked.
     Ok,
     /// 1: the action ran and failed; its data may still say how far it came.
@@ -26,14 +26,14 @@ pub enum Status {
 #[error("status code {0} is not one of 0 to 5")]
 pub struct UnknownStatus(u8);
 
-impl Status {
+impl ReplyStatus {
     /// The number on the wire.
     pub fn code(self) -> u8 {
         self as u8
     }
 
     /// The field's words for the status, as shown beside a node's name.
-    pub fn text(self) -> &'static str {
+    pub fn display_text(self) -> &'static str {
         match self {
             Self::Ok => "OK",
             Self::Failed => "Request Aborted",
@@ -45,13 +45,13 @@ impl Status {
     }
 }
 
-impl From<Status> for u8 {
-    fn from(status: Status) -> Self {
+impl From<ReplyStatus> for u8 {
+    fn from(status: ReplyStatus) -> Self {
         status.code()
     }
 }
 
-impl TryFrom<u8> for Status {
+impl TryFrom<u8> for ReplyStatus {
     type Error = UnknownStatus;
     fn try_from(code: u8) -> Result<Self, UnknownStatus> {
         Ok(match code {
@@ -70,7 +70,7 @@ impl TryFrom<u8> for Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Reason {
+pub enum ReplyReason {
     /// The action did not end before its deadline.
     Timeout {
         /// How long it was given, in milliseconds.
@@ -104,9 +104,9 @@ pub enum Reason {
     Stopping,
 }
 
-impl Reason {
+impl ReplyReason {
     /// The word for it, as it stands in `kind`.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => "timeout",
             Self::Busy { .. } => "busy",

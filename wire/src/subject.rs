@@ -19,34 +19,34 @@
 //!
 //! Who may publish and subscribe where is written in the scopes of [`crate::token::scope`].
 
-use crate::identity::{Identity, Name};
+use crate::identity::{Identity, SubjectName};
 
 /// Where a machine says that it wishes to become a node.
-pub const ENROL: &str = "newcomers.enrol";
+pub const ENROLMENT_SUBJECT: &str = "newcomers.enrol";
 
 /// Where the token of the newcomers' account is announced after it changed.
-pub const NEWCOMERS_TRUST: &str = "newcomers.trust";
+pub const NEWCOMERS_TRUST_SUBJECT: &str = "newcomers.trust";
 
 /// Where a request came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct RequestAddress {
     /// First token.
-    pub collective: Name,
+    pub collective: SubjectName,
     /// Second token.
-    pub agent: Name,
+    pub agent: SubjectName,
     /// Third token.
-    pub action: Name,
+    pub action: SubjectName,
     /// `None` for `all`.
     pub node: Option<Identity>,
 }
 
-impl Address {
+impl RequestAddress {
     /// Reads a request subject; `None` when it is not one.
     pub fn parse(subject: &str) -> Option<Self> {
         let mut tokens = subject.splitn(4, '.');
-        let collective = Name::parse(tokens.next()?).ok()?;
-        let agent = Name::parse(tokens.next()?).ok()?;
-        let action = Name::parse(tokens.next()?).ok()?;
+        let collective = SubjectName::parse(tokens.next()?).ok()?;
+        let agent = SubjectName::parse(tokens.next()?).ok()?;
+        let action = SubjectName::parse(tokens.next()?).ok()?;
         let node = match tokens.next()? {
             "all" => None,
             rest => Some(Identity::parse(rest.strip_prefix("node.")?).ok()?),
@@ -61,17 +61,26 @@ impl Address {
 }
 
 /// Subject of a request to every node.
-pub fn broadcast(collective: &Name, agent: &Name, action: &Name) -> String {
+pub fn broadcast_request(
+    collective: &SubjectName,
+    agent: &SubjectName,
+    action: &SubjectName,
+) -> String {
     format!("{collective}.{agent}.{action}.all")
 }
 
 /// Subject of a request to one node.
-pub fn node(collective: &Name, agent: &Name, action: &Name, node: &Identity) -> String {
+pub fn node_request(
+    collective: &SubjectName,
+    agent: &SubjectName,
+    action: &SubjectName,
+    node: &Identity,
+) -> String {
     format!("{collective}.{agent}.{action}.node.{node}")
 }
 
 /// The two subscriptions by which a node hears every request that concerns it.
-pub fn node_subscriptions(collective: &Name, node: &Identity) -> [String; 2] {
+pub fn node_subscriptions(collective: &SubjectName, node: &Identity) -> [String; 2] {
     [
         format!("{collective}.*.*.all"),
         format!("{collective}.*.*.node.{node}"),
@@ -79,7 +88,7 @@ pub fn node_subscriptions(collective: &Name, node: &Identity) -> [String; 2] {
 }
 
 /// Subject on which a changed account token is announced.
-pub fn trust(collective: &Name) -> String {
+pub fn account_announcement(collective: &SubjectName) -> String {
     format!("{collective}.trust.account")
 }
 
@@ -90,19 +99,19 @@ pub fn inbox_prefix(user_key: &str) -> String {
 
 /// Published to confirm what was sent before on the same connection. No role may subscribe to it, so the broker answers "no responders"
 /// to the reply subject, in order.
-pub const CONFIRM: &str = "_CONFIRM";
+pub const CONFIRM_SUBJECT: &str = "_CONFIRM";
 
-/// No role may publish here. A connection that gets no answer to [`CONFIRM`], because a tool of the operator subscribes to everything,
+/// No role may publish here. A connection that gets no answer to [`CONFIRM_SUBJECT`], because a tool of the operator subscribes to everything,
 /// publishes here: the broker's refusal arrives in order too.
-pub const CONFIRM_REFUSED: &str = "_CONFIRM.refused";
+pub const CONFIRM_REFUSED_SUBJECT: &str = "_CONFIRM.refused";
 
 /// Longest word that may stand for the request in an answer subject, in bytes: a request id has 32.
-const MAX_ANSWER_WORD: usize = 64;
+const MAX_ANSWER_WORD_BYTES: usize = 64;
 
 /// Where the answers to one request of one caller arrive.
 ///
 /// The word is the request's id without hyphens, or a name that the caller chose for answers to several requests. Subscribed with
-/// [`AnswerAddress::pattern`], published with [`AnswerAddress::of_node`]: the last part is always the name of the node that answers,
+/// [`AnswerAddress::subscription_pattern`], published with [`AnswerAddress::of_node`]: the last part is always the name of the node that answers,
 /// so that a broker permission without wildcards in that part covers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerAddress {
@@ -134,7 +143,7 @@ impl AnswerAddress {
     }
 
     /// What the caller subscribes to.
-    pub fn pattern(&self) -> String {
+    pub fn subscription_pattern(&self) -> String {
         format!("{}.>", self.prefix)
     }
 
@@ -167,7 +176,7 @@ impl AnswerAddress {
 
 fn is_answer_word(word: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    (1..=MAX_ANSWER_WORD).contains(&word.len()) && word.bytes().all(allowed)
+    (1..=MAX_ANSWER_WORD_BYTES).contains(&word.len()) && word.bytes().all(allowed)
 }
 
 /// Where the broker publishes the changes of these keys of a bucket; the key may be a pattern.

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The name of the environment variable in which a trace context travels between programs.
-pub const VARIABLE: &str = "TRACEPARENT";
+pub const TRACEPARENT_VARIABLE: &str = "TRACEPARENT";
 
 /// Bytes of a `traceparent` of version 00.
-const LENGTH: usize = 55;
+const TRACEPARENT_BYTES: usize = 55;
 
 /// A trace, and the span in it that asks: `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Traceparent {
+pub struct TraceContext {
     trace: u128,
     parent: u64,
     flags: u8,
@@ -27,12 +27,12 @@ pub struct Traceparent {
 /// A text that is no `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a W3C traceparent, as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
-pub struct TraceparentError;
+pub struct TraceContextError;
 
-impl Traceparent {
+impl TraceContext {
     /// A new trace with the number of `trace`, begun by a span with the last half of `span`: two UUIDs of version 4 or 7, neither of
     /// whose halves is ever zero. It counts as sampled.
-    pub fn begin(trace: Uuid, span: Uuid) -> Self {
+    pub fn new_trace(trace: Uuid, span: Uuid) -> Self {
         Self {
             trace: trace.as_u128(),
             parent: span.as_u64_pair().1,
@@ -41,17 +41,19 @@ impl Traceparent {
     }
 
     /// Reads a text. Of a later version the part that this one knows is taken, as the standard asks.
-    pub fn parse(text: &str) -> Result<Self, TraceparentError> {
+    pub fn parse(text: &str) -> Result<Self, TraceContextError> {
         let bytes = text.as_bytes();
-        let (Some(head), rest) = (bytes.get(..LENGTH), bytes.get(LENGTH..).unwrap_or_default())
-        else {
-            return Err(TraceparentError);
+        let (Some(head), rest) = (
+            bytes.get(..TRACEPARENT_BYTES),
+            bytes.get(TRACEPARENT_BYTES..).unwrap_or_default(),
+        ) else {
+            return Err(TraceContextError);
         };
         let mut fields = head.split(|byte| *byte == b'-');
-        let mut field = |digits: usize| hex(fields.next()?, digits);
+        let mut field = |digits: usize| parse_hex(fields.next()?, digits);
         let found = (field(2), field(32), field(16), field(2));
         let (Some(version), Some(trace), Some(parent), Some(flags)) = found else {
-            return Err(TraceparentError);
+            return Err(TraceContextError);
         };
         let whole = match version {
             0 => rest.is_empty(),
@@ -60,7 +62,7 @@ impl Traceparent {
         };
         let parent = u64::try_from(parent).unwrap_or(0);
         if !whole || trace == 0 || parent == 0 {
-            return Err(TraceparentError);
+            return Err(TraceContextError);
         }
         Ok(Self {
             trace,
@@ -70,13 +72,13 @@ impl Traceparent {
     }
 
     /// The trace's number, as 32 hex digits.
-    pub fn trace(&self) -> String {
+    pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace)
     }
 }
 
 /// So many lower-case hex digits, and nothing else.
-fn hex(digits: &[u8], count: usize) -> Option<u128> {
+fn parse_hex(digits: &[u8], count: usize) -> Option<u128> {
     let all = digits.len() == count
         && digits
             .iter()
@@ -85,7 +87,7 @@ fn hex(digits: &[u8], count: usize) -> Option<u128> {
     u128::from_str_radix(digits, 16).ok()
 }
 
-impl fmt::Display for Traceparent {
+impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             trace,
@@ -96,24 +98,24 @@ impl fmt::Display for Traceparent {
     }
 }
 
-impl FromStr for Traceparent {
-    type Err = TraceparentError;
+impl FromStr for TraceContext {
+    type Err = TraceContextError;
 
-    fn from_str(text: &str) -> Result<Self, TraceparentError> {
+    fn from_str(text: &str) -> Result<Self, TraceContextError> {
         Self::parse(text)
     }
 }
 
-impl TryFrom<String> for Traceparent {
-    type Error = TraceparentError;
+impl TryFrom<String> for TraceContext {
+    type Error = TraceContextError;
 
-    fn try_from(text: String) -> Result<Self, TraceparentError> {
+    fn try_from(text: String) -> Result<Self, TraceContextError> {
         Self::parse(&text)
     }
 }
 
-impl From<Traceparent> for String {
-    fn from(trace: Traceparent) -> Self {
+impl From<TraceContext> for String {
+    fn from(trace: TraceContext) -> Self {
         trace.to_string()
     }
 }
@@ -121,7 +123,7 @@ impl From<Traceparent> for String {
 /// One stage of a request's way through a node, and how long it took there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stage {
+pub struct StageTiming {
     /// Which.
     pub stage: StageName,
     /// How long it took, in microseconds, by the node's monotonic clock.
@@ -167,7 +169,7 @@ pub enum StageName {
 
 impl StageName {
     /// The word for it, as on the wire.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Decode => "decode",
             Self::Verify => "verify",
@@ -188,7 +190,7 @@ impl StageName {
 
 impl fmt::Display for StageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 

@@ -12,15 +12,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 /// Names the key and its place, or says why the text is not JSON.
 pub fn check_unique_keys(json: &[u8]) -> Result<(), serde_json::Error> {
     let mut source = serde_json::Deserializer::from_slice(json);
-    UniqueKeys.deserialize(&mut source)?;
+    UniqueKeysVisitor.deserialize(&mut source)?;
     source.end()
 }
 
 /// Walks a value without keeping it.
 #[derive(Clone, Copy)]
-struct UniqueKeys;
+struct UniqueKeysVisitor;
 
-impl<'de> DeserializeSeed<'de> for UniqueKeys {
+impl<'de> DeserializeSeed<'de> for UniqueKeysVisitor {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
@@ -28,7 +28,7 @@ impl<'de> DeserializeSeed<'de> for UniqueKeys {
     }
 }
 
-impl<'de> Visitor<'de> for UniqueKeys {
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use muster_wire::audit::{
-    Anchor, Finding, Gap, Header, Note, Place, Position, Trusting, Verdict, Verifier,
+    AuditAnchor, AuditFinding, AuditGap, AuditHeader, AuditKeyTrust, AuditNote, ChainPosition,
+    ChainVerification, ChainVerifier, LineLocation,
 };
-use muster_wire::identity::{Identity, Name};
-use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{KeyKind, KeyPair, Role};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::claims::{
+    AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
+};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{KeyKind, KeyPair, UserRole};
 use proptest::prelude::*;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -19,7 +22,7 @@ struct World {
     operator: KeyPair,
     account: KeyPair,
     node: KeyPair,
-    header: Header,
+    header: AuditHeader,
 }
 
 fn key(kind: KeyKind, seed: u8) -> KeyPair {
@@ -32,25 +35,28 @@ fn identity(name: &str) -> Identity {
 
 impl World {
     fn new() -> Self {
-        Self::of(Role::Node, "db1.acme.net", 9)
+        Self::of(UserRole::Node, "db1.acme.net", 9)
     }
 
-    fn of(role: Role, name: &str, seed: u8) -> Self {
+    fn of(role: UserRole, name: &str, seed: u8) -> Self {
         let (operator, account) = (key(KeyKind::Operator, 1), key(KeyKind::Account, 2));
         let (roles, node) = (key(KeyKind::Account, 3), key(KeyKind::User, seed));
-        let template = role.template(&[Name::parse("fleet").unwrap()]);
+        let template = role.permission_template(&[SubjectName::parse("fleet").unwrap()]);
         let scope =
-            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(roles.public(), role, template)));
-        let validity = Validity::from(NOW / 1000 - 60);
-        let claims = Account::new(Limits::default(), vec![scope]);
+            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(roles.public_key(), role, template)));
+        let validity = TokenValidity::without_end(NOW / 1000 - 60);
+        let claims = AccountClaims::new(AccountLimits::default(), vec![scope]);
         let vouched =
-            encode::account("fleet", account.public(), claims, validity, &operator).unwrap();
-        let user = User::new(account.public(), Vec::new());
-        let token = encode::user(&identity(name), node.public(), user, validity, &roles).unwrap();
-        let header = Header::new(
+            encode::issue_account_token("fleet", account.public_key(), claims, validity, &operator)
+                .unwrap();
+        let user = UserClaims::new(account.public_key(), Vec::new());
+        let token =
+            encode::issue_user_token(&identity(name), node.public_key(), user, validity, &roles)
+                .unwrap();
+        let header = AuditHeader::new(
             (NOW, TIME.to_owned()),
             identity("db1.acme.net"),
-            node.public(),
+            node.public_key(),
             token,
             vouched,
         );
@@ -62,14 +68,16 @@ impl World {
         }
     }
 
-    fn trusting(&self) -> Trusting {
-        Trusting::Operator(self.operator.public())
+    fn trusting(&self) -> AuditKeyTrust {
+        AuditKeyTrust::Operator(self.operator.public_key())
     }
 
     /// A log of records with a checkpoint after every fifth, and at its end.
     fn log(&self, records: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut position = Position::START.mark(&self.header, &mut out).unwrap();
+        let mut position = ChainPosition::START
+            .append_mark(&self.header, &mut out)
+            .unwrap();
         for number in 1..=records {
             position = record(position, number, &mut out);
             if number % 5 == 0 || number == records {
@@ -79,29 +87,33 @@ impl World {
         out
     }
 
-    fn checkpoint(&self, position: Position, out: &mut Vec<u8>) -> Position {
-        position.checkpoint(TIME, &self.header.node, &self.node, out)
+    fn checkpoint(&self, position: ChainPosition, out: &mut Vec<u8>) -> ChainPosition {
+        position.append_checkpoint(TIME, &self.header.node, &self.node, out)
     }
 }
 
-fn record(position: Position, number: u64, out: &mut Vec<u8>) -> Position {
+fn record(position: ChainPosition, number: u64, out: &mut Vec<u8>) -> ChainPosition {
     let record = format!(r#"{{"time":"{TIME}","verdict":"executed","n":{number}}}"#);
-    position.chain(record.as_bytes(), out).unwrap()
+    position.append_record(record.as_bytes(), out).unwrap()
 }
 
-fn verify_with(trusting: Trusting, anchors: Vec<Anchor>, files: &[&[u8]]) -> Verdict {
-    let mut verifier = Verifier::new(trusting, anchors);
+fn verify_with(
+    trusting: AuditKeyTrust,
+    anchors: Vec<AuditAnchor>,
+    files: &[&[u8]],
+) -> ChainVerification {
+    let mut verifier = ChainVerifier::new(trusting, anchors);
     for file in files {
-        verifier.next_file();
+        verifier.begin_next_file();
         let mut parts = file.split(|byte| *byte == b'\n');
         let end = parts.next_back().unwrap();
-        parts.for_each(|line| verifier.line(line));
-        verifier.torn_end(end);
+        parts.for_each(|line| verifier.push_line(line));
+        verifier.push_torn_end(end);
     }
     verifier.finish()
 }
 
-fn verify(files: &[&[u8]]) -> Verdict {
+fn verify(files: &[&[u8]]) -> ChainVerification {
     verify_with(World::new().trusting(), Vec::new(), files)
 }
 
@@ -111,12 +123,12 @@ fn lines(log: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn line(line: u64) -> Place {
-    Place { file: 0, line }
+fn line(line: u64) -> LineLocation {
+    LineLocation { file: 0, line }
 }
 
 /// The findings of a log whose lines were changed like this.
-fn findings(records: u64, change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<Finding> {
+fn findings(records: u64, change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<AuditFinding> {
     let mut lines = lines(&World::new().log(records));
     change(&mut lines);
     verify(&[&lines.concat()]).findings
@@ -132,22 +144,32 @@ fn an_untouched_log_is_intact_signed_to_its_end_and_names_its_node() {
     assert_eq!((verdict.lines, verdict.unsigned), (16, 0));
     assert_eq!(verdict.signed.unwrap().seq, 15);
     assert_eq!(verdict.node, Some(identity("db1.acme.net")));
-    assert_eq!(verdict.keys, [world.node.public()]);
+    assert_eq!(verdict.keys, [world.node.public_key()]);
     assert_eq!(verdict.last.unwrap().seq, 15);
 }
 
 #[test]
 fn the_bytes_are_those_that_are_documented() {
     let mut out = Vec::new();
-    let first = Position::START.chain(br#"{"a":1}"#, &mut out).unwrap();
-    first.chain(br#"{"b":2}"#, &mut out).unwrap();
+    let first = ChainPosition::START
+        .append_record(br#"{"a":1}"#, &mut out)
+        .unwrap();
+    first.append_record(br#"{"b":2}"#, &mut out).unwrap();
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "{\"seq\":0,\"prev\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\",\"a\":1}\n\
          {\"seq\":1,\"prev\":\"gTgfHwQOMbRs3zAcPmnsmikQX7ZZhMx3QaNSkdwnvsc\",\"b\":2}\n"
     );
-    assert!(Position::START.chain(b"{}", &mut Vec::new()).is_err());
-    assert!(Position::START.chain(b"[]", &mut Vec::new()).is_err());
+    assert!(
+        ChainPosition::START
+            .append_record(b"{}", &mut Vec::new())
+            .is_err()
+    );
+    assert!(
+        ChainPosition::START
+            .append_record(b"[]", &mut Vec::new())
+            .is_err()
+    );
 }
 
 #[test]
@@ -156,44 +178,52 @@ fn an_altered_line_is_named() {
         let text = String::from_utf8(lines[3].clone()).unwrap();
         lines[3] = text.replace("executed", "denied").into_bytes();
     };
-    assert_eq!(findings(12, alter), [Finding::Altered { at: line(4) }]);
+    assert_eq!(findings(12, alter), [AuditFinding::Altered { at: line(4) }]);
     // In the line before the last, which only a signature can speak for.
     let last = |lines: &mut Vec<Vec<u8>>| {
         let text = String::from_utf8(lines[4].clone()).unwrap();
         lines[4] = text.replace("executed", "denied").into_bytes();
     };
-    assert_eq!(findings(4, last), [Finding::Altered { at: line(5) }]);
+    assert_eq!(findings(4, last), [AuditFinding::Altered { at: line(5) }]);
     // The hash of the line before is a part of the line.
     let prev = |lines: &mut Vec<Vec<u8>>| lines[3][20] ^= 1;
-    assert_eq!(findings(12, prev), [Finding::Altered { at: line(4) }]);
+    assert_eq!(findings(12, prev), [AuditFinding::Altered { at: line(4) }]);
 }
 
 #[test]
 fn missing_inserted_and_repeated_lines_are_named() {
     let cut = |lines: &mut Vec<Vec<u8>>| drop(lines.drain(2..4));
-    let missing = Finding::Missing {
+    let missing = AuditFinding::Missing {
         before: line(3),
         from: 2,
         to: 3,
     };
     assert_eq!(findings(12, cut), [missing]);
     let insert = |lines: &mut Vec<Vec<u8>>| lines.insert(3, b"{\"x\":1}\n".to_vec());
-    assert_eq!(findings(12, insert), [Finding::Inserted { at: line(4) }]);
+    assert_eq!(
+        findings(12, insert),
+        [AuditFinding::Inserted { at: line(4) }]
+    );
     let repeat = |lines: &mut Vec<Vec<u8>>| {
         let copy = lines[2].clone();
         lines.insert(5, copy);
     };
-    assert_eq!(findings(12, repeat), [Finding::Inserted { at: line(6) }]);
+    assert_eq!(
+        findings(12, repeat),
+        [AuditFinding::Inserted { at: line(6) }]
+    );
     let behead = |lines: &mut Vec<Vec<u8>>| drop(lines.remove(0));
     let found = findings(12, behead);
-    assert_eq!(found[0], Finding::NoHeader { at: line(1) });
+    assert_eq!(found[0], AuditFinding::NoHeader { at: line(1) });
 }
 
 #[test]
 fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
     let world = World::new();
     let mut forged = Vec::new();
-    let mut position = Position::START.mark(&world.header, &mut forged).unwrap();
+    let mut position = ChainPosition::START
+        .append_mark(&world.header, &mut forged)
+        .unwrap();
     for number in [1, 2, 99, 4, 5] {
         position = record(position, number, &mut forged);
     }
@@ -203,7 +233,7 @@ fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
     let own = String::from_utf8({
         let mut own = Vec::new();
         let after =
-            position.checkpoint(TIME, &world.header.node, &key(KeyKind::User, 77), &mut own);
+            position.append_checkpoint(TIME, &world.header.node, &key(KeyKind::User, 77), &mut own);
         assert_eq!(after.next, 7);
         own
     })
@@ -217,7 +247,7 @@ fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
     for last in [own, spliced] {
         let log = [forged.clone(), last.into_bytes()].concat();
         let verdict = verify(&[&log]);
-        assert_eq!(verdict.findings, [Finding::Forged { at: line(7) }]);
+        assert_eq!(verdict.findings, [AuditFinding::Forged { at: line(7) }]);
         assert_eq!(verdict.signed, None);
     }
 }
@@ -238,15 +268,15 @@ fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
     assert_eq!(anchored(&[&log], anchor), []);
     assert_eq!(
         anchored(&[&short], anchor),
-        [Finding::AnchorMissing { seq: 15 }]
+        [AuditFinding::AnchorMissing { seq: 15 }]
     );
-    let other = Anchor {
+    let other = AuditAnchor {
         seq: 3,
         hash: anchor.hash,
     };
     assert!(matches!(
         anchored(&[&log], other)[..],
-        [Finding::AnchorDiffers { seq: 3, .. }]
+        [AuditFinding::AnchorDiffers { seq: 3, .. }]
     ));
     assert_eq!(anchor.to_string().parse(), Ok(anchor));
 }
@@ -255,22 +285,24 @@ fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
 fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered() {
     let world = World::new();
     let mut log = Vec::new();
-    let mut position = Position::START.mark(&world.header, &mut log).unwrap();
+    let mut position = ChainPosition::START
+        .append_mark(&world.header, &mut log)
+        .unwrap();
     position = record(position, 1, &mut log);
     let fragment = br#"{"seq":2,"prev":"AAAA"#;
     log.extend_from_slice(fragment);
     let open = verify(&[&log]);
     assert!(open.is_intact());
-    assert_eq!(open.notes, [Note::TornEnd { at: line(3) }]);
+    assert_eq!(open.notes, [AuditNote::TornEnd { at: line(3) }]);
     log.push(b'\n');
     position = position
-        .mark(&Gap::torn(TIME.to_owned(), fragment), &mut log)
+        .append_mark(&AuditGap::torn_line(TIME.to_owned(), fragment), &mut log)
         .unwrap();
     position = record(position, 2, &mut log);
     world.checkpoint(position, &mut log);
     let verdict = verify(&[&log]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
-    let torn = Note::Torn {
+    let torn = AuditNote::Torn {
         at: line(3),
         bytes: 21,
     };
@@ -279,12 +311,12 @@ fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered()
     altered[2][5] ^= 1;
     assert_eq!(
         verify(&[&altered.concat()]).findings,
-        [Finding::Inserted { at: line(3) }]
+        [AuditFinding::Inserted { at: line(3) }]
     );
     altered.remove(2);
     assert_eq!(
         verify(&[&altered.concat()]).findings,
-        [Finding::FragmentMissing { at: line(3) }]
+        [AuditFinding::FragmentMissing { at: line(3) }]
     );
 }
 
@@ -292,16 +324,18 @@ fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered()
 fn a_line_that_lacks_only_its_end_is_torn_too() {
     let world = World::new();
     let mut log = Vec::new();
-    let position = Position::START.mark(&world.header, &mut log).unwrap();
+    let position = ChainPosition::START
+        .append_mark(&world.header, &mut log)
+        .unwrap();
     let start = log.len();
     record(position, 1, &mut log);
     let fragment = log[start..log.len() - 1].to_vec();
-    let gap = Gap::torn(TIME.to_owned(), &fragment);
-    let position = position.mark(&gap, &mut log).unwrap();
+    let gap = AuditGap::torn_line(TIME.to_owned(), &fragment);
+    let position = position.append_mark(&gap, &mut log).unwrap();
     world.checkpoint(position, &mut log);
     let verdict = verify(&[&log]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
-    assert!(matches!(verdict.notes[..], [Note::Torn { .. }]));
+    assert!(matches!(verdict.notes[..], [AuditNote::Torn { .. }]));
     let mut altered = lines(&log);
     altered[1][90] ^= 1;
     assert!(!verify(&[&altered.concat()]).is_intact());
@@ -337,10 +371,10 @@ fn line_ends_are_covered_and_the_one_before_the_last_signature_is_missed() {
 #[test]
 fn a_chain_goes_on_over_files_and_a_missing_file_is_a_hole() {
     let world = World::new();
-    let (mut files, mut position) = (Vec::new(), Position::START);
+    let (mut files, mut position) = (Vec::new(), ChainPosition::START);
     for number in 0..3 {
         let mut file = Vec::new();
-        position = position.mark(&world.header, &mut file).unwrap();
+        position = position.append_mark(&world.header, &mut file).unwrap();
         position = record(position, number, &mut file);
         position = world.checkpoint(position, &mut file);
         files.push(file);
@@ -351,16 +385,16 @@ fn a_chain_goes_on_over_files_and_a_missing_file_is_a_hole() {
     assert!(verify(&[first, second, third]).is_intact());
     let late = verify(&[second, third]);
     assert!(late.is_intact());
-    assert_eq!(late.notes, [Note::BeginsLate { seq: 3 }]);
-    let hole = Finding::Missing {
-        before: Place { file: 1, line: 1 },
+    assert_eq!(late.notes, [AuditNote::BeginsLate { seq: 3 }]);
+    let hole = AuditFinding::Missing {
+        before: LineLocation { file: 1, line: 1 },
         from: 3,
         to: 5,
     };
     assert_eq!(verify(&[first, third]).findings, [hole]);
     let anew = world.log(2);
-    let begins = Finding::NewChain {
-        at: Place { file: 1, line: 1 },
+    let begins = AuditFinding::NewChain {
+        at: LineLocation { file: 1, line: 1 },
     };
     assert_eq!(verify(&[first, &anew]).findings, [begins]);
 }
@@ -370,25 +404,28 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
     let world = World::new();
     let log = world.log(3);
     let untrusted = |trusting| match &verify_with(trusting, Vec::new(), &[&log]).findings[..] {
-        [Finding::Untrusted { why, .. }, Finding::Forged { .. }] => why.clone(),
+        [
+            AuditFinding::Untrusted { why, .. },
+            AuditFinding::Forged { .. },
+        ] => why.clone(),
         other => panic!("{other:?}"),
     };
-    let other = Trusting::Operator(key(KeyKind::Operator, 50).public());
+    let other = AuditKeyTrust::Operator(key(KeyKind::Operator, 50).public_key());
     assert!(!untrusted(other).is_empty());
-    let keys = Trusting::Keys(vec![key(KeyKind::User, 51).public()]);
+    let keys = AuditKeyTrust::Keys(vec![key(KeyKind::User, 51).public_key()]);
     assert!(untrusted(keys).contains("not among those given"));
-    let own = Trusting::Keys(vec![world.node.public()]);
+    let own = AuditKeyTrust::Keys(vec![world.node.public_key()]);
     assert!(verify_with(own, Vec::new(), &[&log]).is_intact());
-    assert_ne!(world.account.public(), world.node.public());
+    assert_ne!(world.account.public_key(), world.node.public_key());
     // A caller's token, or one in another name, says nothing about a node.
     for (role, name) in [
-        (Role::Caller, "db1.acme.net"),
-        (Role::Node, "web1.acme.net"),
+        (UserRole::Caller, "db1.acme.net"),
+        (UserRole::Node, "web1.acme.net"),
     ] {
         let other = World::of(role, name, 9);
         let verdict = verify(&[&other.log(3)]);
         assert!(
-            matches!(verdict.findings[0], Finding::Untrusted { .. }),
+            matches!(verdict.findings[0], AuditFinding::Untrusted { .. }),
             "{:?}",
             verdict.findings
         );
@@ -399,17 +436,19 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
 fn what_the_daemon_itself_missed_is_a_finding() {
     let world = World::new();
     let mut log = Vec::new();
-    let position = Position::START.mark(&world.header, &mut log).unwrap();
+    let position = ChainPosition::START
+        .append_mark(&world.header, &mut log)
+        .unwrap();
     let position = position
-        .mark(&Gap::missing(TIME.to_owned(), 40), &mut log)
+        .append_mark(&AuditGap::missing_lines(TIME.to_owned(), 40), &mut log)
         .unwrap();
     world.checkpoint(position, &mut log);
-    let lost = Finding::Lost {
+    let lost = AuditFinding::Lost {
         at: line(2),
         written: 40,
     };
     assert_eq!(verify(&[&log]).findings, [lost]);
-    assert_eq!(verify(&[b""]).findings, [Finding::Empty]);
+    assert_eq!(verify(&[b""]).findings, [AuditFinding::Empty]);
 }
 
 /// Whether a changed log looks no worse than the original: nothing found, and signed to the same end.

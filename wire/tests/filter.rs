@@ -6,23 +6,23 @@
     reason = "generators are test code, though clippy sees no test in them"
 )]
 
-use muster_wire::filter::{FactTerm, Filter, Operator, Pattern};
-use muster_wire::state::{Facts, NodeView};
+use muster_wire::filter::{FactOperator, FactTerm, FilterPattern, NodeFilter};
+use muster_wire::state::{NodeFacts, NodeView};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
 use regex::Regex;
 use serde_json::Value;
 
-const OPERATORS: [Operator; 8] = [
-    Operator::Equal,
-    Operator::NotEqual,
-    Operator::Match,
-    Operator::NotMatch,
-    Operator::AtMost,
-    Operator::AtLeast,
-    Operator::Less,
-    Operator::Greater,
+const OPERATORS: [FactOperator; 8] = [
+    FactOperator::Equal,
+    FactOperator::NotEqual,
+    FactOperator::Match,
+    FactOperator::NotMatch,
+    FactOperator::AtMost,
+    FactOperator::AtLeast,
+    FactOperator::Less,
+    FactOperator::Greater,
 ];
 
 /// Few and close together, so that random facts and terms often meet.
@@ -62,27 +62,27 @@ fn fact_value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn facts() -> impl Strategy<Value = Facts> {
+fn facts() -> impl Strategy<Value = NodeFacts> {
     btree_map(
         select(&KEYS[..]).prop_map(str::to_owned),
         fact_value(),
         0..6,
     )
-    .prop_map(|map| Facts::from_map(map.into_iter().collect()).unwrap())
+    .prop_map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap())
 }
 
 /// Fact, operator and value of a term; the value of a regex operator without its slashes.
-fn condition() -> impl Strategy<Value = (&'static str, Operator, &'static str)> {
+fn condition() -> impl Strategy<Value = (&'static str, FactOperator, &'static str)> {
     (select(&PATHS[..]), select(&OPERATORS[..])).prop_flat_map(|(path, operator)| {
-        let regex = matches!(operator, Operator::Match | Operator::NotMatch);
+        let regex = matches!(operator, FactOperator::Match | FactOperator::NotMatch);
         let values = if regex { &EXPRESSIONS[..] } else { &TEXTS[..] };
         (Just(path), Just(operator), select(values))
     })
 }
 
-fn term((path, operator, value): (&str, Operator, &str)) -> FactTerm {
+fn term((path, operator, value): (&str, FactOperator, &str)) -> FactTerm {
     match operator {
-        Operator::Match | Operator::NotMatch => {
+        FactOperator::Match | FactOperator::NotMatch => {
             FactTerm::new(path, operator, &format!("/{value}/")).unwrap()
         }
         _ => FactTerm::new(path, operator, value).unwrap(),
@@ -91,12 +91,17 @@ fn term((path, operator, value): (&str, Operator, &str)) -> FactTerm {
 
 /// The model: what the words of the documentation say, one after the other, at any cost.
 mod model {
-    use super::{Facts, Operator, Regex, Value};
+    use super::{FactOperator, NodeFacts, Regex, Value};
 
-    pub(crate) fn holds(facts: &Facts, path: &str, operator: Operator, value: &str) -> bool {
+    pub(crate) fn holds(
+        facts: &NodeFacts,
+        path: &str,
+        operator: FactOperator,
+        value: &str,
+    ) -> bool {
         let positive = match operator {
-            Operator::NotEqual => Operator::Equal,
-            Operator::NotMatch => Operator::Match,
+            FactOperator::NotEqual => FactOperator::Equal,
+            FactOperator::NotMatch => FactOperator::Match,
             other => other,
         };
         let mut scalars = Vec::new();
@@ -109,7 +114,7 @@ mod model {
         if positive == operator { any } else { !any }
     }
 
-    fn find(facts: &Facts, path: &str) -> Option<Value> {
+    fn find(facts: &NodeFacts, path: &str) -> Option<Value> {
         let top = Value::Object(facts.as_map().clone());
         if let Some(exact) = top.get(path) {
             return Some(exact.clone());
@@ -135,12 +140,12 @@ mod model {
         }
     }
 
-    fn scalar_holds(fact: &Value, operator: Operator, wanted: &str) -> bool {
+    fn scalar_holds(fact: &Value, operator: FactOperator, wanted: &str) -> bool {
         let shown = match fact {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        if operator == Operator::Match {
+        if operator == FactOperator::Match {
             return Regex::new(wanted).unwrap().is_match(&shown);
         }
         let looks_numeric = Regex::new(r"^[+-]?[0-9]+(\.[0-9]+)?$").unwrap();
@@ -151,21 +156,21 @@ mod model {
         };
         if let (Some(a), Some(b)) = (number(&shown), number(wanted)) {
             return match operator {
-                Operator::Equal => a - b == 0.0,
-                Operator::AtMost => a <= b,
-                Operator::AtLeast => a >= b,
-                Operator::Less => a < b,
+                FactOperator::Equal => a - b == 0.0,
+                FactOperator::AtMost => a <= b,
+                FactOperator::AtLeast => a >= b,
+                FactOperator::Less => a < b,
                 _ => a > b,
             };
         }
         let (a, b) = (shown.to_lowercase(), wanted.to_lowercase());
         match (fact, operator) {
             (Value::Number(_), _) => false,
-            (_, Operator::Equal) => a == b,
+            (_, FactOperator::Equal) => a == b,
             (Value::Bool(_), _) => false,
-            (_, Operator::AtMost) => a <= b,
-            (_, Operator::AtLeast) => a >= b,
-            (_, Operator::Less) => a < b,
+            (_, FactOperator::AtMost) => a <= b,
+            (_, FactOperator::AtLeast) => a >= b,
+            (_, FactOperator::Less) => a < b,
             _ => a > b,
         }
     }
@@ -184,7 +189,7 @@ fn literal() -> impl Strategy<Value = String> {
         })
 }
 
-fn filter() -> impl Strategy<Value = Filter> {
+fn filter() -> impl Strategy<Value = NodeFilter> {
     let name = || prop_oneof!["[a-zA-Z][a-z0-9:.-]{0,8}", "/\\^[a-z]{1,5}/i?"];
     (
         vec(condition(), 0..4),
@@ -193,7 +198,7 @@ fn filter() -> impl Strategy<Value = Filter> {
         vec(name(), 0..3),
     )
         .prop_map(|(facts, classes, agents, identities)| {
-            let mut filter = Filter::default();
+            let mut filter = NodeFilter::default();
             for fact in facts {
                 filter = filter.with_fact(&term(fact).to_string()).unwrap();
             }
@@ -222,14 +227,14 @@ proptest! {
 
     #[test]
     fn a_negation_is_the_opposite(facts in facts(), path in select(&PATHS[..]), text in select(&TEXTS[..])) {
-        let equal = FactTerm::new(path, Operator::Equal, text).unwrap().matches(&facts);
-        let not_equal = FactTerm::new(path, Operator::NotEqual, text).unwrap().matches(&facts);
+        let equal = FactTerm::new(path, FactOperator::Equal, text).unwrap().matches(&facts);
+        let not_equal = FactTerm::new(path, FactOperator::NotEqual, text).unwrap().matches(&facts);
         prop_assert_ne!(equal, not_equal);
     }
 
     #[test]
     fn every_leaf_is_found_by_its_path(facts in facts()) {
-        for (path, leaf) in facts.leaves() {
+        for (path, leaf) in facts.leaf_values() {
             prop_assert_eq!(facts.get(&path), Some(leaf), "{}", path);
         }
     }
@@ -241,20 +246,20 @@ proptest! {
         path in select(&PATHS[..]), operator in select(&OPERATORS[..]), value in literal(),
     ) {
         let value = match operator {
-            Operator::Match | Operator::NotMatch => format!("/{}/", regex::escape(&value)),
+            FactOperator::Match | FactOperator::NotMatch => format!("/{}/", regex::escape(&value)),
             _ => value,
         };
         // An escaped text may outgrow the compiled limit only if it is long; these are short.
         let term = FactTerm::new(path, operator, &value).unwrap();
         let printed = term.to_string();
         prop_assert_eq!(&FactTerm::parse(&printed).unwrap(), &term, "{}", printed);
-        prop_assert_eq!(term.value(), value);
+        prop_assert_eq!(term.value_text(), value);
     }
 
     #[test]
     fn literal_terms_survive_as_words(path in select(&PATHS[..]), value in literal()) {
-        let term = FactTerm::new(path, Operator::Equal, &value).unwrap();
-        let filter = Filter::default().with_words(&format!("first {term} last=1")).unwrap();
+        let term = FactTerm::new(path, FactOperator::Equal, &value).unwrap();
+        let filter = NodeFilter::default().with_words(&format!("first {term} last=1")).unwrap();
         prop_assert_eq!(filter.facts().first(), Some(&term));
         prop_assert_eq!((filter.facts().len(), filter.classes().len()), (2, 1));
     }
@@ -264,15 +269,15 @@ proptest! {
         if let Ok(term) = FactTerm::parse(&text) {
             prop_assert_eq!(&FactTerm::parse(&term.to_string()).unwrap(), &term);
         }
-        if let Ok(pattern) = Pattern::parse(&text) {
-            prop_assert_eq!(&Pattern::parse(&pattern.to_string()).unwrap(), &pattern);
+        if let Ok(pattern) = FilterPattern::parse(&text) {
+            prop_assert_eq!(&FilterPattern::parse(&pattern.to_string()).unwrap(), &pattern);
         }
-        let _ = Facts::default().get(&text);
+        let _ = NodeFacts::default().get(&text);
     }
 
     #[test]
     fn no_flag_text_gives_the_empty_filter(text in hostile_text()) {
-        let empty = Filter::default;
+        let empty = NodeFilter::default;
         for read in [
             empty().with_fact(&text),
             empty().with_class(&text),
@@ -284,7 +289,7 @@ proptest! {
                 Ok(filter) => {
                     prop_assert!(!filter.is_empty());
                     let json = serde_json::to_string(&filter).unwrap();
-                    prop_assert_eq!(&serde_json::from_str::<Filter>(&json).unwrap(), &filter);
+                    prop_assert_eq!(&serde_json::from_str::<NodeFilter>(&json).unwrap(), &filter);
                     prop_assert!(!filter.explain().contains(char::is_control));
                 }
                 Err(error) => prop_assert!((1..=text.chars().count() + 1).contains(&error.column())),
@@ -295,7 +300,7 @@ proptest! {
     #[test]
     fn filters_survive_json(filter in filter()) {
         let json = serde_json::to_string(&filter).unwrap();
-        prop_assert_eq!(&serde_json::from_str::<Filter>(&json).unwrap(), &filter);
+        prop_assert_eq!(&serde_json::from_str::<NodeFilter>(&json).unwrap(), &filter);
         prop_assert_eq!(filter.is_empty(), json == "{}");
     }
 
@@ -306,7 +311,7 @@ proptest! {
         let mut json = serde_json::to_vec(&filter).unwrap();
         let at = at.index(json.len());
         json[at] = byte;
-        if let Ok(decoded) = serde_json::from_slice::<Filter>(&json) {
+        if let Ok(decoded) = serde_json::from_slice::<NodeFilter>(&json) {
             prop_assert_eq!(decoded.is_empty(), filter.is_empty());
         }
     }

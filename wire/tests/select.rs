@@ -5,8 +5,8 @@
     reason = "generators are test code, though clippy sees no test in them"
 )]
 
-use muster_wire::filter::{FactTerm, Filter, Select};
-use muster_wire::state::{Facts, NodeView};
+use muster_wire::filter::{FactTerm, NodeFilter, SelectExpression};
+use muster_wire::state::{NodeFacts, NodeView};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -45,15 +45,15 @@ const OPERATORS: [&str; 8] = ["=", "==", "!=", "<", "<=", ">", ">=", "=~"];
 const VALUES: [&str; 7] = ["1", "2", "true", "red", "Green", "and", "x)y /"];
 const NAMES: [&str; 4] = ["apache", "mysql::master", "rpcutil", "in"];
 
-fn facts() -> Facts {
+fn facts() -> NodeFacts {
     let facts = json!({
         "a": 1, "b": {"c": "Red"}, "tags": ["green", 2, true], "x y": "x)y /",
     });
-    Facts::from_value(facts).unwrap()
+    NodeFacts::from_value(facts).unwrap()
 }
 
 impl Model {
-    fn holds(&self, facts: &Facts, classes: &[String], agents: &[String]) -> bool {
+    fn holds(&self, facts: &NodeFacts, classes: &[String], agents: &[String]) -> bool {
         match self {
             Self::And(a, b) => a.holds(facts, classes, agents) & b.holds(facts, classes, agents),
             Self::Or(a, b) => a.holds(facts, classes, agents) | b.holds(facts, classes, agents),
@@ -87,7 +87,7 @@ impl Model {
 }
 
 impl Leaf {
-    fn holds(&self, facts: &Facts, classes: &[String], agents: &[String]) -> bool {
+    fn holds(&self, facts: &NodeFacts, classes: &[String], agents: &[String]) -> bool {
         let among = |names: &[String], name: &str| names.iter().any(|found| found == name);
         let term = |path, operator, value: &str| {
             let value = format!("{path}{operator}\"{value}\"");
@@ -245,22 +245,22 @@ proptest! {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &agents, collectives: &[],
         };
         let expected = model.holds(&facts, &classes, &agents);
-        let read = Select::parse(&text);
+        let read = SelectExpression::parse(&text);
         prop_assert!(read.is_ok(), "{}: {}", text, read.unwrap_err());
         let read = read.unwrap();
         prop_assert_eq!(read.matches(&node), expected, "{}", text);
         let printed = read.to_string();
-        let again = Select::parse(&printed);
+        let again = SelectExpression::parse(&printed);
         prop_assert!(again.is_ok(), "{}: {}", printed, again.unwrap_err());
         prop_assert_eq!(&again.unwrap(), &read, "{}", printed);
     }
 
     #[test]
     fn whatever_is_read_is_printed_and_read_again(text in hostile_text()) {
-        match Select::parse(&text) {
+        match SelectExpression::parse(&text) {
             Ok(read) => {
                 let printed = read.to_string();
-                let again = Select::parse(&printed);
+                let again = SelectExpression::parse(&printed);
                 prop_assert!(again.is_ok(), "{}: {}", printed, again.unwrap_err());
                 let again = again.unwrap();
                 prop_assert_eq!(&again, &read, "{}", printed);
@@ -282,13 +282,13 @@ proptest! {
         let node = NodeView {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
         };
-        let mut filter = Filter::default();
+        let mut filter = NodeFilter::default();
         for text in &texts {
             filter = filter.with_select(text).unwrap();
         }
         let expected = first.holds(&facts, &classes, &[]) && second.holds(&facts, &classes, &[]);
         prop_assert_eq!(filter.matches(&node), expected);
         let json = serde_json::to_string(&filter).unwrap();
-        prop_assert_eq!(&serde_json::from_str::<Filter>(&json).unwrap(), &filter);
+        prop_assert_eq!(&serde_json::from_str::<NodeFilter>(&json).unwrap(), &filter);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use muster_wire::filter::{Found, Known, Lookup, Progress, Select, Truth};
-use muster_wire::state::{Facts, NodeView};
+use muster_wire::filter::{
+    DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, SelectExpression, TruthValue,
+};
+use muster_wire::state::{NodeFacts, NodeView};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
@@ -91,16 +93,16 @@ fn world() -> impl Strategy<Value = World> {
     )
 }
 
-fn answer(world: &World, lookup: &Lookup) -> Found {
+fn answer(world: &World, lookup: &DataLookup) -> DataLookupResult {
     match world.get(lookup.to_string().as_str()) {
-        None => Found::Unknown("no such source".to_owned()),
-        Some(None) => Found::Unknown("denied".to_owned()),
+        None => DataLookupResult::Unknown("no such source".to_owned()),
+        Some(None) => DataLookupResult::Unknown("denied".to_owned()),
         Some(Some(outputs)) => {
             let values: Map<String, Value> = outputs
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), json!(value)))
                 .collect();
-            Found::Values(values)
+            DataLookupResult::Values(values)
         }
     }
 }
@@ -113,29 +115,29 @@ proptest! {
         model in model(), world in world(),
     ) {
         let text = model.write();
-        let select = Select::parse(&text).unwrap();
-        prop_assert_eq!(&Select::parse(&select.to_string()).unwrap(), &select);
-        let facts = Facts::default();
+        let select = SelectExpression::parse(&text).unwrap();
+        prop_assert_eq!(&SelectExpression::parse(&select.to_string()).unwrap(), &select);
+        let facts = NodeFacts::default();
         let classes = ["apache".to_owned()];
         let node = NodeView {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
         };
-        let mut known = Known::default();
+        let mut known = KnownLookups::default();
         let truth = loop {
             match select.evaluate(&node, &known) {
-                Progress::Decided(truth) => break truth,
-                Progress::Needs(lookup) => {
+                EvaluationProgress::Decided(truth) => break truth,
+                EvaluationProgress::Needs(lookup) => {
                     prop_assert!(known.get(lookup).is_none());
                     known.insert(lookup.clone(), answer(&world, lookup));
                 }
             }
         };
-        let expected = model.truth(&world).map_or(Truth::Unknown, Truth::from);
+        let expected = model.truth(&world).map_or(TruthValue::Unknown, TruthValue::from);
         prop_assert_eq!(truth, expected, "{}", text);
-        prop_assert!(known.len() <= select.lookups().len());
+        prop_assert!(known.len() <= select.data_lookups().len());
         let nothing = model.truth(&World::new()) == Some(true);
         prop_assert_eq!(select.matches(&node), nothing, "{}", text);
-        for (condition, truth) in select.conditions(&node, &known) {
+        for (condition, truth) in select.evaluate_conditions(&node, &known) {
             prop_assert!(truth.is_some() || condition.contains('('), "{}", condition);
         }
     }

@@ -7,18 +7,18 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-use muster_wire::audit::{Anchor, HeadRecord, Position};
+use muster_wire::audit::{AuditAnchor, ChainPosition, HeadRecord};
 use muster_wire::limits;
 
-use super::Options;
+use super::AuditOptions;
 
 /// How much of a file's end is looked at first for its last line.
-const LOOK: u64 = 64 * 1024;
+const INITIAL_TAIL_BYTES: u64 = 64 * 1024;
 /// Largest file of the last position, in bytes.
-const HEAD_BYTES: u64 = 8192;
+const MAX_HEAD_BYTES: u64 = 8192;
 
 /// Opens the log for appending. A new one gets the configured mode and group; one that is there keeps its own.
-pub(super) fn open(path: &Path, options: &Options) -> io::Result<File> {
+pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o750).create(directory)?;
@@ -28,7 +28,7 @@ pub(super) fn open(path: &Path, options: &Options) -> io::Result<File> {
     match make.clone().create_new(true).open(path) {
         Ok(file) => {
             if let Some(group) = &options.group {
-                chown(&file, group)?;
+                set_group(&file, group)?;
             }
             // Said outright, so that the process's umask has no part in it.
             file.set_permissions(Permissions::from_mode(options.mode))?;
@@ -39,42 +39,42 @@ pub(super) fn open(path: &Path, options: &Options) -> io::Result<File> {
     }
 }
 
-fn chown(file: &File, group: &str) -> io::Result<()> {
+fn set_group(file: &File, group: &str) -> io::Result<()> {
     let unknown = || io::Error::other(format!("there is no group {group:?}"));
     let group = nix::unistd::Group::from_name(group)?.ok_or_else(unknown)?;
     Ok(nix::unistd::fchown(file, None, Some(group.gid))?)
 }
 
 /// Whether both are the same file, under whichever name.
-pub(super) fn is_same(a: &File, b: &File) -> io::Result<bool> {
+pub(super) fn is_same_file(a: &File, b: &File) -> io::Result<bool> {
     let (a, b) = (a.metadata()?, b.metadata()?);
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
 /// How a log ends.
 #[derive(Debug, Default)]
-pub(super) struct End {
+pub(super) struct AuditLogTail {
     /// Where its chain stands; nothing without a whole line of a chain.
-    pub(super) position: Option<Position>,
+    pub(super) position: Option<ChainPosition>,
     /// What stands behind the last line end.
     pub(super) torn: Vec<u8>,
     /// It has whole lines, and the last of them is of no chain.
     pub(super) foreign: bool,
 }
 
-impl End {
+impl AuditLogTail {
     /// Looks at a file's end.
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
+    pub(super) fn read_file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        let most = 2 * limits::AUDIT_LINE_BYTES as u64;
-        let mut look = LOOK;
+        let most = 2 * limits::MAX_AUDIT_LINE_BYTES as u64;
+        let mut look = INITIAL_TAIL_BYTES;
         loop {
             let from = length.saturating_sub(look);
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             (&mut file).take(look).read_to_end(&mut bytes)?;
-            match Self::read(bytes, from == 0) {
+            match Self::parse_tail(bytes, from == 0) {
                 Some(end) => return Ok(end),
                 None if look >= most => {
                     return Ok(Self {
@@ -88,7 +88,7 @@ impl End {
     }
 
     /// Reads the last bytes of a file; nothing if the last line begins before them.
-    fn read(mut bytes: Vec<u8>, whole: bool) -> Option<Self> {
+    fn parse_tail(mut bytes: Vec<u8>, whole: bool) -> Option<Self> {
         let is_end = |byte: &u8| *byte == b'\n';
         let Some(last) = bytes.iter().rposition(is_end) else {
             return whole.then_some(Self {
@@ -100,7 +100,7 @@ impl End {
         bytes.pop();
         let begin = bytes.iter().rposition(is_end).map(|end| end + 1);
         let begin = begin.or(whole.then_some(0))?;
-        let position = bytes.get(begin..).and_then(Position::after_line);
+        let position = bytes.get(begin..).and_then(ChainPosition::after_line);
         Some(Self {
             foreign: position.is_none(),
             position,
@@ -110,27 +110,28 @@ impl End {
 }
 
 /// The name of an older file: `audit.log.3`.
-pub(super) fn numbered(path: &Path, number: u32) -> PathBuf {
+pub(super) fn numbered_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
 }
 
 /// Puts the log aside as number 1; every older file becomes one number older, and what is beyond `keep` goes.
-pub(super) fn put_aside(path: &Path, keep: u32) -> io::Result<()> {
+pub(super) fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
     for number in (1..keep).rev() {
-        match fs::rename(numbered(path, number), numbered(path, number + 1)) {
+        match fs::rename(numbered_path(path, number), numbered_path(path, number + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    fs::rename(path, numbered(path, 1))
+    fs::rename(path, numbered_path(path, 1))
 }
 
 /// The last checkpoint that this daemon remembers having made; nothing if there is no such memory.
-pub(super) fn remembered(head: &Path) -> Option<Anchor> {
+pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
     let mut text = String::new();
-    let read = File::open(head).and_then(|file| file.take(HEAD_BYTES).read_to_string(&mut text));
+    let read =
+        File::open(head).and_then(|file| file.take(MAX_HEAD_BYTES).read_to_string(&mut text));
     let problem = match read {
         Ok(_) => match text.parse::<HeadRecord>() {
             Ok(record) => return Some(record.anchor),
@@ -145,7 +146,7 @@ pub(super) fn remembered(head: &Path) -> Option<Anchor> {
 }
 
 /// Remembers a checkpoint of the log at this path outside of it.
-pub(super) fn remember(head: &Path, anchor: Anchor, log: &Path) -> io::Result<()> {
+pub(super) fn write_head(head: &Path, anchor: AuditAnchor, log: &Path) -> io::Result<()> {
     let fresh = head.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)

@@ -4,16 +4,16 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use muster_wire::audit::{Anchor, Gap, Header, NotAnObject, Position};
+use muster_wire::audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
 use serde::Serialize;
 
-use super::files::{self, End};
-use super::{Options, record, wall_clock};
+use super::files::{self, AuditLogTail};
+use super::{AuditOptions, record, wall_clock};
 
 /// The log that is being written.
 #[derive(Debug)]
-pub(super) struct Log {
-    options: Options,
+pub(super) struct ChainedLog {
+    options: AuditOptions,
     account: String,
     file: File,
     /// Whether it is a file, and no pipe or device: those cannot be read back, cut or moved.
@@ -21,16 +21,16 @@ pub(super) struct Log {
     size: u64,
     /// The size at which the next turn is tried.
     turn_at: u64,
-    position: Position,
-    last: Option<Anchor>,
-    pending: Pending,
+    position: ChainPosition,
+    last: Option<AuditAnchor>,
+    pending: PendingPreamble,
     /// Lines since the last checkpoint, and when the first of them was written.
     unsigned: Option<(u64, Instant)>,
 }
 
 /// What must be written before any record.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingPreamble {
     /// What is left of a line, to be closed off.
     torn: Vec<u8>,
     header: bool,
@@ -40,7 +40,7 @@ struct Pending {
 
 /// A group of records was not written as a whole.
 #[derive(Debug)]
-pub(super) struct Short {
+pub(super) struct ShortWrite {
     /// Records that were.
     pub(super) written: usize,
     /// Why not more.
@@ -49,17 +49,17 @@ pub(super) struct Short {
 
 /// Lines that are written together.
 #[derive(Debug)]
-struct Group {
+struct LineGroup {
     bytes: Vec<u8>,
-    position: Position,
+    position: ChainPosition,
     /// Where each line ends, and where the chain stands behind it.
-    ends: Vec<(usize, Position)>,
+    ends: Vec<(usize, ChainPosition)>,
 }
 
-impl Group {
-    fn add(
+impl LineGroup {
+    fn add_line(
         &mut self,
-        line: impl FnOnce(Position, &mut Vec<u8>) -> Result<Position, NotAnObject>,
+        line: impl FnOnce(ChainPosition, &mut Vec<u8>) -> Result<ChainPosition, NotAnObject>,
     ) -> io::Result<()> {
         self.position = line(self.position, &mut self.bytes).map_err(io::Error::other)?;
         self.ends.push((self.bytes.len(), self.position));
@@ -67,24 +67,27 @@ impl Group {
     }
 }
 
-impl Log {
+impl ChainedLog {
     /// Takes the log up where it ended, in whichever way that was.
-    pub(super) fn open(options: Options) -> io::Result<Self> {
-        let mut file = files::open(&options.path, &options)?;
+    pub(super) fn open(options: AuditOptions) -> io::Result<Self> {
+        let mut file = files::open_log(&options.path, &options)?;
         let regular = file.metadata()?.is_file();
-        let mut end = End::default();
+        let mut end = AuditLogTail::default();
         if regular {
-            end = End::of(&options.path)?;
+            end = AuditLogTail::read_file(&options.path)?;
         }
         if end.foreign {
             tracing::warn!(path = %options.path.display(), "what is there is no chained audit log; it is put aside");
-            files::put_aside(&options.path, options.keep)?;
-            (file, end) = (files::open(&options.path, &options)?, End::default());
+            files::rotate_files(&options.path, options.keep)?;
+            (file, end) = (
+                files::open_log(&options.path, &options)?,
+                AuditLogTail::default(),
+            );
         }
-        let remembered = options.head.as_deref().and_then(files::remembered);
+        let remembered = options.head.as_deref().and_then(files::read_head);
         let position = match end.position {
             Some(position) => position,
-            None => Self::without_file(&options, remembered, regular)?,
+            None => Self::position_without_file(&options, remembered, regular)?,
         };
         let missing = remembered
             .map(|anchor| anchor.seq)
@@ -102,7 +105,7 @@ impl Log {
             size,
             position,
             last: None,
-            pending: Pending {
+            pending: PendingPreamble {
                 torn: end.torn,
                 header: true,
                 missing,
@@ -110,89 +113,90 @@ impl Log {
             unsigned: None,
         };
         // What cannot be written now is tried again with the first record, which tells whoever must know.
-        if let Err(short) = log.add(&[]) {
+        if let Err(short) = log.write_records(&[]) {
             tracing::error!(error = %short.error, path = %log.options.path.display(), "cannot write the audit log");
         }
         Ok(log)
     }
 
     /// Where to go on when the file is new: behind the newest line that is known of.
-    fn without_file(
-        options: &Options,
-        remembered: Option<Anchor>,
+    fn position_without_file(
+        options: &AuditOptions,
+        remembered: Option<AuditAnchor>,
         regular: bool,
-    ) -> io::Result<Position> {
+    ) -> io::Result<ChainPosition> {
         if !regular {
-            return Ok(Position::START);
+            return Ok(ChainPosition::START);
         }
-        let older = match End::of(&files::numbered(&options.path, 1)) {
+        let older = match AuditLogTail::read_file(&files::numbered_path(&options.path, 1)) {
             Ok(end) => end.position,
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let remembered = remembered.map(|anchor| Position {
+        let remembered = remembered.map(|anchor| ChainPosition {
             next: anchor.seq.saturating_add(1),
             prev: anchor.hash,
         });
         let known = older.into_iter().chain(remembered);
         Ok(known
             .max_by_key(|position| position.next)
-            .unwrap_or(Position::START))
+            .unwrap_or(ChainPosition::START))
     }
 
     /// The number of the last line and its hash.
-    pub(super) fn last(&self) -> Option<Anchor> {
+    pub(super) fn last_anchor(&self) -> Option<AuditAnchor> {
         self.last
     }
 
     /// The account's token for headers to come.
-    pub(super) fn account_changed(&mut self, token: String) {
+    pub(super) fn set_account(&mut self, token: String) {
         self.account = token;
     }
 
     /// Appends records, with one write, and turns to a new file if this one is full.
-    pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), Short> {
-        self.add(records)?;
+    pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
+        self.write_records(records)?;
         if self.options.max_bytes > 0 && self.regular && self.size >= self.turn_at {
-            self.turn();
+            self.rotate();
         }
         Ok(())
     }
 
-    fn add(&mut self, records: &[Vec<u8>]) -> Result<(), Short> {
-        let none = |error| Short { written: 0, error };
-        let mut group = self.group();
-        self.begin(&mut group).map_err(none)?;
+    fn write_records(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
+        let none = |error| ShortWrite { written: 0, error };
+        let mut group = self.start_group();
+        self.add_preamble(&mut group).map_err(none)?;
         let before = group.ends.len();
         for record in records {
             let record = record.strip_suffix(b"\n").unwrap_or(record);
-            let added = group.add(|position, out| position.chain(record, out));
+            let added = group.add_line(|position, out| position.append_record(record, out));
             added.map_err(none)?;
         }
-        self.put(&group).map_err(|(lines, error)| Short {
-            written: lines.saturating_sub(before),
-            error,
-        })
+        self.write_group(&group)
+            .map_err(|(lines, error)| ShortWrite {
+                written: lines.saturating_sub(before),
+                error,
+            })
     }
 
     /// Signs what was written since the last checkpoint.
-    pub(super) fn checkpoint(&mut self) -> io::Result<()> {
+    pub(super) fn write_checkpoint(&mut self) -> io::Result<()> {
         if self.unsigned.is_none() {
             return Ok(());
         }
-        let mut group = self.group();
-        self.begin(&mut group)?;
-        let (time, signer) = (record::rfc3339(wall_clock()), &self.options.signer);
-        group.add(|position, out| {
-            Ok(position.checkpoint(&time, signer.identity(), signer.key(), out))
+        let mut group = self.start_group();
+        self.add_preamble(&mut group)?;
+        let (time, signer) = (record::format_rfc3339(wall_clock()), &self.options.signer);
+        group.add_line(|position, out| {
+            Ok(position.append_checkpoint(&time, signer.identity(), signer.key_pair(), out))
         })?;
-        self.put(&group).map_err(|(_, error)| error)?;
+        self.write_group(&group).map_err(|(_, error)| error)?;
         self.unsigned = None;
         if let (Some(head), Some(last)) = (&self.options.head, self.last) {
             // First the log: a memory of lines that a power cut took would look like tampering.
             let remembered = self
                 .sync()
-                .and_then(|()| files::remember(head, last, &self.options.path));
+                .and_then(|()| files::write_head(head, last, &self.options.path));
             if let Err(error) = remembered {
                 tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
             }
@@ -216,48 +220,48 @@ impl Log {
 
     /// Opens the path again, after somebody moved the file away. What is open then is kept if that fails.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        let file = files::open(&self.options.path, &self.options)?;
-        if files::is_same(&file, &self.file)? {
+        let file = files::open_log(&self.options.path, &self.options)?;
+        if files::is_same_file(&file, &self.file)? {
             return Ok(());
         }
-        self.checkpoint()?;
-        self.replace(file)
+        self.write_checkpoint()?;
+        self.replace_file(file)
     }
 
     /// Puts the file aside and begins a new one. Failing to do so is told, and tried again later: nothing is lost by it.
-    fn turn(&mut self) {
+    fn rotate(&mut self) {
         self.turn_at = self.size.saturating_add(self.options.max_bytes);
-        let turned = self.checkpoint().and_then(|()| {
+        let turned = self.write_checkpoint().and_then(|()| {
             self.sync()?;
             let path = &self.options.path;
             let fresh = path.with_extension("new");
             // The new file is there before the old one is moved.
-            let file = files::open(&fresh, &self.options)?;
-            files::put_aside(path, self.options.keep)?;
+            let file = files::open_log(&fresh, &self.options)?;
+            files::rotate_files(path, self.options.keep)?;
             std::fs::rename(&fresh, path)?;
-            self.replace(file)
+            self.replace_file(file)
         });
         if let Err(error) = turned {
             tracing::error!(%error, path = %self.options.path.display(), "the audit log could not be turned over");
         }
     }
 
-    fn replace(&mut self, file: File) -> io::Result<()> {
+    fn replace_file(&mut self, file: File) -> io::Result<()> {
         let metadata = file.metadata()?;
         (self.regular, self.size) = (metadata.is_file(), metadata.len());
         self.file = file;
-        self.pending = Pending {
+        self.pending = PendingPreamble {
             header: true,
-            ..Pending::default()
+            ..PendingPreamble::default()
         };
-        let begun = self.add(&[]).map_err(|short| short.error);
+        let begun = self.write_records(&[]).map_err(|short| short.error);
         // A file must have room for more than its header, or there would be no end of files.
         self.turn_at = self.options.max_bytes.max(self.size.saturating_mul(2));
         begun
     }
 
-    fn group(&self) -> Group {
-        Group {
+    fn start_group(&self) -> LineGroup {
+        LineGroup {
             bytes: Vec::new(),
             position: self.position,
             ends: Vec::new(),
@@ -265,44 +269,44 @@ impl Log {
     }
 
     /// What must stand before everything else: the end of a torn line, whose log this is, what is missing.
-    fn begin(&self, group: &mut Group) -> io::Result<()> {
-        let time = || record::rfc3339(wall_clock());
+    fn add_preamble(&self, group: &mut LineGroup) -> io::Result<()> {
+        let time = || record::format_rfc3339(wall_clock());
         if !self.pending.torn.is_empty() {
             group.bytes.push(b'\n');
-            mark(group, &Gap::torn(time(), &self.pending.torn))?;
+            add_mark(group, &AuditGap::torn_line(time(), &self.pending.torn))?;
         }
         if self.pending.header {
             let signer = &self.options.signer;
             let now = wall_clock();
-            let header = Header::new(
-                (now, record::rfc3339(now)),
+            let header = AuditHeader::new(
+                (now, record::format_rfc3339(now)),
                 signer.identity().clone(),
-                signer.public(),
+                signer.public_key(),
                 signer.token().to_string(),
                 self.account.clone(),
             );
-            mark(group, &header)?;
+            add_mark(group, &header)?;
         }
         if let Some(written) = self.pending.missing {
-            mark(group, &Gap::missing(time(), written))?;
+            add_mark(group, &AuditGap::missing_lines(time(), written))?;
         }
         Ok(())
     }
 
     /// One write, as a rule. What is left of a line that was cut short is cut off again; where that cannot be, it is closed
     /// off by the next write.
-    fn put(&mut self, group: &Group) -> Result<(), (usize, io::Error)> {
+    fn write_group(&mut self, group: &LineGroup) -> Result<(), (usize, io::Error)> {
         if group.bytes.is_empty() {
             return Ok(());
         }
-        let (count, result) = write(&self.file, &group.bytes);
+        let (count, result) = write_bytes(&self.file, &group.bytes);
         let whole = group.ends.iter().take_while(|(end, _)| *end <= count);
         let (lines, last) = whole.fold((0, None), |(lines, _), end| (lines + 1, Some(end)));
         let mut kept = 0;
         if let Some((end, position)) = last {
             kept = *end;
             self.position = *position;
-            self.last = Some(Anchor {
+            self.last = Some(AuditAnchor {
                 seq: position.next.saturating_sub(1),
                 hash: position.prev,
             });
@@ -310,16 +314,16 @@ impl Log {
             self.unsigned = Some((unsigned + lines as u64, since));
         }
         if result.is_ok() {
-            self.pending = Pending::default();
+            self.pending = PendingPreamble::default();
         } else {
-            self.recover(group, lines, kept, count);
+            self.recover_short_write(group, lines, kept, count);
         }
         self.size += kept as u64;
         result.map_err(|error| (lines, error))
     }
 
     /// After a write that was cut short: `kept` bytes are whole lines, `count` bytes are in the file.
-    fn recover(&mut self, group: &Group, lines: usize, kept: usize, count: usize) {
+    fn recover_short_write(&mut self, group: &LineGroup, lines: usize, kept: usize, count: usize) {
         // What must come first was written line by line in this order.
         let mut lines = lines;
         let mut done = |due: bool| {
@@ -348,12 +352,12 @@ impl Log {
     }
 }
 
-fn mark(group: &mut Group, mark: &impl Serialize) -> io::Result<()> {
-    group.add(|position, out| position.mark(mark, out))
+fn add_mark(group: &mut LineGroup, mark: &impl Serialize) -> io::Result<()> {
+    group.add_line(|position, out| position.append_mark(mark, out))
 }
 
 /// Writes as much as can be; how much that was, and why not more.
-fn write(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
+fn write_bytes(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut count = 0;
     loop {
         let rest = bytes.get(count..).unwrap_or_default();

@@ -18,20 +18,20 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_wire::Millis;
-use muster_wire::audit::Anchor;
+use muster_wire::audit::AuditAnchor;
 use muster_wire::sign::Signer;
 
-pub use record::{Approval, Outcome, Record, RecordClass};
+pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass};
 use stream::AuditStream;
 
 /// Lines that may wait for the disk.
-const QUEUE: usize = 1024;
+const MAX_QUEUED_LINES: usize = 1024;
 /// How long the thread is waited for: a disk that hangs must not keep the daemon from stopping.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a decision is not, or will not be, on record.
 #[derive(Debug, thiserror::Error)]
-pub enum AuditError {
+pub enum AuditLogError {
     /// The file cannot be opened, written or flushed.
     #[error("cannot write the audit log {}", path.display())]
     File {
@@ -45,7 +45,7 @@ pub enum AuditError {
     #[error("the audit log cannot be written ({0}), so nothing may be done")]
     Failing(String),
     /// More lines wait than may, and `audit.fail_closed` is set.
-    #[error("the audit log is {QUEUE} lines behind, so nothing may be done")]
+    #[error("the audit log is {MAX_QUEUED_LINES} lines behind, so nothing may be done")]
     Full,
     /// The record is not JSON, which cannot be.
     #[error("cannot encode an audit record")]
@@ -57,10 +57,10 @@ pub enum AuditError {
 
 /// What the log is, and whose.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct AuditOptions {
     /// The file of changes. Those of refusals and reads stand beside it: `audit-refusals.log` and `audit-reads.log`.
     pub path: PathBuf,
-    /// Whether [`AuditLog::record`] fails where the record would be lost.
+    /// Whether [`AuditLog::record_decision`] fails where the record would be lost.
     pub fail_closed: bool,
     /// The size at which a file is put aside and a new one begun; 0 for never. Counted for each of the three files by itself.
     pub max_bytes: u64,
@@ -82,7 +82,7 @@ pub struct Options {
     pub account: String,
 }
 
-impl Options {
+impl AuditOptions {
     /// The log of this node at this path: closed to others, signed every minute, for each class a gigabyte in ten files at most.
     pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
         Self {
@@ -103,13 +103,13 @@ impl Options {
 
 /// How the log is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
+pub struct AuditLogStatus {
     /// Records that wait for the disk.
     pub waiting: usize,
     /// Records that were lost since the start.
     pub lost: u64,
     /// The last line; nothing before the first was written.
-    pub last: Option<Anchor>,
+    pub last: Option<AuditAnchor>,
     /// Why the last write failed, if it did.
     pub failing: Option<String>,
 }
@@ -120,24 +120,24 @@ pub struct Condition {
 pub struct AuditLog {
     changes: AuditStream,
     /// Nothing where the path is a pipe or a device, which then takes all records.
-    others: Option<Others>,
+    others: Option<SecondaryStreams>,
 }
 
 #[derive(Debug)]
-struct Others {
+struct SecondaryStreams {
     refusals: AuditStream,
     reads: AuditStream,
 }
 
 impl AuditLog {
     /// Opens the files, made if need be with their directory, and starts the threads that write them.
-    pub fn open(options: Options) -> Result<Self, AuditError> {
+    pub fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let is_special = options.path.metadata().is_ok_and(|found| !found.is_file());
-        let open = |class| AuditStream::open(options.of_class(class));
+        let open = |class| AuditStream::open(options.for_class(class));
         let others = if is_special {
             None
         } else {
-            Some(Others {
+            Some(SecondaryStreams {
                 refusals: open(RecordClass::Refusal)?,
                 reads: open(RecordClass::Read)?,
             })
@@ -149,46 +149,46 @@ impl AuditLog {
     }
 
     /// Records a decision. Never waits. An error means: do not act; there is one only when failing closed.
-    pub fn record(&self, record: &Record) -> Result<(), AuditError> {
-        self.stream(record.class).record(record)
+    pub fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
+        self.stream_for(record.class).record_decision(record)
     }
 
     /// Counts a message without a caller to believe. `reason` is a word of the program's own; `claimed` is what the
     /// message says of itself (a subject, a caller), and is cut.
-    pub fn refuse(&self, reason: &'static str, claimed: Option<&str>) {
-        self.stream(RecordClass::Refusal).refuse(reason, claimed);
+    pub fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
+        self.stream_for(RecordClass::Refusal)
+            .count_refusal(reason, claimed);
     }
 
     /// Records that were lost and are not yet counted in the log.
-    pub fn lost(&self) -> u64 {
-        self.streams().map(AuditStream::lost).sum()
+    pub fn lost_records(&self) -> u64 {
+        self.streams().map(AuditStream::lost_records).sum()
     }
 
     /// Opens the paths again, after logrotate moved files away. Waits for the lines before; blocks.
-    pub fn reopen(&self) -> Result<(), AuditError> {
-        self.each(AuditStream::reopen)
+    pub fn reopen(&self) -> Result<(), AuditLogError> {
+        self.for_each_stream(AuditStream::reopen)
     }
 
     /// Returns when everything recorded so far is on the disk. Blocks.
-    pub fn flush(&self) -> Result<(), AuditError> {
-        self.each(AuditStream::flush)
+    pub fn flush(&self) -> Result<(), AuditLogError> {
+        self.for_each_stream(AuditStream::flush)
     }
 
     /// The same, and signed: nothing more is expected. Blocks.
-    pub fn seal(&self) -> Result<(), AuditError> {
-        self.each(AuditStream::seal)
+    pub fn seal(&self) -> Result<(), AuditLogError> {
+        self.for_each_stream(AuditStream::seal)
     }
 
     /// The account's token changed; the next file's header has this one.
-    pub fn account_changed(&self, token: &str) {
-        self.streams()
-            .for_each(|stream| stream.account_changed(token));
+    pub fn set_account(&self, token: &str) {
+        self.streams().for_each(|stream| stream.set_account(token));
     }
 
     /// How the log is doing: the sums over its files, and the last line of the file of changes.
-    pub fn condition(&self) -> Condition {
-        let mut whole = self.changes.condition();
-        for condition in self.streams().skip(1).map(AuditStream::condition) {
+    pub fn status(&self) -> AuditLogStatus {
+        let mut whole = self.changes.status();
+        for condition in self.streams().skip(1).map(AuditStream::status) {
             whole.waiting += condition.waiting;
             whole.lost += condition.lost;
             whole.failing = whole.failing.or(condition.failing);
@@ -197,9 +197,9 @@ impl AuditLog {
     }
 
     /// The last line of each file, by the word for its class.
-    pub fn last_lines(&self) -> Vec<(&'static str, Anchor)> {
+    pub fn last_anchors(&self) -> Vec<(&'static str, AuditAnchor)> {
         let words = ["changes", "refusals", "reads"];
-        let last = |(word, stream): (_, &AuditStream)| Some((word, stream.condition().last?));
+        let last = |(word, stream): (_, &AuditStream)| Some((word, stream.status().last?));
         words
             .into_iter()
             .zip(self.streams())
@@ -208,11 +208,14 @@ impl AuditLog {
     }
 
     /// Does it with every file, also if one fails; the first error is told.
-    fn each(&self, work: fn(&AuditStream) -> Result<(), AuditError>) -> Result<(), AuditError> {
+    fn for_each_stream(
+        &self,
+        work: fn(&AuditStream) -> Result<(), AuditLogError>,
+    ) -> Result<(), AuditLogError> {
         self.streams().map(work).fold(Ok(()), Result::and)
     }
 
-    fn stream(&self, class: RecordClass) -> &AuditStream {
+    fn stream_for(&self, class: RecordClass) -> &AuditStream {
         match (&self.others, class) {
             (None, _) | (_, RecordClass::Change) => &self.changes,
             (Some(others), RecordClass::Refusal) => &others.refusals,
@@ -227,12 +230,12 @@ impl AuditLog {
     }
 }
 
-impl Options {
+impl AuditOptions {
     /// The options of the file of one class.
-    fn of_class(&self, class: RecordClass) -> Self {
+    fn for_class(&self, class: RecordClass) -> Self {
         Self {
-            path: class.beside(&self.path),
-            head: self.head.as_deref().map(|head| class.beside(head)),
+            path: class.class_path(&self.path),
+            head: self.head.as_deref().map(|head| class.class_path(head)),
             ..self.clone()
         }
     }

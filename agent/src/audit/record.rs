@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::status::Status;
-use muster_wire::token::Role;
-use muster_wire::trace::Traceparent;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::status::ReplyStatus;
+use muster_wire::token::UserRole;
+use muster_wire::trace::TraceContext;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum AuditVerdict {
     /// The action is about to be run, and may change the node; another record tells how it ended.
     Started,
     /// The action was run; `statuscode` says how it ended.
@@ -41,7 +41,7 @@ pub enum RecordClass {
 
 impl RecordClass {
     /// The path of this class beside that of changes: `audit-reads.log` beside `audit.log`.
-    pub fn beside(self, path: &Path) -> PathBuf {
+    pub fn class_path(self, path: &Path) -> PathBuf {
         let suffix = match self {
             Self::Change => return path.to_owned(),
             Self::Refusal => "-refusals",
@@ -59,15 +59,15 @@ impl RecordClass {
 
 /// A decision about a request of a caller that proved who it is.
 #[derive(Debug, Clone, Serialize)]
-pub struct Record {
+pub struct AuditRecord {
     /// The file that it belongs to.
     #[serde(skip)]
     pub class: RecordClass,
     /// When it was decided, by the node's clock.
-    #[serde(serialize_with = "in_words")]
+    #[serde(serialize_with = "serialize_time")]
     pub time: Millis,
     /// What became of it.
-    pub verdict: Outcome,
+    pub verdict: AuditVerdict,
     /// The request.
     pub request: Uuid,
     /// Who asked.
@@ -76,17 +76,17 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_key: Option<String>,
     /// The role of the token that signed it; left out for callers.
-    #[serde(skip_serializing_if = "is_caller", serialize_with = "as_word")]
-    pub caller_role: Role,
+    #[serde(skip_serializing_if = "is_caller", serialize_with = "serialize_role")]
+    pub caller_role: UserRole,
     /// The collective.
-    pub collective: Name,
+    pub collective: SubjectName,
     /// The agent.
-    pub agent: Name,
+    pub agent: SubjectName,
     /// The action.
-    pub action: Name,
+    pub action: SubjectName,
     /// The trace that it is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<Traceparent>,
+    pub traceparent: Option<TraceContext>,
     /// The inputs, without what is sensitive.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
@@ -95,10 +95,10 @@ pub struct Record {
     pub rule: Option<String>,
     /// Who approved it, where it took a second person.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Approval>,
+    pub approval: Option<ApprovalRecord>,
     /// The status that was replied.
     #[serde(rename = "statuscode", skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
+    pub status: Option<ReplyStatus>,
     /// The word of the reason, where the status alone does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
@@ -109,7 +109,7 @@ pub struct Record {
 
 /// The second person behind a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Approval {
+pub struct ApprovalRecord {
     /// Who approved.
     pub approver: Identity,
     /// The public key that signed the approval (`U...`).
@@ -120,10 +120,10 @@ pub struct Approval {
 
 /// Messages without a caller to believe, or a count of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Refusal {
-    #[serde(serialize_with = "in_words")]
+pub(super) struct RefusalRecord {
+    #[serde(serialize_with = "serialize_time")]
     pub(super) time: Millis,
-    pub(super) verdict: Outcome,
+    pub(super) verdict: AuditVerdict,
     pub(super) reason: &'static str,
     /// What the last of them said of itself. Not to be believed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,8 +134,8 @@ pub(super) struct Refusal {
 
 /// Records that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Lost {
-    #[serde(serialize_with = "in_words")]
+pub(super) struct LostRecords {
+    #[serde(serialize_with = "serialize_time")]
     pub(super) time: Millis,
     /// Always `lost`.
     pub(super) verdict: &'static str,
@@ -143,14 +143,14 @@ pub(super) struct Lost {
 }
 
 /// A record as one line of JSON, with its end. What cannot be said in JSON cannot be in a record.
-pub(super) fn line(record: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn encode_line(record: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');
     Ok(line)
 }
 
 /// RFC 3339 in UTC with milliseconds: `2026-01-31T23:59:59.123Z`.
-pub(super) fn rfc3339(time: Millis) -> String {
+pub(super) fn format_rfc3339(time: Millis) -> String {
     let instant = i64::try_from(time)
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -162,22 +162,22 @@ pub(super) fn rfc3339(time: Millis) -> String {
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature serde asks for"
 )]
-fn in_words<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(&rfc3339(*time))
+fn serialize_time<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&format_rfc3339(*time))
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature serde asks for"
 )]
-fn is_caller(role: &Role) -> bool {
-    *role == Role::Caller
+fn is_caller(role: &UserRole) -> bool {
+    *role == UserRole::Caller
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature serde asks for"
 )]
-fn as_word<S: Serializer>(role: &Role, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(role.word())
+fn serialize_role<S: Serializer>(role: &UserRole, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(role.as_str())
 }

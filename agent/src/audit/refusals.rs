@@ -1,6 +1,6 @@
 //! Counts refusals of messages without a trustworthy caller, so that a flood of them is a few lines and not a full disk.
 //!
-//! The first of each reason is a line at once; those that follow within [`WINDOW`] become one line with their number.
+//! The first of each reason is a line at once; those that follow within [`WINDOW_DURATION`] become one line with their number.
 //! Pure: time comes in.
 
 use std::collections::BTreeMap;
@@ -8,51 +8,51 @@ use std::time::{Duration, Instant};
 
 use muster_wire::Millis;
 
-use super::record::{Outcome, Refusal};
+use super::record::{AuditVerdict, RefusalRecord};
 
 /// How long refusals of one reason are counted before they are told.
-pub(super) const WINDOW: Duration = Duration::from_secs(10);
+pub(super) const WINDOW_DURATION: Duration = Duration::from_secs(10);
 /// Most characters that are kept of what a message claims.
-const CLAIMED_CHARS: usize = 200;
+const MAX_CLAIMED_CHARS: usize = 200;
 
 /// The windows that are open, by reason. Reasons are words of the program, so there are few.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(BTreeMap<&'static str, Window>);
+pub(super) struct RefusalWindows(BTreeMap<&'static str, RefusalWindow>);
 
 #[derive(Debug)]
-struct Window {
+struct RefusalWindow {
     opened: Instant,
-    untold: Option<Refusal>,
+    untold: Option<RefusalRecord>,
 }
 
-impl Refusals {
+impl RefusalWindows {
     /// Notes one; gives the lines to write now.
-    pub(super) fn note(
+    pub(super) fn add_refusal(
         &mut self,
         now: Instant,
         time: Millis,
         reason: &'static str,
         claimed: Option<&str>,
-    ) -> Vec<Refusal> {
-        let mut told = self.due(now);
-        let claimed = claimed.map(|text| text.chars().take(CLAIMED_CHARS).collect());
-        let one = Refusal {
+    ) -> Vec<RefusalRecord> {
+        let mut told = self.close_due(now);
+        let claimed = claimed.map(|text| text.chars().take(MAX_CLAIMED_CHARS).collect());
+        let one = RefusalRecord {
             time,
-            verdict: Outcome::Refused,
+            verdict: AuditVerdict::Refused,
             reason,
             claimed,
             count: 1,
         };
         if let Some(window) = self.0.get_mut(reason) {
             let before = window.untold.as_ref().map_or(0, |refusal| refusal.count);
-            window.untold = Some(Refusal {
+            window.untold = Some(RefusalRecord {
                 count: before + 1,
                 ..one
             });
         } else {
             self.0.insert(
                 reason,
-                Window {
+                RefusalWindow {
                     opened: now,
                     untold: None,
                 },
@@ -63,10 +63,10 @@ impl Refusals {
     }
 
     /// Closes the windows that are over; gives what was counted in them.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Refusal> {
+    pub(super) fn close_due(&mut self, now: Instant) -> Vec<RefusalRecord> {
         let mut told = Vec::new();
         self.0.retain(|_, window| {
-            if now.saturating_duration_since(window.opened) < WINDOW {
+            if now.saturating_duration_since(window.opened) < WINDOW_DURATION {
                 return true;
             }
             // Something came: the flood may go on, so the next window opens at once.
@@ -81,11 +81,14 @@ impl Refusals {
 
     /// When the next window ends, if one is open.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.0.values().map(|window| window.opened + WINDOW).min()
+        self.0
+            .values()
+            .map(|window| window.opened + WINDOW_DURATION)
+            .min()
     }
 
     /// Closes all windows: the log is being closed.
-    pub(super) fn all(&mut self) -> Vec<Refusal> {
+    pub(super) fn close_all(&mut self) -> Vec<RefusalRecord> {
         std::mem::take(&mut self.0)
             .into_values()
             .filter_map(|window| window.untold)
@@ -99,45 +102,46 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Refusals, WINDOW};
+    use super::{RefusalWindows, WINDOW_DURATION};
 
     #[test]
     fn a_flood_is_a_line_at_its_start_and_one_a_window() {
         let start = Instant::now();
-        let mut refusals = Refusals::default();
+        let mut refusals = RefusalWindows::default();
         let mut lines = Vec::new();
         for ms in 0..25_000 {
             let now = start + Duration::from_millis(ms);
-            lines.extend(refusals.note(now, ms, "signature", Some("eve")));
+            lines.extend(refusals.add_refusal(now, ms, "signature", Some("eve")));
         }
         let counts: Vec<u64> = lines.iter().map(|line| line.count).collect();
         assert_eq!(counts, [1, 9_999, 10_000]);
-        assert_eq!(refusals.all()[0].count, 5_000);
+        assert_eq!(refusals.close_all()[0].count, 5_000);
         assert_eq!(refusals.next_due(), None);
     }
 
     #[test]
     fn reasons_are_counted_apart_and_a_lone_refusal_is_told_at_once() {
         let start = Instant::now();
-        let mut refusals = Refusals::default();
-        assert_eq!(refusals.note(start, 1, "signature", None).len(), 1);
-        assert_eq!(refusals.note(start, 2, "malformed", None).len(), 1);
-        assert!(refusals.note(start, 3, "malformed", None).is_empty());
-        assert_eq!(refusals.next_due(), Some(start + WINDOW));
-        let told = refusals.due(start + WINDOW);
+        let mut refusals = RefusalWindows::default();
+        assert_eq!(refusals.add_refusal(start, 1, "signature", None).len(), 1);
+        assert_eq!(refusals.add_refusal(start, 2, "malformed", None).len(), 1);
+        assert!(refusals.add_refusal(start, 3, "malformed", None).is_empty());
+        assert_eq!(refusals.next_due(), Some(start + WINDOW_DURATION));
+        let told = refusals.close_due(start + WINDOW_DURATION);
         assert_eq!(told.len(), 1);
         assert_eq!(
             (told[0].reason, told[0].count, told[0].time),
             ("malformed", 1, 3)
         );
-        assert!(refusals.due(start + 2 * WINDOW).is_empty());
+        assert!(refusals.close_due(start + 2 * WINDOW_DURATION).is_empty());
         assert_eq!(refusals.next_due(), None);
     }
 
     #[test]
     fn what_a_message_claims_is_cut() {
         let long = "ä".repeat(10_000);
-        let told = Refusals::default().note(Instant::now(), 0, "malformed", Some(&long));
+        let told =
+            RefusalWindows::default().add_refusal(Instant::now(), 0, "malformed", Some(&long));
         assert_eq!(told[0].claimed.as_ref().unwrap().chars().count(), 200);
     }
 
@@ -145,14 +149,14 @@ mod tests {
         #[test]
         fn no_refusal_is_forgotten_or_told_twice(steps in prop::collection::vec((0u64..15_000, any::<bool>()), 0..50)) {
             let mut now = Instant::now();
-            let mut refusals = Refusals::default();
+            let mut refusals = RefusalWindows::default();
             let mut lines = Vec::new();
             for (ms, signature) in &steps {
                 now += Duration::from_millis(*ms);
                 let reason = if *signature { "signature" } else { "malformed" };
-                lines.extend(refusals.note(now, 0, reason, None));
+                lines.extend(refusals.add_refusal(now, 0, reason, None));
             }
-            lines.extend(refusals.all());
+            lines.extend(refusals.close_all());
             prop_assert_eq!(lines.iter().map(|line| line.count).sum::<u64>(), steps.len() as u64);
         }
     }

@@ -9,30 +9,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use muster_wire::audit::Anchor;
+use muster_wire::audit::AuditAnchor;
 
-use super::log::Log;
-use super::record::{self, Record};
-use super::refusals::Refusals;
-use super::writer::{Order, Writer};
-use super::{AuditError, Condition, Options, PATIENCE, QUEUE, wall_clock};
+use super::log::ChainedLog;
+use super::record::{self, AuditRecord};
+use super::refusals::RefusalWindows;
+use super::writer::{AuditWriter, WriterCommand};
+use super::{
+    AuditLogError, AuditLogStatus, AuditOptions, MAX_QUEUED_LINES, WRITER_TIMEOUT, wall_clock,
+};
 
 /// The door to the log. Dropping it writes what waits, and takes five seconds at most.
 #[derive(Debug)]
 pub(super) struct AuditStream {
     path: PathBuf,
     fail_closed: bool,
-    /// Unbounded, so that orders always get through; lines are bounded by [`Shared::waiting`].
-    orders: Option<Sender<Order>>,
+    /// Unbounded, so that orders always get through; lines are bounded by [`AuditStreamState::waiting`].
+    orders: Option<Sender<WriterCommand>>,
     /// Closed when the thread has ended.
     ended: Mutex<Receiver<()>>,
-    shared: Arc<Shared>,
+    shared: Arc<AuditStreamState>,
 }
 
 /// What the door and the thread both look at.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) refusals: Mutex<Refusals>,
+pub(super) struct AuditStreamState {
+    pub(super) refusals: Mutex<RefusalWindows>,
     /// Lines in the queue, and the one that is being written.
     waiting: AtomicUsize,
     /// Lost, and not yet told in the log.
@@ -42,21 +44,21 @@ pub(super) struct Shared {
     failing: Mutex<Option<String>>,
     /// An account's token that the thread has not seen yet.
     account: Mutex<Option<String>>,
-    last: Mutex<Option<Anchor>>,
+    last: Mutex<Option<AuditAnchor>>,
 }
 
 impl AuditStream {
     /// Opens the log, made if need be with its directory, and starts the thread that writes it.
-    pub(super) fn open(options: Options) -> Result<Self, AuditError> {
+    pub(super) fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let (path, fail_closed) = (options.path.clone(), options.fail_closed);
-        let file_error = |source| AuditError::File {
+        let file_error = |source| AuditLogError::File {
             path: path.clone(),
             source,
         };
-        let log = Log::open(options).map_err(file_error)?;
-        let shared = Arc::new(Shared::default());
-        shared.set_last(log.last());
-        let writer = Writer {
+        let log = ChainedLog::open(options).map_err(file_error)?;
+        let shared = Arc::new(AuditStreamState::default());
+        shared.set_last_anchor(log.last_anchor());
+        let writer = AuditWriter {
             log,
             shared: Arc::clone(&shared),
         };
@@ -78,45 +80,45 @@ impl AuditStream {
     }
 
     /// Records a decision. Never waits. An error means: do not act; there is one only when failing closed.
-    pub(super) fn record(&self, record: &Record) -> Result<(), AuditError> {
-        let line = record::line(record).map_err(AuditError::Encode)?;
-        let sent = self.send(line);
-        match self.shared.failing() {
+    pub(super) fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
+        let line = record::encode_line(record).map_err(AuditLogError::Encode)?;
+        let sent = self.send_line(line);
+        match self.shared.last_error() {
             _ if !self.fail_closed => Ok(()),
-            Some(said) => Err(AuditError::Failing(said)),
+            Some(said) => Err(AuditLogError::Failing(said)),
             None => sent,
         }
     }
 
     /// Counts a message without a caller to believe. `reason` is a word of the program's own; `claimed` is what the
     /// message says of itself (a subject, a caller), and is cut.
-    pub(super) fn refuse(&self, reason: &'static str, claimed: Option<&str>) {
+    pub(super) fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
         let told = {
             let mut refusals = self
                 .shared
                 .refusals
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            refusals.note(Instant::now(), wall_clock(), reason, claimed)
+            refusals.add_refusal(Instant::now(), wall_clock(), reason, claimed)
         };
         for refusal in told {
-            if let Ok(line) = record::line(&refusal) {
+            if let Ok(line) = record::encode_line(&refusal) {
                 // What does not fit was counted as lost.
-                let _ = self.send(line);
+                let _ = self.send_line(line);
             }
         }
     }
 
-    fn send(&self, line: Vec<u8>) -> Result<(), AuditError> {
-        let sent = if self.shared.take_place() {
-            let orders = self.orders.as_ref().ok_or(AuditError::Stuck);
+    fn send_line(&self, line: Vec<u8>) -> Result<(), AuditLogError> {
+        let sent = if self.shared.reserve_place() {
+            let orders = self.orders.as_ref().ok_or(AuditLogError::Stuck);
             orders.and_then(|orders| {
                 orders
-                    .send(Order::Write(line))
-                    .map_err(|_| AuditError::Stuck)
+                    .send(WriterCommand::Write(line))
+                    .map_err(|_| AuditLogError::Stuck)
             })
         } else {
-            Err(AuditError::Full)
+            Err(AuditLogError::Full)
         };
         if sent.is_err() {
             self.shared.add_lost(1);
@@ -125,51 +127,53 @@ impl AuditStream {
     }
 
     /// Records that were lost and are not yet counted in the log.
-    pub(super) fn lost(&self) -> u64 {
+    pub(super) fn lost_records(&self) -> u64 {
         self.shared.lost.load(Ordering::Acquire)
     }
 
     /// Opens the path again, after logrotate moved the file away. Waits for the lines before; blocks.
-    pub(super) fn reopen(&self) -> Result<(), AuditError> {
-        self.ask(Order::Reopen)
+    pub(super) fn reopen(&self) -> Result<(), AuditLogError> {
+        self.send_command(WriterCommand::Reopen)
     }
 
     /// Returns when everything recorded so far is on the disk. Blocks.
-    pub(super) fn flush(&self) -> Result<(), AuditError> {
-        self.ask(Order::Flush)
+    pub(super) fn flush(&self) -> Result<(), AuditLogError> {
+        self.send_command(WriterCommand::Flush)
     }
 
     /// The same, and signed: nothing more is expected. Blocks.
-    pub(super) fn seal(&self) -> Result<(), AuditError> {
-        self.ask(Order::Seal)
+    pub(super) fn seal(&self) -> Result<(), AuditLogError> {
+        self.send_command(WriterCommand::Seal)
     }
 
     /// The account's token changed; the next file's header has this one.
-    pub(super) fn account_changed(&self, token: &str) {
-        *lock(&self.shared.account) = Some(token.to_owned());
+    pub(super) fn set_account(&self, token: &str) {
+        *lock_mutex(&self.shared.account) = Some(token.to_owned());
     }
 
     /// How the log is doing.
-    pub(super) fn condition(&self) -> Condition {
-        Condition {
+    pub(super) fn status(&self) -> AuditLogStatus {
+        AuditLogStatus {
             waiting: self.shared.waiting.load(Ordering::Relaxed),
             lost: self.shared.lost_ever.load(Ordering::Relaxed),
-            last: *lock(&self.shared.last),
-            failing: self.shared.failing(),
+            last: *lock_mutex(&self.shared.last),
+            failing: self.shared.last_error(),
         }
     }
 
-    fn ask(
+    fn send_command(
         &self,
-        order: impl FnOnce(SyncSender<io::Result<()>>) -> Order,
-    ) -> Result<(), AuditError> {
+        order: impl FnOnce(SyncSender<io::Result<()>>) -> WriterCommand,
+    ) -> Result<(), AuditLogError> {
         let (answer, answered) = sync_channel(1);
-        let orders = self.orders.as_ref().ok_or(AuditError::Stuck)?;
-        orders.send(order(answer)).map_err(|_| AuditError::Stuck)?;
+        let orders = self.orders.as_ref().ok_or(AuditLogError::Stuck)?;
+        orders
+            .send(order(answer))
+            .map_err(|_| AuditLogError::Stuck)?;
         let result = answered
-            .recv_timeout(PATIENCE)
-            .map_err(|_| AuditError::Stuck)?;
-        result.map_err(|source| AuditError::File {
+            .recv_timeout(WRITER_TIMEOUT)
+            .map_err(|_| AuditLogError::Stuck)?;
+        result.map_err(|source| AuditLogError::File {
             path: self.path.clone(),
             source,
         })
@@ -180,24 +184,24 @@ impl Drop for AuditStream {
     fn drop(&mut self) {
         drop(self.orders.take());
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(WRITER_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             let path = self.path.display();
             tracing::error!(%path, "the audit log's disk does not answer; its last lines may be lost");
         }
     }
 }
 
-impl Shared {
+impl AuditStreamState {
     /// Takes a place in the queue, if there is one.
-    pub(super) fn take_place(&self) -> bool {
-        let taken = |waiting: usize| (waiting < QUEUE).then_some(waiting + 1);
+    pub(super) fn reserve_place(&self) -> bool {
+        let taken = |waiting: usize| (waiting < MAX_QUEUED_LINES).then_some(waiting + 1);
         self.waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, taken)
             .is_ok()
     }
 
     /// Gives places back, when their lines are written.
-    pub(super) fn give_places(&self, count: usize) {
+    pub(super) fn release_places(&self, count: usize) {
         self.waiting.fetch_sub(count, Ordering::AcqRel);
     }
 
@@ -215,24 +219,24 @@ impl Shared {
         self.lost.swap(0, Ordering::AcqRel)
     }
 
-    pub(super) fn set_failing(&self, said: Option<String>) {
-        *lock(&self.failing) = said;
+    pub(super) fn set_last_error(&self, said: Option<String>) {
+        *lock_mutex(&self.failing) = said;
     }
 
-    pub(super) fn failing(&self) -> Option<String> {
-        lock(&self.failing).clone()
+    pub(super) fn last_error(&self) -> Option<String> {
+        lock_mutex(&self.failing).clone()
     }
 
     pub(super) fn take_account(&self) -> Option<String> {
-        lock(&self.account).take()
+        lock_mutex(&self.account).take()
     }
 
-    pub(super) fn set_last(&self, last: Option<Anchor>) {
-        *lock(&self.last) = last;
+    pub(super) fn set_last_anchor(&self, last: Option<AuditAnchor>) {
+        *lock_mutex(&self.last) = last;
     }
 }
 
 /// What the mutex guards is a value that is replaced as a whole: whoever panicked did not leave it half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,78 +5,86 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use muster_wire::identity::{Identity, Name};
-use muster_wire::status::Status;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use muster_wire::audit::{Finding, Note, Trusting, Verdict, Verifier};
+use muster_wire::audit::{
+    AuditFinding, AuditKeyTrust, AuditNote, ChainVerification, ChainVerifier,
+};
 use muster_wire::sign::Signer;
-use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role};
+use muster_wire::token::claims::{
+    AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
+};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 
-use super::{AuditError, AuditLog, Options, Outcome, QUEUE, Record, RecordClass};
+use super::{
+    AuditLog, AuditLogError, AuditOptions, AuditRecord, AuditVerdict, MAX_QUEUED_LINES, RecordClass,
+};
 
 fn operator() -> KeyPair {
     KeyPair::from_raw(KeyKind::Operator, &[1; 32])
 }
 
 /// The log of a node of an organisation from fixed seeds.
-fn options(path: &Path) -> Options {
+fn options(path: &Path) -> AuditOptions {
     let key = |seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]);
     let (account, nodes) = (key(2), key(3));
     let node = KeyPair::from_raw(KeyKind::User, &[4; 32]);
-    let template = Role::Node.template(&[Name::parse("muster").unwrap()]);
-    let scope = ScopedKey::new(nodes.public(), Role::Node, template);
-    let claims = Account::new(
-        Limits::default(),
+    let template = UserRole::Node.permission_template(&[SubjectName::parse("muster").unwrap()]);
+    let scope = ScopedKey::new(nodes.public_key(), UserRole::Node, template);
+    let claims = AccountClaims::new(
+        AccountLimits::default(),
         vec![SigningKeyEntry::Scoped(Box::new(scope))],
     );
-    let validity = Validity::from(1_700_000_000);
-    let token = encode::account("fleet", account.public(), claims, validity, &operator()).unwrap();
+    let validity = TokenValidity::without_end(1_700_000_000);
+    let token =
+        encode::issue_account_token("fleet", account.public_key(), claims, validity, &operator())
+            .unwrap();
     let name = Identity::parse("db1.acme.net").unwrap();
-    let user = User::new(account.public(), Vec::new());
-    let jwt = encode::user(&name, node.public(), user, validity, &nodes).unwrap();
-    let signer = Signer::new(Creds::new(&jwt, node).unwrap()).unwrap();
-    Options::new(path.to_owned(), signer, token)
+    let user = UserClaims::new(account.public_key(), Vec::new());
+    let jwt = encode::issue_user_token(&name, node.public_key(), user, validity, &nodes).unwrap();
+    let signer = Signer::new(UserCredentials::new(&jwt, node).unwrap()).unwrap();
+    AuditOptions::new(path.to_owned(), signer, token)
 }
 
-fn open(path: &Path, fail_closed: bool) -> Result<AuditLog, AuditError> {
-    AuditLog::open(Options {
+fn open(path: &Path, fail_closed: bool) -> Result<AuditLog, AuditLogError> {
+    AuditLog::open(AuditOptions {
         fail_closed,
         ..options(path)
     })
 }
 
 /// What verifying these files tells, in this order.
-fn verify(files: &[&Path]) -> Verdict {
-    verify_as(operator().public(), files)
+fn verify(files: &[&Path]) -> ChainVerification {
+    verify_as(operator().public_key(), files)
 }
 
-fn verify_as(operator: PublicKey, files: &[&Path]) -> Verdict {
-    let mut verifier = Verifier::new(Trusting::Operator(operator), Vec::new());
+fn verify_as(operator: PublicKey, files: &[&Path]) -> ChainVerification {
+    let mut verifier = ChainVerifier::new(AuditKeyTrust::Operator(operator), Vec::new());
     for file in files {
-        verifier.next_file();
+        verifier.begin_next_file();
         let bytes = fs::read(file).unwrap();
         let mut parts = bytes.split(|byte| *byte == b'\n');
         let end = parts.next_back().unwrap();
-        parts.for_each(|line| verifier.line(line));
-        verifier.torn_end(end);
+        parts.for_each(|line| verifier.push_line(line));
+        verifier.push_torn_end(end);
     }
     verifier.finish()
 }
 
-fn record(action: &str) -> Record {
-    let name = |text: &str| Name::parse(text).unwrap();
-    Record {
+fn record(action: &str) -> AuditRecord {
+    let name = |text: &str| SubjectName::parse(text).unwrap();
+    AuditRecord {
         class: RecordClass::Change,
         time: 1_767_225_599_007,
-        verdict: Outcome::Executed,
+        verdict: AuditVerdict::Executed,
         request: Uuid::nil(),
         caller: Identity::parse("rip").unwrap(),
         caller_key: Some("UABC".to_owned()),
-        caller_role: Role::Caller,
+        caller_role: UserRole::Caller,
         collective: name("muster"),
         agent: name("service"),
         action: name(action),
@@ -84,7 +92,7 @@ fn record(action: &str) -> Record {
         data: Map::from_iter([("service".to_owned(), json!("line\nbreak"))]),
         rule: Some("service.policy:4".to_owned()),
         approval: None,
-        status: Some(Status::Ok),
+        status: Some(ReplyStatus::Ok),
         reason: None,
         took_ms: Some(12),
     }
@@ -109,17 +117,17 @@ fn a_record_is_one_line_with_everything_that_was_decided() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("log/audit.log");
     let log = open(&path, true).unwrap();
-    log.record(&record("restart")).unwrap();
-    let denied = Record {
+    log.record_decision(&record("restart")).unwrap();
+    let denied = AuditRecord {
         class: RecordClass::Refusal,
-        verdict: Outcome::Denied,
-        status: Some(Status::Other),
+        verdict: AuditVerdict::Denied,
+        status: Some(ReplyStatus::Other),
         reason: Some("denied"),
         took_ms: None,
         data: Map::new(),
         ..record("stop")
     };
-    log.record(&denied).unwrap();
+    log.record_decision(&denied).unwrap();
     log.flush().unwrap();
     let written = lines(&path);
     assert_eq!(
@@ -150,7 +158,7 @@ fn what_is_there_is_kept_and_dropping_writes_what_waits() {
     for _ in 0..2 {
         let log = open(&path, false).unwrap();
         for _ in 0..100 {
-            log.record(&record("restart")).unwrap();
+            log.record_decision(&record("restart")).unwrap();
         }
         drop(log);
     }
@@ -163,11 +171,11 @@ fn after_rotation_lines_go_to_the_new_file() {
     let path = scratch.path().join("audit.log");
     let moved = scratch.path().join("audit.log.1");
     let log = open(&path, false).unwrap();
-    log.record(&record("first")).unwrap();
+    log.record_decision(&record("first")).unwrap();
     fs::rename(&path, &moved).unwrap();
-    log.record(&record("second")).unwrap();
+    log.record_decision(&record("second")).unwrap();
     log.reopen().unwrap();
-    log.record(&record("third")).unwrap();
+    log.record_decision(&record("third")).unwrap();
     log.flush().unwrap();
     let actions = |path: &Path| {
         lines(path)
@@ -185,7 +193,7 @@ fn a_flood_without_a_caller_is_counted() {
     let path = scratch.path().join("audit.log");
     let log = open(&path, false).unwrap();
     for _ in 0..10_000 {
-        log.refuse("signature", Some("muster.service.restart.all"));
+        log.count_refusal("signature", Some("muster.service.restart.all"));
     }
     log.flush().unwrap();
     let written = lines(&scratch.path().join("audit-refusals.log"));
@@ -208,9 +216,9 @@ fn hanging(path: &Path, fail_closed: bool) -> (AuditLog, File) {
 }
 
 /// Larger than what a pipe holds.
-fn large() -> Record {
+fn large() -> AuditRecord {
     let data = Map::from_iter([("x".to_owned(), json!("x".repeat(200_000)))]);
-    Record {
+    AuditRecord {
         data,
         ..record("large")
     }
@@ -222,16 +230,16 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("pipe");
         let (log, mut pipe) = hanging(&path, fail_closed);
-        log.record(&large()).unwrap();
-        let results: Vec<_> = (0..QUEUE + 10)
-            .map(|_| log.record(&record("restart")))
+        log.record_decision(&large()).unwrap();
+        let results: Vec<_> = (0..MAX_QUEUED_LINES + 10)
+            .map(|_| log.record_decision(&record("restart")))
             .collect();
         let refused = results.iter().filter(|result| result.is_err()).count() as u64;
         // The large line has a place until it is written.
-        assert_eq!(log.lost(), 11);
-        assert_eq!(refused, if fail_closed { log.lost() } else { 0 });
+        assert_eq!(log.lost_records(), 11);
+        assert_eq!(refused, if fail_closed { log.lost_records() } else { 0 });
         let last = results.into_iter().last().unwrap();
-        assert_eq!(matches!(last, Err(AuditError::Full)), fail_closed);
+        assert_eq!(matches!(last, Err(AuditLogError::Full)), fail_closed);
 
         let reader = std::thread::spawn(move || {
             let mut read = Vec::new();
@@ -263,18 +271,18 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
 fn a_disk_that_refuses_stops_what_fails_closed() {
     let full = Path::new("/dev/full");
     let log = open(full, true).unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     // The device cannot be flushed; the answer only says that the line before was tried.
     let _ = log.flush();
     assert!(matches!(
-        log.record(&record("restart")),
-        Err(AuditError::Failing(_))
+        log.record_decision(&record("restart")),
+        Err(AuditLogError::Failing(_))
     ));
-    assert!(log.lost() > 0);
+    assert!(log.lost_records() > 0);
     let log = open(full, false).unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     let _ = log.flush();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
 }
 
 #[test]
@@ -282,7 +290,7 @@ fn a_log_that_cannot_be_opened_says_so() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), "").unwrap();
     let error = open(&scratch.path().join("file/audit.log"), false).unwrap_err();
-    assert!(matches!(error, AuditError::File { .. }));
+    assert!(matches!(error, AuditLogError::File { .. }));
 }
 
 #[test]
@@ -292,10 +300,10 @@ fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
     for _ in 0..2 {
         let log = open(&path, true).unwrap();
         for _ in 0..30 {
-            log.record(&record("restart")).unwrap();
+            log.record_decision(&record("restart")).unwrap();
         }
         log.seal().unwrap();
-        assert_eq!(log.condition().waiting, 0);
+        assert_eq!(log.status().waiting, 0);
     }
     let verdict = verify(&[&path]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
@@ -303,16 +311,16 @@ fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
     // Two lives, each with a header, its records and a checkpoint.
     assert_eq!((verdict.lines, verdict.unsigned), (64, 0));
     assert_eq!(verdict.node, Some(Identity::parse("db1.acme.net").unwrap()));
-    let stranger = KeyPair::from_raw(KeyKind::Operator, &[9; 32]).public();
+    let stranger = KeyPair::from_raw(KeyKind::Operator, &[9; 32]).public_key();
     assert!(matches!(
         verify_as(stranger, &[&path]).findings[0],
-        Finding::Untrusted { .. }
+        AuditFinding::Untrusted { .. }
     ));
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"took_ms\":12", "\"took_ms\":13", 1)).unwrap();
     assert!(matches!(
         verify(&[&path]).findings[..],
-        [Finding::Altered { at }] if at.line == 2
+        [AuditFinding::Altered { at }] if at.line == 2
     ));
 }
 
@@ -326,13 +334,13 @@ fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
             .matches("\"audit\":\"checkpoint\"")
             .count()
     };
-    let log = AuditLog::open(Options {
+    let log = AuditLog::open(AuditOptions {
         checkpoint_lines: 10,
         ..options(&path)
     })
     .unwrap();
     for _ in 0..10 {
-        log.record(&record("restart")).unwrap();
+        log.record_decision(&record("restart")).unwrap();
     }
     let until_signed = |count: usize| {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
@@ -344,12 +352,12 @@ fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
     until_signed(1);
     drop(log);
     let before = signed(&path);
-    let log = AuditLog::open(Options {
+    let log = AuditLog::open(AuditOptions {
         checkpoint_every: std::time::Duration::from_millis(20),
         ..options(&path)
     })
     .unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     until_signed(before + 1);
     drop(log);
     assert!(verify(&[&path]).is_intact());
@@ -360,7 +368,7 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let older = |number: u32| scratch.path().join(format!("audit.log.{number}"));
-    let log = AuditLog::open(Options {
+    let log = AuditLog::open(AuditOptions {
         max_bytes: 8_000,
         keep: 3,
         fail_closed: true,
@@ -369,7 +377,7 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
     .unwrap();
     for _ in 0..12 {
         for _ in 0..10 {
-            log.record(&record("restart")).unwrap();
+            log.record_decision(&record("restart")).unwrap();
         }
         log.flush().unwrap();
     }
@@ -379,11 +387,11 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
     let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
     let verdict = verify(&files);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
-    assert!(matches!(verdict.notes[..], [Note::BeginsLate { .. }]));
+    assert!(matches!(verdict.notes[..], [AuditNote::BeginsLate { .. }]));
     assert_eq!(verdict.unsigned, 0);
     assert!(matches!(
         verify(&[files[0], files[2], files[3]]).findings[..],
-        [Finding::Missing { .. }]
+        [AuditFinding::Missing { .. }]
     ));
 }
 
@@ -391,18 +399,18 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
 fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
-    let log = AuditLog::open(Options {
+    let log = AuditLog::open(AuditOptions {
         max_bytes: 8_000,
         keep: 2,
         fail_closed: true,
         ..options(&path)
     })
     .unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     for class in [RecordClass::Read, RecordClass::Refusal] {
         for _ in 0..20 {
             for _ in 0..20 {
-                log.record(&Record {
+                log.record_decision(&AuditRecord {
                     class,
                     ..record("status")
                 })
@@ -422,7 +430,7 @@ fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
         let files = files.map(|name| scratch.path().join(name));
         let verdict = verify(&files.each_ref().map(AsRef::as_ref));
         assert!(verdict.is_intact(), "{:?}", verdict.findings);
-        assert!(matches!(verdict.notes[..], [Note::BeginsLate { .. }]));
+        assert!(matches!(verdict.notes[..], [AuditNote::BeginsLate { .. }]));
     }
     assert!(verify(&[&path]).is_intact());
 }
@@ -431,7 +439,7 @@ fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
 fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
-    let log = AuditLog::open(Options {
+    let log = AuditLog::open(AuditOptions {
         max_bytes: 1,
         keep: 100,
         head: Some(scratch.path().join("audit.head")),
@@ -439,7 +447,7 @@ fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
     })
     .unwrap();
     for _ in 0..50 {
-        log.record(&record("restart")).unwrap();
+        log.record_decision(&record("restart")).unwrap();
         log.flush().unwrap();
     }
     drop(log);
@@ -447,7 +455,7 @@ fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
     assert!((3..40).contains(&made), "{made} files");
     // A memory that a crash left empty is no reason not to start.
     fs::write(scratch.path().join("audit.head"), "").unwrap();
-    let log = AuditLog::open(Options {
+    let log = AuditLog::open(AuditOptions {
         head: Some(scratch.path().join("audit.head")),
         ..options(&path)
     });
@@ -460,16 +468,16 @@ fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let [first, second] = ["audit.log-1", "audit.log-2"].map(|name| scratch.path().join(name));
-    let options = Options {
+    let options = AuditOptions {
         head: Some(scratch.path().join("audit.head")),
         ..options(&path)
     };
     let log = AuditLog::open(options.clone()).unwrap();
-    log.record(&record("first")).unwrap();
+    log.record_decision(&record("first")).unwrap();
     fs::rename(&path, &first).unwrap();
     log.reopen().unwrap();
     log.reopen().unwrap();
-    log.record(&record("second")).unwrap();
+    log.record_decision(&record("second")).unwrap();
     drop(log);
     fs::rename(&path, &second).unwrap();
     drop(AuditLog::open(options.clone()).unwrap());
@@ -484,7 +492,7 @@ fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
     drop(AuditLog::open(options).unwrap());
     assert!(matches!(
         verify(&[&first, &second, &path]).findings[..],
-        [Finding::Lost { .. }]
+        [AuditFinding::Lost { .. }]
     ));
 }
 
@@ -493,7 +501,7 @@ fn a_line_torn_by_a_crash_is_closed_off_and_told_apart_from_tampering() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = open(&path, false).unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     log.flush().unwrap();
     drop(log);
     let whole = fs::read(&path).unwrap();
@@ -503,7 +511,7 @@ fn a_line_torn_by_a_crash_is_closed_off_and_told_apart_from_tampering() {
         let verdict = verify(&[&path]);
         assert!(verdict.is_intact(), "{:?}", verdict.findings);
         assert!(
-            matches!(verdict.notes[..], [Note::Torn { .. }]),
+            matches!(verdict.notes[..], [AuditNote::Torn { .. }]),
             "{:?}",
             verdict.notes
         );
@@ -527,7 +535,7 @@ fn a_new_file_has_the_mode_and_group_that_are_configured() {
     let path = scratch.path().join("audit.log");
     let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap();
     for mode in [0o600, 0o640, 0o644] {
-        let options = Options {
+        let options = AuditOptions {
             mode,
             group: own.as_ref().map(|group| group.name.clone()),
             ..options(&path)
@@ -539,13 +547,13 @@ fn a_new_file_has_the_mode_and_group_that_are_configured() {
         );
         fs::remove_file(&path).unwrap();
     }
-    let options = Options {
+    let options = AuditOptions {
         group: Some("no-such-group".to_owned()),
         ..options(&path)
     };
     assert!(matches!(
         AuditLog::open(options),
-        Err(AuditError::File { .. })
+        Err(AuditLogError::File { .. })
     ));
 }
 
@@ -559,20 +567,20 @@ fn a_disk_that_fills_up_refuses_while_it_is_full_and_leaves_whole_lines() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = open(&path, true).unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     log.flush().unwrap();
     let size = fs::metadata(&path).unwrap().len();
     let (soft, hard) = nix::sys::resource::getrlimit(Resource::RLIMIT_FSIZE).unwrap();
     setrlimit(Resource::RLIMIT_FSIZE, size + 100, hard).unwrap();
-    log.record(&record("restart")).unwrap();
+    log.record_decision(&record("restart")).unwrap();
     log.flush().unwrap();
-    let refused = log.record(&record("restart"));
+    let refused = log.record_decision(&record("restart"));
     setrlimit(Resource::RLIMIT_FSIZE, soft, hard).unwrap();
-    assert!(matches!(refused, Err(AuditError::Failing(_))));
+    assert!(matches!(refused, Err(AuditLogError::Failing(_))));
     log.flush().unwrap();
-    let _ = log.record(&record("after"));
+    let _ = log.record_decision(&record("after"));
     log.flush().unwrap();
-    log.record(&record("after")).unwrap();
+    log.record_decision(&record("after")).unwrap();
     drop(log);
     let verdict = verify(&[&path]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);

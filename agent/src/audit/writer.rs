@@ -5,21 +5,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::log::Log;
-use super::record::{self, Lost};
-use super::stream::Shared;
+use super::log::ChainedLog;
+use super::record::{self, LostRecords};
+use super::stream::AuditStreamState;
 use super::wall_clock;
 
 /// How long the thread sleeps at most; it looks for closed windows of refusals then.
-const IDLE: Duration = Duration::from_secs(10);
+const MAX_IDLE_WAIT: Duration = Duration::from_secs(10);
 /// How long it waits for more lines before it writes the first: whoever records need not wake it for every line.
-const LINGER: Duration = Duration::from_millis(1);
+const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// Most bytes that are written together.
-const GROUP: usize = 256 * 1024;
+const MAX_BATCH_BYTES: usize = 256 * 1024;
 
 /// What the thread is told.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum WriterCommand {
     /// A line with its end.
     Write(Vec<u8>),
     /// Open the path again: the file was moved away.
@@ -32,36 +32,36 @@ pub(super) enum Order {
 
 /// The thread's own.
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) log: Log,
-    pub(super) shared: Arc<Shared>,
+pub(super) struct AuditWriter {
+    pub(super) log: ChainedLog,
+    pub(super) shared: Arc<AuditStreamState>,
 }
 
-impl Writer {
+impl AuditWriter {
     /// Works until every sender is gone.
-    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+    pub(super) fn run(mut self, orders: &Receiver<WriterCommand>) {
         loop {
-            match orders.recv_timeout(self.patience()) {
-                Ok(order) => self.obey(order, orders),
+            match orders.recv_timeout(self.next_timeout()) {
+                Ok(order) => self.process_commands(order, orders),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.refusals(false);
+            self.write_refusals(false);
             if self.log.checkpoint_due(Instant::now()) == Some(Duration::ZERO) {
                 // What cannot be signed now is signed with the next line.
-                let signed = self.log.checkpoint();
-                self.told(signed);
+                let signed = self.log.write_checkpoint();
+                self.publish_state(signed);
             }
         }
-        self.refusals(true);
+        self.write_refusals(true);
         // There is nobody left to tell.
-        let signed = self.log.checkpoint();
-        self.told(signed);
+        let signed = self.log.write_checkpoint();
+        self.publish_state(signed);
         let _ = self.log.sync();
     }
 
     /// Until the next window of refusals ends, or a checkpoint is due.
-    fn patience(&self) -> Duration {
+    fn next_timeout(&self) -> Duration {
         let refusals = self
             .shared
             .refusals
@@ -72,51 +72,51 @@ impl Writer {
             .next_due()
             .map(|due| due.saturating_duration_since(now));
         let due = due.into_iter().chain(self.log.checkpoint_due(now));
-        due.fold(IDLE, Duration::min)
+        due.fold(MAX_IDLE_WAIT, Duration::min)
     }
 
     /// Obeys one order, and those that wait behind it.
-    fn obey(&mut self, first: Order, orders: &Receiver<Order>) {
-        if matches!(first, Order::Write(_)) {
+    fn process_commands(&mut self, first: WriterCommand, orders: &Receiver<WriterCommand>) {
+        if matches!(first, WriterCommand::Write(_)) {
             // It is nobody's runtime thread; waking up early only makes the group smaller.
-            std::thread::park_timeout(LINGER);
+            std::thread::park_timeout(BATCH_DELAY);
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(order) = next.take() {
-            if let Order::Write(line) = order {
+            if let WriterCommand::Write(line) = order {
                 bytes += line.len();
                 lines.push(line);
             } else {
-                self.record(std::mem::take(&mut lines));
-                self.answer(order);
+                self.write_queued(std::mem::take(&mut lines));
+                self.answer_command(order);
             }
-            if bytes < GROUP {
+            if bytes < MAX_BATCH_BYTES {
                 next = orders.try_recv().ok();
             }
         }
-        self.record(lines);
+        self.write_queued(lines);
     }
 
-    fn answer(&mut self, order: Order) {
+    fn answer_command(&mut self, order: WriterCommand) {
         // An asker that is gone needs no answer.
         let _ = match order {
-            Order::Write(_) => Ok(()),
-            Order::Reopen(answer) => answer.send(self.log.reopen()),
-            Order::Flush(answer) => {
-                self.refusals(true);
+            WriterCommand::Write(_) => Ok(()),
+            WriterCommand::Reopen(answer) => answer.send(self.log.reopen()),
+            WriterCommand::Flush(answer) => {
+                self.write_refusals(true);
                 answer.send(self.log.sync())
             }
-            Order::Seal(answer) => {
-                self.refusals(true);
-                let sealed = self.log.checkpoint().and_then(|()| self.log.sync());
+            WriterCommand::Seal(answer) => {
+                self.write_refusals(true);
+                let sealed = self.log.write_checkpoint().and_then(|()| self.log.sync());
                 answer.send(sealed)
             }
         };
-        self.told(Ok(()));
+        self.publish_state(Ok(()));
     }
 
-    fn refusals(&mut self, all: bool) {
+    fn write_refusals(&mut self, all: bool) {
         let told = {
             let mut refusals = self
                 .shared
@@ -124,33 +124,35 @@ impl Writer {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             if all {
-                refusals.all()
+                refusals.close_all()
             } else {
-                refusals.due(Instant::now())
+                refusals.close_due(Instant::now())
             }
         };
-        let lines = told.iter().filter_map(|refusal| record::line(refusal).ok());
-        self.write(lines.collect());
+        let lines = told
+            .iter()
+            .filter_map(|refusal| record::encode_line(refusal).ok());
+        self.write_lines(lines.collect());
     }
 
     /// Writes lines that took a place in the queue.
-    fn record(&mut self, lines: Vec<Vec<u8>>) {
+    fn write_queued(&mut self, lines: Vec<Vec<u8>>) {
         let places = lines.len();
-        self.write(lines);
-        self.shared.give_places(places);
+        self.write_lines(lines);
+        self.shared.release_places(places);
     }
 
     /// Writes lines, and before them how many were lost, if any were.
-    fn write(&mut self, mut lines: Vec<Vec<u8>>) {
+    fn write_lines(&mut self, mut lines: Vec<Vec<u8>>) {
         if lines.is_empty() {
             return;
         }
         if let Some(token) = self.shared.take_account() {
-            self.log.account_changed(token);
+            self.log.set_account(token);
         }
         let lost = self.shared.take_lost();
         let told = (lost > 0).then(|| {
-            record::line(&Lost {
+            record::encode_line(&LostRecords {
                 time: wall_clock(),
                 verdict: "lost",
                 count: lost,
@@ -165,11 +167,11 @@ impl Writer {
         });
         let written = match self.log.append(&lines) {
             Ok(()) => {
-                self.shared.set_failing(None);
+                self.shared.set_last_error(None);
                 lines.len()
             }
             Err(short) => {
-                self.shared.set_failing(Some(short.error.to_string()));
+                self.shared.set_last_error(Some(short.error.to_string()));
                 short.written
             }
         };
@@ -180,14 +182,14 @@ impl Writer {
         let missed = records - written.saturating_sub(told).min(records);
         self.shared
             .add_lost(u64::try_from(missed).unwrap_or(u64::MAX));
-        self.told(Ok(()));
+        self.publish_state(Ok(()));
     }
 
     /// Tells the door where the log stands, and of a failure.
-    fn told(&self, result: io::Result<()>) {
+    fn publish_state(&self, result: io::Result<()>) {
         if let Err(error) = result {
             tracing::error!(%error, "the audit log could not be signed");
         }
-        self.shared.set_last(self.log.last());
+        self.shared.set_last_anchor(self.log.last_anchor());
     }
 }

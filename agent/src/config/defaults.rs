@@ -6,13 +6,13 @@ use std::path::Path;
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 
-use super::error::Fault;
-use super::read::absolute;
-use super::settings::{Origin, Setting, Settings};
+use super::error::ConfigFault;
+use super::read::absolute_path;
+use super::settings::{MergedSettings, SettingEntry, SettingOrigin};
 use crate::facts::hostname;
 
 /// Where Puppet lists classes: its own packages, Debian's, and before version 4. The first that exists counts.
-const CLASSES: [&str; 3] = [
+const CLASSES_FILE_PATHS: [&str; 3] = [
     "/opt/puppetlabs/puppet/cache/state/classes.txt",
     "/var/cache/puppet/state/classes.txt",
     "/var/lib/puppet/state/classes.txt",
@@ -20,20 +20,20 @@ const CLASSES: [&str; 3] = [
 
 /// What defaults depend on.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct DetectedDefaults {
     /// The machine's full name, if it has one that is an identity.
     pub(super) identity: Option<Identity>,
     /// Where classes are.
     pub(super) classes: &'static str,
 }
 
-impl Surroundings {
+impl DetectedDefaults {
     /// Looks at this machine.
-    pub(super) fn look() -> Self {
-        let [.., last] = CLASSES;
+    pub(super) fn detect() -> Self {
+        let [.., last] = CLASSES_FILE_PATHS;
         Self {
-            identity: Identity::parse(&hostname::look().fqdn()).ok(),
-            classes: CLASSES
+            identity: Identity::parse(&hostname::read_host_name().fqdn()).ok(),
+            classes: CLASSES_FILE_PATHS
                 .into_iter()
                 .find(|path| Path::new(path).exists())
                 .unwrap_or(last),
@@ -42,8 +42,8 @@ impl Surroundings {
 }
 
 /// Sets every default; `main` is the configuration file.
-pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
-    let beside = |name: &str| Value::String(absolute(main, name));
+pub(super) fn set_defaults(settings: &mut MergedSettings, main: &Path, around: &DetectedDefaults) {
+    let beside = |name: &str| Value::String(absolute_path(main, name));
     let identity = around
         .identity
         .clone()
@@ -93,16 +93,16 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         let path = key.split('.').map(str::to_owned).collect();
         settings.set(
             path,
-            Setting {
+            SettingEntry {
                 value,
-                origin: Origin::Default,
+                origin: SettingOrigin::Default,
             },
         );
     }
 }
 
 /// A fault for every key that must be set and is not, unless it was set wrongly and that is told already.
-pub(super) fn missing(settings: &Settings, told: &[Fault]) -> Vec<Fault> {
+pub(super) fn missing_keys(settings: &MergedSettings, told: &[ConfigFault]) -> Vec<ConfigFault> {
     let needed = [
         (
             "identity",
@@ -121,6 +121,6 @@ pub(super) fn missing(settings: &Settings, told: &[Fault]) -> Vec<Fault> {
     needed
         .into_iter()
         .filter(|(key, _)| settings.get(key).is_none() && !is_told(key))
-        .map(|(key, hint)| Fault::Missing { key, hint })
+        .map(|(key, hint)| ConfigFault::Missing { key, hint })
         .collect()
 }

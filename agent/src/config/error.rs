@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use muster_wire::identity::NameError;
 
-use super::settings::Origin;
+use super::settings::SettingOrigin;
 
 /// The configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,25 +34,25 @@ pub enum ConfigError {
     #[error("{origin}: {message}")]
     Syntax {
         /// Where reading stopped.
-        origin: Origin,
+        origin: SettingOrigin,
         /// The parser's words.
         message: String,
     },
     /// One or more values are wrong or missing; all of them are listed.
-    #[error("{}", lines(.0))]
-    Invalid(Vec<Fault>),
+    #[error("{}", join_faults(.0))]
+    Invalid(Vec<ConfigFault>),
 }
 
 /// One wrong or missing value.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum ConfigFault {
     /// A value of the wrong type.
     #[error("{origin}: `{key}` is {found}; it must be {expected}")]
     Type {
         /// The dotted key.
         key: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
         /// What it is, with an article.
         found: &'static str,
         /// What it should be.
@@ -64,7 +64,7 @@ pub enum Fault {
         /// The dotted key.
         key: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
         /// What was given.
         value: String,
         /// What is allowed.
@@ -76,7 +76,7 @@ pub enum Fault {
         /// The dotted key.
         key: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
         /// What is wrong with the name.
         error: NameError,
     },
@@ -86,7 +86,7 @@ pub enum Fault {
         /// The dotted key.
         key: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
     },
     /// A key that has no default is not set.
     #[error("`{key}` is not set: {hint}")]
@@ -101,7 +101,7 @@ pub enum Fault {
     Merged(#[source] serde_json::Error),
 }
 
-impl Fault {
+impl ConfigFault {
     /// The dotted key that is wrong; nothing for the whole.
     pub fn key(&self) -> Option<&str> {
         match self {
@@ -117,16 +117,16 @@ impl Fault {
 
 /// Something to tell the operator that does not stop the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
+pub struct ConfigWarning {
     /// The unknown dotted key.
     pub key: String,
     /// Where it stands.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// The known key that was probably meant.
     pub nearest: Option<&'static str>,
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for ConfigWarning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
@@ -140,7 +140,7 @@ impl fmt::Display for Warning {
     }
 }
 
-fn lines(faults: &[Fault]) -> String {
+fn join_faults(faults: &[ConfigFault]) -> String {
     faults
         .iter()
         .map(ToString::to_string)

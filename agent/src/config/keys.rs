@@ -2,7 +2,7 @@
 
 /// What a key's value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ConfigValueKind {
     /// A node's name.
     Identity,
     /// At least one name of a collective.
@@ -33,9 +33,9 @@ pub(super) enum Kind {
 
 /// What a dotted path is to the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum KeyMatch {
     /// A key with a value of this kind.
-    Value(Kind),
+    Value(ConfigValueKind),
     /// A table that holds known keys.
     Table,
     /// Below `plugins.<name>`: whatever the plugin makes of it.
@@ -44,80 +44,104 @@ pub(super) enum Place {
     Unknown,
 }
 
-const DAY: u64 = 24 * 60 * 60;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// The keys in the order in which they are shown. A `*` stands for any one name.
-pub(super) const KEYS: &[(&str, Kind)] = &[
-    ("identity", Kind::Identity),
-    ("collectives", Kind::Names),
-    ("broker.urls", Kind::Urls),
-    ("broker.ca", Kind::OptionalPath),
-    ("broker.credentials", Kind::Path),
-    ("broker.plaintext_on_loopback", Kind::Flag),
-    ("trust.operator", Kind::Operator),
-    ("trust.account", Kind::Path),
-    ("trust.max_age_seconds", Kind::Number(0, 365 * DAY)),
-    ("paths.state", Kind::Path),
-    ("paths.facts_d", Kind::Path),
-    ("paths.classes", Kind::Path),
-    ("paths.policies", Kind::Path),
-    ("paths.ddls", Kind::Path),
-    ("paths.audit", Kind::Path),
-    ("paths.root", Kind::Path),
-    ("facts.refresh_seconds", Kind::Number(1, DAY)),
-    ("facts.facter", Kind::OptionalPath),
+pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
+    ("identity", ConfigValueKind::Identity),
+    ("collectives", ConfigValueKind::Names),
+    ("broker.urls", ConfigValueKind::Urls),
+    ("broker.ca", ConfigValueKind::OptionalPath),
+    ("broker.credentials", ConfigValueKind::Path),
+    ("broker.plaintext_on_loopback", ConfigValueKind::Flag),
+    ("trust.operator", ConfigValueKind::Operator),
+    ("trust.account", ConfigValueKind::Path),
+    (
+        "trust.max_age_seconds",
+        ConfigValueKind::Number(0, 365 * DAY_SECONDS),
+    ),
+    ("paths.state", ConfigValueKind::Path),
+    ("paths.facts_d", ConfigValueKind::Path),
+    ("paths.classes", ConfigValueKind::Path),
+    ("paths.policies", ConfigValueKind::Path),
+    ("paths.ddls", ConfigValueKind::Path),
+    ("paths.audit", ConfigValueKind::Path),
+    ("paths.root", ConfigValueKind::Path),
+    (
+        "facts.refresh_seconds",
+        ConfigValueKind::Number(1, DAY_SECONDS),
+    ),
+    ("facts.facter", ConfigValueKind::OptionalPath),
     (
         "facts.cloud",
-        Kind::Word(&["off", "auto", "ec2", "gce", "azure", "openstack"]),
+        ConfigValueKind::Word(&["off", "auto", "ec2", "gce", "azure", "openstack"]),
     ),
-    ("facts.cloud_url", Kind::OptionalLinkUrl),
-    ("facts.cloud_imds_v1", Kind::Flag),
-    ("limits.concurrency", Kind::Number(1, 10_000)),
-    ("limits.queue", Kind::Number(0, 1_000_000)),
-    ("limits.output_bytes", Kind::Number(1024, 900 * 1024)),
-    ("limits.agents.*.concurrency", Kind::Number(1, 10_000)),
-    ("limits.agents.*.queue", Kind::Number(0, 1_000_000)),
+    ("facts.cloud_url", ConfigValueKind::OptionalLinkUrl),
+    ("facts.cloud_imds_v1", ConfigValueKind::Flag),
+    ("limits.concurrency", ConfigValueKind::Number(1, 10_000)),
+    ("limits.queue", ConfigValueKind::Number(0, 1_000_000)),
+    (
+        "limits.output_bytes",
+        ConfigValueKind::Number(1024, 900 * 1024),
+    ),
+    (
+        "limits.agents.*.concurrency",
+        ConfigValueKind::Number(1, 10_000),
+    ),
+    (
+        "limits.agents.*.queue",
+        ConfigValueKind::Number(0, 1_000_000),
+    ),
     (
         "limits.agents.*.output_bytes",
-        Kind::Number(1024, 900 * 1024),
+        ConfigValueKind::Number(1024, 900 * 1024),
     ),
-    ("requests.skew_seconds", Kind::Number(0, DAY)),
-    ("requests.plain_secrets", Kind::Flag),
-    ("policy.default", Kind::Word(&["deny", "allow"])),
-    ("policy.tell_rules", Kind::Flag),
-    ("policy.approve_dangerous", Kind::Flag),
-    ("audit.fail_closed", Kind::Flag),
-    ("audit.max_bytes", Kind::Number(0, 1 << 50)),
-    ("audit.keep", Kind::Number(1, 10_000)),
-    ("audit.mode", Kind::Mode),
-    ("audit.group", Kind::OptionalName),
-    ("audit.checkpoint_lines", Kind::Number(1, 1_000_000)),
-    ("audit.checkpoint_seconds", Kind::Number(1, DAY)),
+    (
+        "requests.skew_seconds",
+        ConfigValueKind::Number(0, DAY_SECONDS),
+    ),
+    ("requests.plain_secrets", ConfigValueKind::Flag),
+    ("policy.default", ConfigValueKind::Word(&["deny", "allow"])),
+    ("policy.tell_rules", ConfigValueKind::Flag),
+    ("policy.approve_dangerous", ConfigValueKind::Flag),
+    ("audit.fail_closed", ConfigValueKind::Flag),
+    ("audit.max_bytes", ConfigValueKind::Number(0, 1 << 50)),
+    ("audit.keep", ConfigValueKind::Number(1, 10_000)),
+    ("audit.mode", ConfigValueKind::Mode),
+    ("audit.group", ConfigValueKind::OptionalName),
+    (
+        "audit.checkpoint_lines",
+        ConfigValueKind::Number(1, 1_000_000),
+    ),
+    (
+        "audit.checkpoint_seconds",
+        ConfigValueKind::Number(1, DAY_SECONDS),
+    ),
     (
         "log.level",
-        Kind::Word(&["error", "warn", "info", "debug", "trace"]),
+        ConfigValueKind::Word(&["error", "warn", "info", "debug", "trace"]),
     ),
-    ("log.format", Kind::Word(&["text", "json"])),
-    ("metrics.listen", Kind::OptionalAddress),
-    ("drain.seconds", Kind::Number(0, DAY)),
-    ("provisioning.credentials", Kind::OptionalPath),
-    ("provisioning.account", Kind::Path),
+    ("log.format", ConfigValueKind::Word(&["text", "json"])),
+    ("metrics.listen", ConfigValueKind::OptionalAddress),
+    ("drain.seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
+    ("provisioning.credentials", ConfigValueKind::OptionalPath),
+    ("provisioning.account", ConfigValueKind::Path),
 ];
 
 /// Looks a path up.
-pub(super) fn place(path: &[String]) -> Place {
+pub(super) fn match_key(path: &[String]) -> KeyMatch {
     if path.first().is_some_and(|first| first == "plugins") {
         return if path.len() < 2 {
-            Place::Table
+            KeyMatch::Table
         } else {
-            Place::Free
+            KeyMatch::Free
         };
     }
-    let mut found = Place::Unknown;
-    for (known, kind) in KEYS {
-        match compare(known, path) {
-            Some(0) => return Place::Value(*kind),
-            Some(_) => found = Place::Table,
+    let mut found = KeyMatch::Unknown;
+    for (known, kind) in CONFIG_KEYS {
+        match remaining_segments(known, path) {
+            Some(0) => return KeyMatch::Value(*kind),
+            Some(_) => found = KeyMatch::Table,
             None => {}
         }
     }
@@ -125,7 +149,7 @@ pub(super) fn place(path: &[String]) -> Place {
 }
 
 /// How many segments `known` goes on after `path`; nothing if it does not begin with it.
-fn compare(known: &str, path: &[String]) -> Option<usize> {
+fn remaining_segments(known: &str, path: &[String]) -> Option<usize> {
     let mut segments = known.split('.');
     for given in path {
         let segment = segments.next()?;
@@ -137,45 +161,49 @@ fn compare(known: &str, path: &[String]) -> Option<usize> {
 }
 
 /// The known key that looks most like an unknown one, if any looks like it at all.
-pub(super) fn nearest(unknown: &str) -> Option<&'static str> {
+pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
     /// Below this two keys have nothing to do with each other (Jaro-Winkler, 0 to 1).
-    const SIMILAR: f64 = 0.85;
-    KEYS.iter()
+    const MIN_SIMILARITY: f64 = 0.85;
+    CONFIG_KEYS
+        .iter()
         .map(|(known, _)| (*known, strsim::jaro_winkler(known, unknown)))
-        .filter(|(_, likeness)| *likeness >= SIMILAR)
+        .filter(|(_, likeness)| *likeness >= MIN_SIMILARITY)
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(known, _)| known)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Place, nearest, place};
+    use super::{ConfigValueKind, KeyMatch, match_key, nearest_key};
 
-    fn look(path: &str) -> Place {
-        place(&path.split('.').map(str::to_owned).collect::<Vec<_>>())
+    fn look(path: &str) -> KeyMatch {
+        match_key(&path.split('.').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn paths_are_values_tables_free_or_unknown() {
-        assert_eq!(look("broker.ca"), Place::Value(Kind::OptionalPath));
-        assert_eq!(look("broker"), Place::Table);
-        assert_eq!(look("limits.agents.service"), Place::Table);
+        assert_eq!(
+            look("broker.ca"),
+            KeyMatch::Value(ConfigValueKind::OptionalPath)
+        );
+        assert_eq!(look("broker"), KeyMatch::Table);
+        assert_eq!(look("limits.agents.service"), KeyMatch::Table);
         assert_eq!(
             look("limits.agents.service.queue"),
-            Place::Value(Kind::Number(0, 1_000_000))
+            KeyMatch::Value(ConfigValueKind::Number(0, 1_000_000))
         );
-        assert_eq!(look("plugins"), Place::Table);
-        assert_eq!(look("plugins.x.y.z"), Place::Free);
+        assert_eq!(look("plugins"), KeyMatch::Table);
+        assert_eq!(look("plugins.x.y.z"), KeyMatch::Free);
         for unknown in ["brokers", "broker.ca.x", "limits.agents.service.depth"] {
-            assert_eq!(look(unknown), Place::Unknown, "{unknown}");
+            assert_eq!(look(unknown), KeyMatch::Unknown, "{unknown}");
         }
     }
 
     #[test]
     fn a_slip_of_the_pen_is_recognised() {
-        assert_eq!(nearest("broker.url"), Some("broker.urls"));
-        assert_eq!(nearest("requests.skew"), Some("requests.skew_seconds"));
-        assert_eq!(nearest("indentity"), Some("identity"));
-        assert_eq!(nearest("zzz"), None);
+        assert_eq!(nearest_key("broker.url"), Some("broker.urls"));
+        assert_eq!(nearest_key("requests.skew"), Some("requests.skew_seconds"));
+        assert_eq!(nearest_key("indentity"), Some("identity"));
+        assert_eq!(nearest_key("zzz"), None);
     }
 }

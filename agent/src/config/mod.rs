@@ -18,43 +18,44 @@ use std::io::Read as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 use serde_json::Value;
 
-pub use error::{ConfigError, Fault, Warning};
-pub use settings::Origin;
+pub use error::{ConfigError, ConfigFault, ConfigWarning};
+pub use settings::SettingOrigin;
 pub use values::{
-    AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Metrics, Paths, Policy,
-    Provisioning, Requests, Trust, Values,
+    AgentLimits, AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig,
+    LogConfig, LogFormat, MetricsConfig, PathsConfig, PolicyConfig, ProvisioningConfig,
+    RequestsConfig, TrustConfig,
 };
 
-use defaults::Surroundings;
-use read::Reading;
-use settings::{Setting, Settings};
+use defaults::DetectedDefaults;
+use read::ConfigReader;
+use settings::{MergedSettings, SettingEntry};
 
+use crate::enrolment::{EnrolmentDetails, IdentityStore};
 use crate::listing;
-use crate::newcomer::{Enrolled, Home};
 
 /// Where the configuration is unless `--config` says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
 
 /// Largest configuration file in bytes.
-const FILE_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The merged configuration. Reads as its [`Values`]: `config.broker.urls`.
+/// The merged configuration. Reads as its [`ConfigValues`]: `config.broker.urls`.
 #[derive(Debug, Clone)]
 pub struct Config {
-    values: Values,
-    settings: Settings,
-    warnings: Vec<Warning>,
+    values: ConfigValues,
+    settings: MergedSettings,
+    warnings: Vec<ConfigWarning>,
     given_facts: BTreeMap<String, String>,
     files: Vec<PathBuf>,
 }
 
 impl Deref for Config {
-    type Target = Values;
+    type Target = ConfigValues;
 
-    fn deref(&self) -> &Values {
+    fn deref(&self) -> &ConfigValues {
         &self.values
     }
 }
@@ -72,32 +73,32 @@ impl Config {
             let text = read_file(&extra)?;
             files.push((extra, text));
         }
-        Self::merge(&path, &Surroundings::look(), &files)
+        Self::merge_files(&path, &DetectedDefaults::detect(), &files)
     }
 
     /// Puts files, given as path and text, on top of the defaults.
-    fn merge(
+    fn merge_files(
         main: &Path,
-        around: &Surroundings,
+        around: &DetectedDefaults,
         files: &[(PathBuf, String)],
     ) -> Result<Self, ConfigError> {
-        let mut reading = Reading::default();
-        defaults::set(&mut reading.settings, main, around);
+        let mut reading = ConfigReader::default();
+        defaults::set_defaults(&mut reading.settings, main, around);
         for (path, text) in files {
-            reading.add(path, text)?;
+            reading.add_file(path, text)?;
         }
-        let Reading {
+        let ConfigReader {
             settings,
             mut faults,
             warnings,
         } = reading;
-        faults.extend(defaults::missing(&settings, &faults));
+        faults.extend(defaults::missing_keys(&settings, &faults));
         if !faults.is_empty() {
             return Err(ConfigError::Invalid(faults));
         }
-        let tree = settings.tree(|_, value| value.clone());
+        let tree = settings.to_tree(|_, value| value.clone());
         let values = serde_json::from_value(tree)
-            .map_err(|error| ConfigError::Invalid(vec![Fault::Merged(error)]))?;
+            .map_err(|error| ConfigError::Invalid(vec![ConfigFault::Merged(error)]))?;
         Ok(Self {
             values,
             settings,
@@ -114,40 +115,40 @@ impl Config {
     /// The same for a machine that was enrolled: what it was told then stands where nobody has set anything, and its credentials and
     /// account are those that it keeps itself.
     #[must_use]
-    pub fn enrolled(&self, told: &Enrolled, home: &Home) -> Self {
+    pub fn with_enrolment(&self, told: &EnrolmentDetails, home: &IdentityStore) -> Self {
         let mut config = self.clone();
         let path = |path: PathBuf| Value::String(path.to_string_lossy().into_owned());
-        config.values.broker.credentials = home.credentials();
-        config.tell("broker.credentials", path(home.credentials()));
-        config.values.trust.account = home.account();
-        config.tell("trust.account", path(home.account()));
+        config.values.broker.credentials = home.credentials_path();
+        config.set_enrolled("broker.credentials", path(home.credentials_path()));
+        config.values.trust.account = home.account_path();
+        config.set_enrolled("trust.account", path(home.account_path()));
         if self.is_default("identity") {
             config.values.identity = told.identity.clone();
-            config.tell("identity", Value::from(told.identity.as_str()));
+            config.set_enrolled("identity", Value::from(told.identity.as_str()));
         }
         if self.is_default("collectives") && !told.collectives.is_empty() {
             config.values.collectives.clone_from(&told.collectives);
-            let names = told.collectives.iter().map(Name::as_str);
-            config.tell("collectives", names.collect());
+            let names = told.collectives.iter().map(SubjectName::as_str);
+            config.set_enrolled("collectives", names.collect());
         }
         if !told.urls.is_empty() {
             config.values.broker.urls.clone_from(&told.urls);
-            config.tell("broker.urls", told.urls.iter().cloned().collect());
+            config.set_enrolled("broker.urls", told.urls.iter().cloned().collect());
         }
         config.given_facts.clone_from(&told.facts);
         config
     }
 
-    fn tell(&mut self, key: &str, value: Value) {
+    fn set_enrolled(&mut self, key: &str, value: Value) {
         let path = key.split('.').map(str::to_owned).collect();
-        let origin = Origin::Enrolled;
-        self.settings.set(path, Setting { value, origin });
+        let origin = SettingOrigin::Enrolled;
+        self.settings.set(path, SettingEntry { value, origin });
     }
 
     /// Whether nobody has set this key.
     pub fn is_default(&self, key: &str) -> bool {
         self.origin(key)
-            .is_none_or(|origin| *origin == Origin::Default)
+            .is_none_or(|origin| *origin == SettingOrigin::Default)
     }
 
     /// Facts that the node has because it was enrolled with them.
@@ -161,19 +162,19 @@ impl Config {
     }
 
     /// Keys that were ignored, to be told once at the start.
-    pub fn warnings(&self) -> &[Warning] {
+    pub fn warnings(&self) -> &[ConfigWarning] {
         &self.warnings
     }
 
     /// Where the value of a dotted key comes from; nothing if it is not set.
-    pub fn origin(&self, key: &str) -> Option<&Origin> {
+    pub fn origin(&self, key: &str) -> Option<&SettingOrigin> {
         self.settings.get(key).map(|setting| &setting.origin)
     }
 
     /// The value at a dotted key (`broker.urls`, `plugins.x.y`), or the table; what looks like a secret in a
     /// plugin's table is replaced. For showing, not for use.
-    pub fn item(&self, key: &str) -> Option<Value> {
-        let tree = self.settings.tree(report::shown);
+    pub fn redacted_item(&self, key: &str) -> Option<Value> {
+        let tree = self.settings.to_tree(report::redact_setting);
         let found = key
             .split('.')
             .try_fold(&tree, |value, segment| value.get(segment))?;
@@ -182,13 +183,13 @@ impl Config {
 
     /// All values with their origins, for `rpcd --check`.
     pub fn check_report(&self) -> String {
-        report::render(&self.settings, &self.warnings)
+        report::render_report(&self.settings, &self.warnings)
     }
 }
 
 /// The files of `conf.d`.
 fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    listing::files(directory, "toml").map_err(|source| ConfigError::Read {
+    listing::list_files(directory, "toml").map_err(|source| ConfigError::Read {
         path: directory.to_owned(),
         source,
     })
@@ -201,14 +202,14 @@ fn read_file(path: &Path) -> Result<String, ConfigError> {
     };
     let file = File::open(path).map_err(read_error)?;
     let mut text = String::new();
-    file.take(FILE_BYTES + 1)
+    file.take(MAX_FILE_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(read_error)?;
     match text.len() as u64 {
-        size if size > FILE_BYTES => Err(ConfigError::TooLarge {
+        size if size > MAX_FILE_BYTES => Err(ConfigError::TooLarge {
             path: path.to_owned(),
             size,
-            limit: FILE_BYTES,
+            limit: MAX_FILE_BYTES,
         }),
         _ => Ok(text),
     }

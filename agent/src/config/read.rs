@@ -3,94 +3,102 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
-use muster_wire::identity::{Identity, Name};
+use muster_wire::identity::{Identity, SubjectName};
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, Fault, Warning};
-use super::keys::{self, Kind, Place};
-use super::settings::{Origin, Setting, Settings};
+use super::error::{ConfigError, ConfigFault, ConfigWarning};
+use super::keys::{self, ConfigValueKind, KeyMatch};
+use super::settings::{MergedSettings, SettingEntry, SettingOrigin};
 
 /// What reading leaves behind, over all files.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
-    pub(super) settings: Settings,
-    pub(super) faults: Vec<Fault>,
-    pub(super) warnings: Vec<Warning>,
+pub(super) struct ConfigReader {
+    pub(super) settings: MergedSettings,
+    pub(super) faults: Vec<ConfigFault>,
+    pub(super) warnings: Vec<ConfigWarning>,
 }
 
 /// A file being read.
-struct Source<'a> {
+struct ConfigSource<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
-impl Reading {
+impl ConfigReader {
     /// Adds a file on top of those before it. Wrong values are collected; only broken TOML ends it.
-    pub(super) fn add(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
-        let source = Source { path, text };
+    pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+        let source = ConfigSource { path, text };
         let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-            origin: source.origin(error.span().map_or(0, |span| span.start)),
+            origin: source.origin_at(error.span().map_or(0, |span| span.start)),
             message: error.message().to_owned(),
         })?;
-        self.table(&source, &mut Vec::new(), table.get_ref());
+        self.read_table(&source, &mut Vec::new(), table.get_ref());
         Ok(())
     }
 
-    fn table(&mut self, source: &Source<'_>, path: &mut Vec<String>, table: &DeTable<'_>) {
+    fn read_table(
+        &mut self,
+        source: &ConfigSource<'_>,
+        path: &mut Vec<String>,
+        table: &DeTable<'_>,
+    ) {
         for (key, value) in table {
             path.push(key.get_ref().to_string());
-            self.entry(source, path, key.span().start, value);
+            self.read_entry(source, path, key.span().start, value);
             path.pop();
         }
     }
 
-    fn entry(
+    fn read_entry(
         &mut self,
-        source: &Source<'_>,
+        source: &ConfigSource<'_>,
         path: &mut Vec<String>,
         at: usize,
         value: &Spanned<DeValue<'_>>,
     ) {
-        let origin = source.origin(at);
+        let origin = source.origin_at(at);
         let key = path.join(".");
-        match (keys::place(path), value.get_ref()) {
-            (Place::Value(kind), value) => {
-                match json(value).and_then(|value| check(kind, value, source.path)) {
-                    Ok(value) => self.settings.set(path.clone(), Setting { value, origin }),
-                    Err(wrong) => self.faults.push(wrong.at(key, origin)),
+        match (keys::match_key(path), value.get_ref()) {
+            (KeyMatch::Value(kind), value) => {
+                match to_json(value).and_then(|value| check_value(kind, value, source.path)) {
+                    Ok(value) => self
+                        .settings
+                        .set(path.clone(), SettingEntry { value, origin }),
+                    Err(wrong) => self.faults.push(wrong.at_key(key, origin)),
                 }
             }
-            (Place::Free | Place::Unknown, DeValue::Table(table)) if !table.is_empty() => {
-                self.table(source, path, table);
+            (KeyMatch::Free | KeyMatch::Unknown, DeValue::Table(table)) if !table.is_empty() => {
+                self.read_table(source, path, table);
             }
-            (Place::Free, value) => match json(value) {
+            (KeyMatch::Free, value) => match to_json(value) {
                 Ok(value) if path.len() > 2 || value.is_object() => {
-                    self.settings.set(path.clone(), Setting { value, origin });
+                    self.settings
+                        .set(path.clone(), SettingEntry { value, origin });
                 }
                 Ok(value) => self
                     .faults
-                    .push(Wrong::kind(&value, "a table").at(key, origin)),
-                Err(wrong) => self.faults.push(wrong.at(key, origin)),
+                    .push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin)),
+                Err(wrong) => self.faults.push(wrong.at_key(key, origin)),
             },
-            (Place::Table, DeValue::Table(table)) => {
-                self.name_of_agent(path, &origin);
-                self.table(source, path, table);
+            (KeyMatch::Table, DeValue::Table(table)) => {
+                self.check_agent_name(path, &origin);
+                self.read_table(source, path, table);
             }
-            (Place::Table, value) => {
-                let found = found(&json(value).unwrap_or_default());
+            (KeyMatch::Table, value) => {
+                let found = describe_kind(&to_json(value).unwrap_or_default());
                 let expected = "a table".to_owned();
-                self.faults.push(Fault::Type {
+                self.faults.push(ConfigFault::Type {
                     key,
                     origin,
                     found,
                     expected,
                 });
             }
-            (Place::Unknown, _) => {
-                let nearest = keys::nearest(&key);
-                self.warnings.push(Warning {
+            (KeyMatch::Unknown, _) => {
+                let nearest = keys::nearest_key(&key);
+                self.warnings.push(ConfigWarning {
                     key,
                     origin,
                     nearest,
@@ -100,13 +108,13 @@ impl Reading {
     }
 
     /// The name in `limits.agents.<name>` must be one that an agent can have.
-    fn name_of_agent(&mut self, path: &[String], origin: &Origin) {
+    fn check_agent_name(&mut self, path: &[String], origin: &SettingOrigin) {
         if let [limits, agents, name] = path
             && (limits.as_str(), agents.as_str()) == ("limits", "agents")
-            && let Err(error) = Name::parse(name)
+            && let Err(error) = SubjectName::parse(name)
         {
             let key = path.join(".");
-            self.faults.push(Fault::Name {
+            self.faults.push(ConfigFault::Name {
                 key,
                 origin: origin.clone(),
                 error,
@@ -115,11 +123,11 @@ impl Reading {
     }
 }
 
-impl Source<'_> {
-    fn origin(&self, at: usize) -> Origin {
+impl ConfigSource<'_> {
+    fn origin_at(&self, at: usize) -> SettingOrigin {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-        Origin::File {
+        SettingOrigin::File {
             path: self.path.to_owned(),
             line,
         }
@@ -127,103 +135,106 @@ impl Source<'_> {
 }
 
 /// A fault whose key and place are not known yet.
-enum Wrong {
+enum ValueFault {
     Kind(&'static str, String),
     Value(String, String),
     Name(muster_wire::identity::NameError),
     Userinfo,
 }
 
-impl Wrong {
-    fn kind(value: &Value, expected: &str) -> Self {
-        Self::Kind(found(value), expected.to_owned())
+impl ValueFault {
+    fn wrong_kind(value: &Value, expected: &str) -> Self {
+        Self::Kind(describe_kind(value), expected.to_owned())
     }
 
-    fn value(value: &Value, expected: impl Into<String>) -> Self {
+    fn wrong_value(value: &Value, expected: impl Into<String>) -> Self {
         Self::Value(value.to_string(), expected.into())
     }
 
-    fn at(self, key: String, origin: Origin) -> Fault {
+    fn at_key(self, key: String, origin: SettingOrigin) -> ConfigFault {
         match self {
-            Self::Kind(found, expected) => Fault::Type {
+            Self::Kind(found, expected) => ConfigFault::Type {
                 key,
                 origin,
                 found,
                 expected,
             },
-            Self::Value(value, expected) => Fault::Value {
+            Self::Value(value, expected) => ConfigFault::Value {
                 key,
                 origin,
                 value,
                 expected,
             },
-            Self::Name(error) => Fault::Name { key, origin, error },
-            Self::Userinfo => Fault::Userinfo { key, origin },
+            Self::Name(error) => ConfigFault::Name { key, origin, error },
+            Self::Userinfo => ConfigFault::Userinfo { key, origin },
         }
     }
 }
 
 /// Checks a value against its kind, and brings it into its one form: names folded, paths absolute.
-fn check(kind: Kind, value: Value, file: &Path) -> Result<Value, Wrong> {
+fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value, ValueFault> {
     match kind {
-        Kind::Identity => {
-            let name = Identity::parse(text(&value)?).map_err(Wrong::Name)?;
+        ConfigValueKind::Identity => {
+            let name = Identity::parse(expect_text(&value)?).map_err(ValueFault::Name)?;
             Ok(Value::String(name.into()))
         }
-        Kind::Names => each(&value, |item| {
-            let name = Name::parse(text(item)?).map_err(Wrong::Name)?;
+        ConfigValueKind::Names => check_each(&value, |item| {
+            let name = SubjectName::parse(expect_text(item)?).map_err(ValueFault::Name)?;
             Ok(Value::String(name.into()))
         }),
-        Kind::Urls => each(&value, |item| url(item).map(|()| item.clone())),
-        Kind::Operator => operator(&value).map(|()| value.clone()),
-        Kind::Path | Kind::OptionalPath => match text(&value)? {
-            "" if kind == Kind::OptionalPath => Ok(Value::Null),
-            "" => Err(Wrong::value(&value, "a path")),
-            given => Ok(Value::String(absolute(file, given))),
+        ConfigValueKind::Urls => check_each(&value, |item| check_url(item).map(|()| item.clone())),
+        ConfigValueKind::Operator => check_operator(&value).map(|()| value.clone()),
+        ConfigValueKind::Path | ConfigValueKind::OptionalPath => match expect_text(&value)? {
+            "" if kind == ConfigValueKind::OptionalPath => Ok(Value::Null),
+            "" => Err(ValueFault::wrong_value(&value, "a path")),
+            given => Ok(Value::String(absolute_path(file, given))),
         },
-        Kind::Flag if value.is_boolean() => Ok(value),
-        Kind::Flag => Err(Wrong::kind(&value, "true or false")),
-        Kind::Number(least, most) => match value.as_i64().map(u64::try_from) {
+        ConfigValueKind::Flag if value.is_boolean() => Ok(value),
+        ConfigValueKind::Flag => Err(ValueFault::wrong_kind(&value, "true or false")),
+        ConfigValueKind::Number(least, most) => match value.as_i64().map(u64::try_from) {
             Some(Ok(number)) if (least..=most).contains(&number) => Ok(value),
-            Some(_) => Err(Wrong::value(
+            Some(_) => Err(ValueFault::wrong_value(
                 &value,
                 format!("a number from {least} to {most}"),
             )),
-            None => Err(Wrong::kind(
+            None => Err(ValueFault::wrong_kind(
                 &value,
                 &format!("a whole number from {least} to {most}"),
             )),
         },
-        Kind::Mode => mode(&value).map(|()| value),
-        Kind::OptionalName => match text(&value)? {
+        ConfigValueKind::Mode => check_mode(&value).map(|()| value),
+        ConfigValueKind::OptionalName => match expect_text(&value)? {
             "" => Ok(Value::Null),
             _ => Ok(value),
         },
-        Kind::OptionalAddress => match text(&value)? {
+        ConfigValueKind::OptionalAddress => match expect_text(&value)? {
             "" => Ok(Value::Null),
-            given => address(given)
+            given => parse_address(given)
                 .map(|address| Value::String(address.to_string()))
                 .ok_or_else(|| {
-                    Wrong::value(&value, "an address such as 127.0.0.1:9464, or a port")
+                    ValueFault::wrong_value(&value, "an address such as 127.0.0.1:9464, or a port")
                 }),
         },
-        Kind::OptionalLinkUrl => match text(&value)? {
+        ConfigValueKind::OptionalLinkUrl => match expect_text(&value)? {
             "" => Ok(Value::Null),
             given if is_on_link(given) => Ok(value),
-            _ => Err(Wrong::value(
+            _ => Err(ValueFault::wrong_value(
                 &value,
                 "a URL such as http://169.254.169.254, with an address of this machine or its link",
             )),
         },
-        Kind::Word(words) => match text(&value)? {
+        ConfigValueKind::Word(words) => match expect_text(&value)? {
             word if words.contains(&word) => Ok(value),
-            _ => Err(Wrong::value(&value, format!("one of {}", words.join(", ")))),
+            _ => Err(ValueFault::wrong_value(
+                &value,
+                format!("one of {}", words.join(", ")),
+            )),
         },
     }
 }
 
 /// Where to listen. A port alone is one that only this machine reaches; names are refused, because they may change their meaning.
-fn address(given: &str) -> Option<SocketAddr> {
+fn parse_address(given: &str) -> Option<SocketAddr> {
     let port = given.parse().ok();
     port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .or_else(|| given.parse().ok())
@@ -250,39 +261,47 @@ fn is_on_link(url: &str) -> bool {
 }
 
 /// Three octal digits behind any zeros; the owner must be able to write, and nobody else may.
-fn mode(value: &Value) -> Result<(), Wrong> {
-    let digits = text(value)?;
+fn check_mode(value: &Value) -> Result<(), ValueFault> {
+    let digits = expect_text(value)?;
     let bits = u32::from_str_radix(digits, 8).ok();
     match bits.filter(|bits| digits.len() <= 5 && bits & !0o644 == 0 && bits & 0o600 == 0o600) {
         Some(_) => Ok(()),
-        None => Err(Wrong::value(
+        None => Err(ValueFault::wrong_value(
             value,
             "permissions in octal such as \"0600\", \"0640\" or \"0644\"",
         )),
     }
 }
 
-fn text(value: &Value) -> Result<&str, Wrong> {
-    value.as_str().ok_or_else(|| Wrong::kind(value, "a text"))
+fn expect_text(value: &Value) -> Result<&str, ValueFault> {
+    value
+        .as_str()
+        .ok_or_else(|| ValueFault::wrong_kind(value, "a text"))
 }
 
-fn each(value: &Value, check: impl Fn(&Value) -> Result<Value, Wrong>) -> Result<Value, Wrong> {
+fn check_each(
+    value: &Value,
+    check: impl Fn(&Value) -> Result<Value, ValueFault>,
+) -> Result<Value, ValueFault> {
     let items = value
         .as_array()
-        .ok_or_else(|| Wrong::kind(value, "a list of texts"))?;
+        .ok_or_else(|| ValueFault::wrong_kind(value, "a list of texts"))?;
     if items.is_empty() {
-        return Err(Wrong::value(value, "a list with at least one entry"));
+        return Err(ValueFault::wrong_value(
+            value,
+            "a list with at least one entry",
+        ));
     }
     items.iter().map(check).collect()
 }
 
 /// Whether the broker may be reached so, in clear or not, is for the connection to decide.
-fn url(value: &Value) -> Result<(), Wrong> {
-    let given = text(value)?;
+fn check_url(value: &Value) -> Result<(), ValueFault> {
+    let given = expect_text(value)?;
     match given.split_once("://") {
-        Some((_, rest)) if rest.contains('@') => Err(Wrong::Userinfo),
+        Some((_, rest)) if rest.contains('@') => Err(ValueFault::Userinfo),
         Some(("tls" | "nats" | "wss" | "ws", host)) if !host.is_empty() => Ok(()),
-        _ => Err(Wrong::value(
+        _ => Err(ValueFault::wrong_value(
             value,
             "a URL such as tls://broker.example.net:4222",
         )),
@@ -290,8 +309,8 @@ fn url(value: &Value) -> Result<(), Wrong> {
 }
 
 /// A public operator key of NATS: `O` and 55 more characters of base 32.
-fn operator(value: &Value) -> Result<(), Wrong> {
-    let key = text(value)?;
+fn check_operator(value: &Value) -> Result<(), ValueFault> {
+    let key = expect_text(value)?;
     let base32 = |byte: u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(&byte);
     if key.len() == 56 && key.starts_with('O') && key.bytes().all(base32) {
         return Ok(());
@@ -299,16 +318,19 @@ fn operator(value: &Value) -> Result<(), Wrong> {
     if key.starts_with("SO") {
         // A seed: say nothing of it.
         let expected = "an operator's public key, not its seed";
-        return Err(Wrong::Value("a secret".to_owned(), expected.to_owned()));
+        return Err(ValueFault::Value(
+            "a secret".to_owned(),
+            expected.to_owned(),
+        ));
     }
-    Err(Wrong::value(
+    Err(ValueFault::wrong_value(
         value,
         "an operator's public key: `O` and 55 more characters",
     ))
 }
 
 /// A path as seen from the file that holds it, without `.` in it.
-pub(super) fn absolute(file: &Path, given: &str) -> String {
+pub(super) fn absolute_path(file: &Path, given: &str) -> String {
     let joined = file.parent().unwrap_or(Path::new("/")).join(given);
     let plain: PathBuf = joined
         .components()
@@ -318,7 +340,7 @@ pub(super) fn absolute(file: &Path, given: &str) -> String {
 }
 
 /// What a JSON value is, with an article.
-fn found(value: &Value) -> &'static str {
+fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "true or false",
@@ -330,35 +352,35 @@ fn found(value: &Value) -> &'static str {
 }
 
 /// A TOML value as JSON. Dates become texts; numbers that JSON cannot hold are refused.
-fn json(value: &DeValue<'_>) -> Result<Value, Wrong> {
+fn to_json(value: &DeValue<'_>) -> Result<Value, ValueFault> {
     Ok(match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Boolean(flag) => Value::Bool(*flag),
         DeValue::Datetime(instant) => Value::String(instant.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .map(Value::from)
-            .map_err(|_| Wrong::Value(number.to_string(), "a number of 64 bits".to_owned()))?,
+            .map_err(|_| ValueFault::Value(number.to_string(), "a number of 64 bits".to_owned()))?,
         DeValue::Float(number) => number
             .as_str()
             .parse::<f64>()
             .ok()
             .and_then(serde_json::Number::from_f64)
             .map(Value::Number)
-            .ok_or_else(|| Wrong::Value(number.to_string(), "a finite number".to_owned()))?,
+            .ok_or_else(|| ValueFault::Value(number.to_string(), "a finite number".to_owned()))?,
         DeValue::Array(items) => items
             .iter()
-            .map(|item| json(item.get_ref()))
+            .map(|item| to_json(item.get_ref()))
             .collect::<Result<_, _>>()?,
         DeValue::Table(table) => {
             let entry = |(key, value): (&Spanned<_>, &Spanned<_>)| {
                 let key: &std::borrow::Cow<'_, str> = key.get_ref();
-                Ok((key.to_string(), json(value.get_ref())?))
+                Ok((key.to_string(), to_json(value.get_ref())?))
             };
             Value::Object(
                 table
                     .iter()
                     .map(entry)
-                    .collect::<Result<Map<_, _>, Wrong>>()?,
+                    .collect::<Result<Map<_, _>, ValueFault>>()?,
             )
         }
     })

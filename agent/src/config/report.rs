@@ -2,21 +2,21 @@
 
 use serde_json::{Map, Value};
 
-use super::error::Warning;
-use super::keys::KEYS;
-use super::settings::Settings;
+use super::error::ConfigWarning;
+use super::keys::CONFIG_KEYS;
+use super::settings::MergedSettings;
 
 /// What stands in place of a value that looks like a secret.
 const REDACTED: &str = "(redacted)";
 
 /// Renders all settings, aligned, in the order of the table of keys; plugins last.
-pub(super) fn render(settings: &Settings, warnings: &[Warning]) -> String {
+pub(super) fn render_report(settings: &MergedSettings, warnings: &[ConfigWarning]) -> String {
     let mut rows: Vec<(usize, [String; 3])> = settings
         .iter()
         .map(|(path, setting)| {
-            let value = text(&shown(path, &setting.value));
+            let value = value_text(&redact_setting(path, &setting.value));
             (
-                rank(path),
+                key_rank(path),
                 [path.join("."), value, setting.origin.to_string()],
             )
         })
@@ -44,7 +44,7 @@ pub(super) fn render(settings: &Settings, warnings: &[Warning]) -> String {
 }
 
 /// The place of a key in the table; all plugins' keys share the last one.
-fn rank(path: &[String]) -> usize {
+fn key_rank(path: &[String]) -> usize {
     let matches = |known: &str| {
         known.split('.').count() == path.len()
             && known
@@ -52,12 +52,13 @@ fn rank(path: &[String]) -> usize {
                 .zip(path)
                 .all(|(known, given)| known == "*" || known == given)
     };
-    KEYS.iter()
+    CONFIG_KEYS
+        .iter()
         .position(|(known, _)| matches(known))
-        .unwrap_or(KEYS.len())
+        .unwrap_or(CONFIG_KEYS.len())
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         other => other.to_string(),
@@ -65,28 +66,28 @@ fn text(value: &Value) -> String {
 }
 
 /// A value as it may be shown. In a plugin's table, which we do not know, secrets are guessed by their names.
-pub(super) fn shown(path: &[String], value: &Value) -> Value {
+pub(super) fn redact_setting(path: &[String], value: &Value) -> Value {
     let of_plugin = path.first().is_some_and(|first| first == "plugins");
     if of_plugin && path.iter().skip(2).any(|name| looks_secret(name)) {
         return Value::String(REDACTED.to_owned());
     }
     match value {
-        Value::Object(_) | Value::Array(_) if of_plugin => redact(value),
+        Value::Object(_) | Value::Array(_) if of_plugin => redact_nested(value),
         other => other.clone(),
     }
 }
 
 /// The same for tables inside lists.
-fn redact(value: &Value) -> Value {
+fn redact_nested(value: &Value) -> Value {
     match value {
-        Value::Array(items) => items.iter().map(redact).collect(),
+        Value::Array(items) => items.iter().map(redact_nested).collect(),
         Value::Object(map) => {
             let entry = |(name, value): (&String, &Value)| {
                 let secret = looks_secret(name);
                 let shown = if secret {
                     Value::from(REDACTED)
                 } else {
-                    redact(value)
+                    redact_nested(value)
                 };
                 (name.clone(), shown)
             };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Nobody set it.
     Default,
     /// A line of a file.
@@ -24,7 +24,7 @@ pub enum Origin {
     Enrolled,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => out.write_str("default"),
@@ -36,18 +36,18 @@ impl fmt::Display for Origin {
 
 /// One value and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Setting {
+pub(super) struct SettingEntry {
     pub(super) value: Value,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
 }
 
 /// All values, by the segments of their keys.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Settings(BTreeMap<Vec<String>, Setting>);
+pub(super) struct MergedSettings(BTreeMap<Vec<String>, SettingEntry>);
 
-impl Settings {
+impl MergedSettings {
     /// Sets a value. What stood there, above it or below it, gives way; an empty table takes nothing away.
-    pub(super) fn set(&mut self, path: Vec<String>, setting: Setting) {
+    pub(super) fn set(&mut self, path: Vec<String>, setting: SettingEntry) {
         let empty_table = setting.value.as_object().is_some_and(Map::is_empty);
         if empty_table && self.0.keys().any(|known| known.starts_with(&path)) {
             return;
@@ -58,20 +58,20 @@ impl Settings {
     }
 
     /// The value at exactly this key.
-    pub(super) fn get(&self, dotted: &str) -> Option<&Setting> {
+    pub(super) fn get(&self, dotted: &str) -> Option<&SettingEntry> {
         let path: Vec<String> = dotted.split('.').map(str::to_owned).collect();
         self.0.get(&path)
     }
 
     /// All settings, by key.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &Setting)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &SettingEntry)> {
         self.0
             .iter()
             .map(|(path, setting)| (path.as_slice(), setting))
     }
 
     /// All values as one nested object. `show` may replace a value, to hide it.
-    pub(super) fn tree(&self, show: impl Fn(&[String], &Value) -> Value) -> Value {
+    pub(super) fn to_tree(&self, show: impl Fn(&[String], &Value) -> Value) -> Value {
         let mut root = Map::new();
         for (path, setting) in &self.0 {
             if let Some((last, tables)) = path.split_last() {
@@ -97,21 +97,21 @@ impl Settings {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Origin, Setting, Settings};
+    use super::{MergedSettings, SettingEntry, SettingOrigin};
 
     fn merged(values: &[(&str, Value)]) -> Value {
-        let mut settings = Settings::default();
+        let mut settings = MergedSettings::default();
         for (key, value) in values {
             let path = key.split('.').map(str::to_owned).collect();
             settings.set(
                 path,
-                Setting {
+                SettingEntry {
                     value: value.clone(),
-                    origin: Origin::Default,
+                    origin: SettingOrigin::Default,
                 },
             );
         }
-        settings.tree(|_, value| value.clone())
+        settings.to_tree(|_, value| value.clone())
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_wire::identity::{Identity, Name};
+use muster_wire::identity::{Identity, SubjectName};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::defaults::Surroundings;
-use super::{Config, ConfigError, Fault, LogFormat, Origin};
-use muster_wire::policy::Verdict;
+use super::defaults::DetectedDefaults;
+use super::{Config, ConfigError, ConfigFault, LogFormat, SettingOrigin};
+use muster_wire::policy::RuleVerdict;
 
 const OPERATOR: &str = "OAFGH3WGBOD7HWXMWZ6D2ABKXUVSGZ3FOJ7ZZEQDZSEQDLSPFZEXAMPL";
 
@@ -30,7 +30,7 @@ fn load(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Config, ConfigErro
     (scratch, config)
 }
 
-fn faults(text: &str) -> Vec<Fault> {
+fn faults(text: &str) -> Vec<ConfigFault> {
     match load(&[("rpcd.toml", text)]).1 {
         Err(ConfigError::Invalid(faults)) => faults,
         other => panic!("{other:?}"),
@@ -43,8 +43,8 @@ fn two_keys_are_enough_and_the_rest_has_safe_defaults() {
     let (scratch, config) = load(&[("rpcd.toml", &text)]);
     let config = config.unwrap();
     assert_eq!(config.identity.as_str(), "db1.acme.net");
-    assert_eq!(config.collectives, [Name::parse("muster").unwrap()]);
-    assert_eq!(config.policy.default, Verdict::Deny);
+    assert_eq!(config.collectives, [SubjectName::parse("muster").unwrap()]);
+    assert_eq!(config.policy.default, RuleVerdict::Deny);
     assert!(!config.broker.plaintext_on_loopback);
     assert_eq!(config.broker.ca, None);
     assert_eq!(config.broker.credentials, scratch.path().join("node.creds"));
@@ -79,12 +79,15 @@ fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
     let late = scratch.path().join("conf.d/20-late.toml");
     assert_eq!(
         config.origin("limits.queue"),
-        Some(&Origin::File {
+        Some(&SettingOrigin::File {
             path: late,
             line: 3
         })
     );
-    assert_eq!(config.origin("drain.seconds"), Some(&Origin::Default));
+    assert_eq!(
+        config.origin("drain.seconds"),
+        Some(&SettingOrigin::Default)
+    );
     assert_eq!(config.origin("nothing"), None);
 }
 
@@ -145,7 +148,11 @@ fn an_agent_may_have_limits_of_its_own() {
         minimal()
     );
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
-    let of = |name: &str| config.limits.of(&Name::parse(name).unwrap());
+    let of = |name: &str| {
+        config
+            .limits
+            .agent_limits(&SubjectName::parse(name).unwrap())
+    };
     assert_eq!((of("package").concurrency, of("package").queue), (1, 100));
     assert_eq!(of("service").concurrency, 10);
 }
@@ -229,21 +236,24 @@ fn items_are_looked_up_by_dotted_key_and_secrets_stay_hidden() {
     );
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
     assert_eq!(
-        config.item("broker.urls"),
+        config.redacted_item("broker.urls"),
         Some(json!(["tls://broker:4222"]))
     );
-    assert_eq!(config.item("drain"), Some(json!({"seconds": 30})));
+    assert_eq!(config.redacted_item("drain"), Some(json!({"seconds": 30})));
     assert_eq!(
-        config.item("plugins.x.y"),
+        config.redacted_item("plugins.x.y"),
         Some(json!([1, {"token": "(redacted)"}]))
     );
     assert_eq!(
-        config.item("plugins.x.db.password"),
+        config.redacted_item("plugins.x.db.password"),
         Some(json!("(redacted)"))
     );
-    assert_eq!(config.item("plugins.x.when"), Some(json!("2026-01-01")));
-    assert_eq!(config.item("plugins.x.z"), None);
-    assert_eq!(config.item(""), None);
+    assert_eq!(
+        config.redacted_item("plugins.x.when"),
+        Some(json!("2026-01-01"))
+    );
+    assert_eq!(config.redacted_item("plugins.x.z"), None);
+    assert_eq!(config.redacted_item(""), None);
     assert_eq!(config.plugins["x"]["db"]["password"], json!("hunter2"));
     assert!(config.plugins["empty"].is_empty());
     let report = config.check_report();
@@ -255,12 +265,12 @@ fn items_are_looked_up_by_dotted_key_and_secrets_stay_hidden() {
 
 #[test]
 fn the_report_is_aligned_and_names_every_origin() {
-    let around = Surroundings {
+    let around = DetectedDefaults {
         identity: Some(Identity::parse("n1").unwrap()),
         classes: "/classes.txt",
     };
     let files = [("/e/rpcd.toml".into(), minimal())];
-    let config = Config::merge(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
+    let config = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
     let report = config.check_report();
     let lines: Vec<&str> = report.lines().collect();
     assert_eq!(lines.len(), 42, "{report}");
@@ -279,12 +289,12 @@ fn the_report_is_aligned_and_names_every_origin() {
 
 #[test]
 fn a_machine_without_a_usable_name_must_be_named() {
-    let around = Surroundings {
+    let around = DetectedDefaults {
         identity: None,
         classes: "/classes.txt",
     };
     let files = [("/e/rpcd.toml".into(), minimal())];
-    let error = Config::merge(Path::new("/e/rpcd.toml"), &around, &files).unwrap_err();
+    let error = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &files).unwrap_err();
     assert!(
         error.to_string().starts_with("`identity` is not set"),
         "{error}"
@@ -294,7 +304,7 @@ fn a_machine_without_a_usable_name_must_be_named() {
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "(\\PC|\n|\\[|\\]|=|\"|plugins|limits|agents|\\.){0,80}") {
-        let around = Surroundings { identity: None, classes: "/c" };
-        let _ = Config::merge(Path::new("/e/rpcd.toml"), &around, &[("/e/rpcd.toml".into(), text)]);
+        let around = DetectedDefaults { identity: None, classes: "/c" };
+        let _ = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &[("/e/rpcd.toml".into(), text)]);
     }
 }

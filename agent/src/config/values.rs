@@ -5,42 +5,42 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::Verdict;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::policy::RuleVerdict;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// All sections, as merged.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Values {
+pub struct ConfigValues {
     /// The node's name.
     pub identity: Identity,
     /// The collectives that the node joins; the first is its main one.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// How the broker is reached.
-    pub broker: Broker,
+    pub broker: BrokerConfig,
     /// Whom the node trusts.
-    pub trust: Trust,
+    pub trust: TrustConfig,
     /// Where things are.
-    pub paths: Paths,
+    pub paths: PathsConfig,
     /// How facts are collected.
-    pub facts: Facts,
+    pub facts: FactsConfig,
     /// How much may run at once.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// Which requests are fresh.
-    pub requests: Requests,
+    pub requests: RequestsConfig,
     /// What happens where no policy file speaks.
-    pub policy: Policy,
+    pub policy: PolicyConfig,
     /// How strict the audit log is.
-    pub audit: Audit,
+    pub audit: AuditConfig,
     /// What the daemon says of itself.
-    pub log: Log,
+    pub log: LogConfig,
     /// Where the daemon tells how it is.
-    pub metrics: Metrics,
+    pub metrics: MetricsConfig,
     /// How the daemon stops.
-    pub drain: Drain,
+    pub drain: DrainConfig,
     /// How a machine without credentials gets some.
-    pub provisioning: Provisioning,
+    pub provisioning: ProvisioningConfig,
     /// One table per plugin, passed on as it is.
     #[serde(default)]
     pub plugins: BTreeMap<String, Map<String, Value>>,
@@ -48,7 +48,7 @@ pub struct Values {
 
 /// Section `broker`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Broker {
+pub struct BrokerConfig {
     /// The servers, tried in turn.
     pub urls: Vec<String>,
     /// The authority that signed the servers' certificates; the system's own when absent.
@@ -61,19 +61,19 @@ pub struct Broker {
 
 /// Section `trust`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Trust {
+pub struct TrustConfig {
     /// The operator's public key (`O...`).
     pub operator: String,
     /// The fleet's account token, signed by the operator.
     pub account: PathBuf,
     /// Requests are refused once it is unknown for so long whether the account token is the newest; zero is never.
-    #[serde(rename = "max_age_seconds", deserialize_with = "seconds")]
+    #[serde(rename = "max_age_seconds", deserialize_with = "deserialize_seconds")]
     pub max_age: Duration,
 }
 
 /// Section `paths`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Paths {
+pub struct PathsConfig {
     /// What outlives a restart: seen requests, the engine's ledger.
     pub state: PathBuf,
     /// External facts.
@@ -92,9 +92,9 @@ pub struct Paths {
 
 /// Section `facts`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Facts {
+pub struct FactsConfig {
     /// How often facts are collected anew.
-    #[serde(rename = "refresh_seconds", deserialize_with = "seconds")]
+    #[serde(rename = "refresh_seconds", deserialize_with = "deserialize_seconds")]
     pub refresh: Duration,
     /// The `facter` command to ask, if any.
     pub facter: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub struct Facts {
 
 /// Section `limits`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Actions of one agent that run at once.
     pub concurrency: usize,
     /// Requests to one agent that wait.
@@ -116,11 +116,11 @@ pub struct Limits {
     /// Bytes of one reply's data.
     pub output_bytes: usize,
     #[serde(default)]
-    agents: BTreeMap<String, Overrides>,
+    agents: BTreeMap<String, LimitOverrides>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-struct Overrides {
+struct LimitOverrides {
     concurrency: Option<usize>,
     queue: Option<usize>,
     output_bytes: Option<usize>,
@@ -137,9 +137,9 @@ pub struct AgentLimits {
     pub output_bytes: usize,
 }
 
-impl Limits {
+impl LimitsConfig {
     /// The limits of this agent: its own where there are any, else those of all.
-    pub fn of(&self, agent: &Name) -> AgentLimits {
+    pub fn agent_limits(&self, agent: &SubjectName) -> AgentLimits {
         let own = self.agents.get(agent.as_str()).cloned().unwrap_or_default();
         AgentLimits {
             concurrency: own.concurrency.unwrap_or(self.concurrency),
@@ -151,9 +151,9 @@ impl Limits {
 
 /// Section `requests`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Requests {
+pub struct RequestsConfig {
     /// How far a caller's clock may be ahead of the node's.
-    #[serde(rename = "skew_seconds", deserialize_with = "seconds")]
+    #[serde(rename = "skew_seconds", deserialize_with = "deserialize_seconds")]
     pub skew: Duration,
     /// Whether sensitive inputs are taken that came readable for the broker, from clients too old to seal them.
     pub plain_secrets: bool,
@@ -161,9 +161,9 @@ pub struct Requests {
 
 /// Section `policy`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// The verdict for an agent without a policy file.
-    pub default: Verdict,
+    pub default: RuleVerdict,
     /// Whether callers are told which rule denied them.
     pub tell_rules: bool,
     /// Whether actions that their schema calls dangerous take the approval of a second person.
@@ -172,7 +172,7 @@ pub struct Policy {
 
 /// Section `audit`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Audit {
+pub struct AuditConfig {
     /// Whether a request that cannot be recorded is refused.
     pub fail_closed: bool,
     /// The size at which a file is put aside; 0 for never.
@@ -180,20 +180,23 @@ pub struct Audit {
     /// How many files that were put aside are kept.
     pub keep: u32,
     /// The permission bits of a new file.
-    #[serde(deserialize_with = "octal")]
+    #[serde(deserialize_with = "deserialize_octal")]
     pub mode: u32,
     /// The group of a new file; the daemon's own when absent.
     pub group: Option<String>,
     /// Lines after which a checkpoint is signed.
     pub checkpoint_lines: u64,
     /// Time after which lines are signed, however few.
-    #[serde(rename = "checkpoint_seconds", deserialize_with = "seconds")]
+    #[serde(
+        rename = "checkpoint_seconds",
+        deserialize_with = "deserialize_seconds"
+    )]
     pub checkpoint_every: Duration,
 }
 
 /// Section `log`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Log {
+pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
     /// Lines for people, or JSON.
@@ -212,33 +215,33 @@ pub enum LogFormat {
 
 /// Section `metrics`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Metrics {
+pub struct MetricsConfig {
     /// Where metrics and health are served over HTTP, in clear and to whoever asks; nowhere when absent.
     pub listen: Option<SocketAddr>,
 }
 
 /// Section `drain`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Drain {
+pub struct DrainConfig {
     /// How long running actions are given to end when the daemon stops.
-    #[serde(rename = "seconds", deserialize_with = "seconds")]
+    #[serde(rename = "seconds", deserialize_with = "deserialize_seconds")]
     pub patience: Duration,
 }
 
 /// Section `provisioning`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Provisioning {
+pub struct ProvisioningConfig {
     /// The bootstrap `.creds` file, by which the machine asks to be enrolled while it has no credentials.
     pub credentials: Option<PathBuf>,
     /// The token of the newcomers' account, signed by the operator.
     pub account: PathBuf,
 }
 
-fn octal<'de, D: Deserializer<'de>>(source: D) -> Result<u32, D::Error> {
+fn deserialize_octal<'de, D: Deserializer<'de>>(source: D) -> Result<u32, D::Error> {
     let digits = String::deserialize(source)?;
     u32::from_str_radix(&digits, 8).map_err(serde::de::Error::custom)
 }
 
-fn seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+fn deserialize_seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     u64::deserialize(source).map(Duration::from_secs)
 }

@@ -8,39 +8,45 @@ use sysinfo::{CpuRefreshKind, DiskRefreshKind, Disks, MemoryRefreshKind, Refresh
 use super::{hostname, network, os, virtualization};
 
 /// Collects all of them. What a machine does not tell is left out.
-pub(super) fn collect(system: &dyn System) -> Map<String, Value> {
+pub(super) fn collect_builtin(system: &dyn System) -> Map<String, Value> {
     let mut facts = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         facts.extend(value.map(|value| (name.to_owned(), value)));
     };
-    put("kernel", Some(json!(kernel())));
+    put("kernel", Some(json!(kernel_name())));
     put(
         "kernelrelease",
         sysinfo::System::kernel_version().ok().map(Value::from),
     );
-    put("os", Some(os::collect(system)));
-    put("networking", Some(network::collect(&hostname::look())));
-    put("mountpoints", mountpoints());
-    put("system_uptime", sysinfo::System::uptime().ok().map(uptime));
+    put("os", Some(os::collect_os(system)));
+    put(
+        "networking",
+        Some(network::collect_networking(&hostname::read_host_name())),
+    );
+    put("mountpoints", mountpoint_facts());
+    put(
+        "system_uptime",
+        sysinfo::System::uptime().ok().map(uptime_facts),
+    );
     put(
         "timezone",
         Some(json!(jiff::Zoned::now().strftime("%Z").to_string())),
     );
-    let virtualization = virtualization::look();
+    let virtualization = virtualization::detect_virtualization();
     put(
         "is_virtual",
         Some(json!(virtualization != virtualization::PHYSICAL)),
     );
     put("virtual", Some(json!(virtualization)));
-    if let Ok(machine) = hardware() {
-        put("processors", Some(processors(&machine)));
-        put("memory", Some(memory(&machine)));
+    if let Ok(machine) = read_hardware() {
+        put("processors", Some(processor_facts(&machine)));
+        put("memory", Some(memory_facts(&machine)));
     }
     facts
 }
 
 /// The kernel's name as `uname -s` has it.
-fn kernel() -> &'static str {
+fn kernel_name() -> &'static str {
     match std::env::consts::OS {
         "linux" => "Linux",
         "macos" => "Darwin",
@@ -50,14 +56,14 @@ fn kernel() -> &'static str {
 }
 
 /// Memory and the list of processors; no processes, no load.
-fn hardware() -> Result<sysinfo::System, sysinfo::Error> {
+fn read_hardware() -> Result<sysinfo::System, sysinfo::Error> {
     let wanted = RefreshKind::nothing()
         .with_memory(MemoryRefreshKind::everything())
         .with_cpu(CpuRefreshKind::nothing());
     sysinfo::System::new_with_specifics(wanted)
 }
 
-fn processors(machine: &sysinfo::System) -> Value {
+fn processor_facts(machine: &sysinfo::System) -> Value {
     let models: Vec<&str> = machine.cpus().iter().map(sysinfo::Cpu::brand).collect();
     json!({
         "count": models.len(),
@@ -67,25 +73,25 @@ fn processors(machine: &sysinfo::System) -> Value {
     })
 }
 
-fn memory(machine: &sysinfo::System) -> Value {
+fn memory_facts(machine: &sysinfo::System) -> Value {
     let mut memory = Map::new();
-    let system = space(machine.total_memory(), machine.available_memory());
+    let system = space_facts(machine.total_memory(), machine.available_memory());
     memory.insert("system".to_owned(), system);
     if machine.total_swap() > 0 {
         memory.insert(
             "swap".to_owned(),
-            space(machine.total_swap(), machine.free_swap()),
+            space_facts(machine.total_swap(), machine.free_swap()),
         );
     }
     Value::Object(memory)
 }
 
 /// Local file systems. Remote ones are not asked: a server that is gone would hang the collection.
-fn mountpoints() -> Option<Value> {
+fn mountpoint_facts() -> Option<Value> {
     let wanted = DiskRefreshKind::nothing().with_storage();
     let disks = Disks::new_with_refreshed_list_specifics(wanted).ok()?;
     let entry = |disk: &sysinfo::Disk| {
-        let mut mounted = space(disk.total_space(), disk.available_space());
+        let mut mounted = space_facts(disk.total_space(), disk.available_space());
         if let Some(mounted) = mounted.as_object_mut() {
             mounted.insert("device".to_owned(), json!(disk.name().to_string_lossy()));
             mounted.insert(
@@ -99,25 +105,25 @@ fn mountpoints() -> Option<Value> {
 }
 
 /// How full something is.
-fn space(total: u64, available: u64) -> Value {
+fn space_facts(total: u64, available: u64) -> Value {
     let used = total.saturating_sub(available);
     json!({
-        "total": readable(total),
+        "total": format_bytes(total),
         "total_bytes": total,
         "available_bytes": available,
         "used_bytes": used,
-        "capacity": capacity(used, total),
+        "capacity": format_capacity(used, total),
     })
 }
 
 /// A share as Facter prints it: `12.34%`.
-fn capacity(used: u64, total: u64) -> String {
+fn format_capacity(used: u64, total: u64) -> String {
     let hundredths = u128::from(used) * 10_000 / u128::from(total.max(1));
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
 /// Bytes as Facter prints them: `3.75 GiB`.
-fn readable(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut hundredths = u128::from(bytes) * 100;
     let mut unit = "bytes";
@@ -136,7 +142,7 @@ fn readable(bytes: u64) -> String {
     }
 }
 
-fn uptime(seconds: u64) -> Value {
+fn uptime_facts(seconds: u64) -> Value {
     let (hours, days) = (seconds / 3600, seconds / 86_400);
     let text = match days {
         0 => format!("{}:{:02} hours", hours, seconds / 60 % 60),
@@ -150,20 +156,20 @@ fn uptime(seconds: u64) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::{capacity, readable, uptime};
+    use super::{format_bytes, format_capacity, uptime_facts};
 
     #[test]
     fn numbers_read_as_facter_prints_them() {
-        assert_eq!(readable(999), "999 bytes");
-        assert_eq!(readable(1536), "1.50 KiB");
-        assert_eq!(readable(4 << 30), "4.00 GiB");
-        assert_eq!(readable(u64::MAX), "16383.99 PiB");
-        assert_eq!(capacity(1, 3), "33.33%");
-        assert_eq!(capacity(0, 0), "0.00%");
+        assert_eq!(format_bytes(999), "999 bytes");
+        assert_eq!(format_bytes(1536), "1.50 KiB");
+        assert_eq!(format_bytes(4 << 30), "4.00 GiB");
+        assert_eq!(format_bytes(u64::MAX), "16383.99 PiB");
+        assert_eq!(format_capacity(1, 3), "33.33%");
+        assert_eq!(format_capacity(0, 0), "0.00%");
         assert_eq!(
-            uptime(90_061),
+            uptime_facts(90_061),
             json!({"seconds": 90_061, "hours": 25, "days": 1, "uptime": "1 day"})
         );
-        assert_eq!(uptime(3660)["uptime"], "1:01 hours");
+        assert_eq!(uptime_facts(3660)["uptime"], "1:01 hours");
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use muster_system::SystemError;
-use muster_wire::state::FactsError;
+use muster_wire::state::NodeFactsError;
 
 /// A source that could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum FactError {
     },
     /// Not an object, or one beyond the limits.
     #[error(transparent)]
-    Facts(#[from] FactsError),
+    Facts(#[from] NodeFactsError),
     /// An executable that somebody else could change: it would run as us.
     #[error(
         "not run: it can be changed by others than root and us (owner {owner}, mode {mode:04o}); \

@@ -10,26 +10,29 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_system::{Command, System};
-use muster_wire::state::facts::MAX_SIZE;
+use muster_wire::state::facts::MAX_FACTS_BYTES;
 use serde_json::{Map, Value};
 
 use super::error::FactError;
-use super::parse::{Form, parse};
+use super::parse::{FactFormat, parse_facts};
 
 /// How long an executable may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FACT_PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long Facter may take: it may look at many things.
-const FACTER_PATIENCE: Duration = Duration::from_mins(1);
+const FACTER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Most bytes of one source, before it is parsed. JSON text is larger than what it says.
-const SOURCE_BYTES: usize = 2 * MAX_SIZE;
+const MAX_SOURCE_BYTES: usize = 2 * MAX_FACTS_BYTES;
 /// Most characters of a failed program's output that are repeated.
-const SAID_CHARS: usize = 200;
+const MAX_ERROR_CHARS: usize = 200;
 
 /// What one source gave.
-pub(super) type Gathered = (String, Result<Map<String, Value>, FactError>);
+pub(super) type GatheredFacts = (String, Result<Map<String, Value>, FactError>);
 
 /// All sources of the directory, sorted by name. No directory is no sources.
-pub(super) fn gather(system: &dyn System, directory: &Path) -> Result<Vec<Gathered>, FactError> {
+pub(super) fn gather_directory(
+    system: &dyn System,
+    directory: &Path,
+) -> Result<Vec<GatheredFacts>, FactError> {
     let read_error = |source| FactError::Read {
         path: directory.to_owned(),
         source,
@@ -46,21 +49,27 @@ pub(super) fn gather(system: &dyn System, directory: &Path) -> Result<Vec<Gather
     paths.sort();
     let sources = paths.into_iter().filter_map(|path| {
         let name = path.display().to_string();
-        source(system, path).transpose().map(|facts| (name, facts))
+        read_source(system, path)
+            .transpose()
+            .map(|facts| (name, facts))
     });
     Ok(sources.collect())
 }
 
 /// Asks Facter.
-pub(super) fn facter(system: &dyn System, program: &Path) -> Gathered {
+pub(super) fn run_facter(system: &dyn System, program: &Path) -> GatheredFacts {
     let name = program.display().to_string();
     let argv = [name.clone(), "--json".to_owned()];
-    let facts = run(system, argv, FACTER_PATIENCE).and_then(|out| parse(Form::Json, &out));
+    let facts = run_program(system, argv, FACTER_TIMEOUT)
+        .and_then(|out| parse_facts(FactFormat::Json, &out));
     (name, facts)
 }
 
 /// The facts of one entry; nothing if it is no source.
-fn source(system: &dyn System, path: PathBuf) -> Result<Option<Map<String, Value>>, FactError> {
+fn read_source(
+    system: &dyn System,
+    path: PathBuf,
+) -> Result<Option<Map<String, Value>>, FactError> {
     if path
         .file_name()
         .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
@@ -77,41 +86,41 @@ fn source(system: &dyn System, path: PathBuf) -> Result<Option<Map<String, Value
     let extension = path
         .extension()
         .map(|extension| extension.to_string_lossy().to_lowercase());
-    if let Some(form) = extension.as_deref().and_then(Form::of_extension) {
-        return file(&path, form).map(Some);
+    if let Some(form) = extension.as_deref().and_then(FactFormat::from_extension) {
+        return read_fact_file(&path, form).map(Some);
     }
     if metadata.mode() & 0o111 == 0 {
         return Ok(None);
     }
     check_safe(&metadata)?;
-    let output = run(system, [path.to_string_lossy()], PATIENCE)?;
+    let output = run_program(system, [path.to_string_lossy()], FACT_PROGRAM_TIMEOUT)?;
     let text = String::from_utf8_lossy(&output);
     match text.trim() {
         // A program may have nothing to say about this machine.
         "" => Ok(Some(Map::new())),
-        said => parse(Form::of_output(said), &output).map(Some),
+        said => parse_facts(FactFormat::detect_output(said), &output).map(Some),
     }
 }
 
-fn file(path: &Path, form: Form) -> Result<Map<String, Value>, FactError> {
+fn read_fact_file(path: &Path, form: FactFormat) -> Result<Map<String, Value>, FactError> {
     let read_error = |source| FactError::Read {
         path: path.to_owned(),
         source,
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(read_error)?;
-    file.take(SOURCE_BYTES as u64 + 1)
+    file.take(MAX_SOURCE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(read_error)?;
-    if bytes.len() > SOURCE_BYTES {
+    if bytes.len() > MAX_SOURCE_BYTES {
         return Err(FactError::TooLarge {
-            limit: SOURCE_BYTES,
+            limit: MAX_SOURCE_BYTES,
         });
     }
     if bytes.trim_ascii().is_empty() {
         return Err(FactError::Empty);
     }
-    parse(form, &bytes)
+    parse_facts(form, &bytes)
 }
 
 /// What others can change is not run: it would run as the daemon, which is often root.
@@ -125,22 +134,22 @@ fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
     }
 }
 
-fn run<S: Into<String>>(
+fn run_program<S: Into<String>>(
     system: &dyn System,
     argv: impl IntoIterator<Item = S>,
     patience: Duration,
 ) -> Result<Vec<u8>, FactError> {
     let mut command = Command::new(argv);
     command.timeout = Some(patience);
-    command.output_limit = SOURCE_BYTES;
-    let output = system.run(&command).map_err(FactError::Run)?;
-    if !output.success() {
-        let text = output.text();
+    command.output_limit = MAX_SOURCE_BYTES;
+    let output = system.run_command(&command).map_err(FactError::Run)?;
+    if !output.is_success() {
+        let text = output.combined_text();
         let first = text
             .lines()
             .find(|line| !line.trim().is_empty())
             .unwrap_or("it printed nothing");
-        let said = first.chars().take(SAID_CHARS).collect();
+        let said = first.chars().take(MAX_ERROR_CHARS).collect();
         return Err(FactError::Failed {
             code: output.code,
             said,
@@ -148,7 +157,7 @@ fn run<S: Into<String>>(
     }
     if output.truncated {
         return Err(FactError::TooLarge {
-            limit: SOURCE_BYTES,
+            limit: MAX_SOURCE_BYTES,
         });
     }
     Ok(output.stdout)

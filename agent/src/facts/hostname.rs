@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 /// Most of a file that is looked at, in bytes.
-const FILE_BYTES: u64 = 256 * 1024;
+const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// What the machine calls itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,27 +26,27 @@ impl HostName {
 }
 
 /// Asks the kernel, then `/etc/hosts`, then `/etc/resolv.conf`.
-pub fn look() -> HostName {
+pub fn read_host_name() -> HostName {
     let kernel = nix::unistd::gethostname().unwrap_or_default();
-    resolve(
+    resolve_host_name(
         &kernel.to_string_lossy(),
-        &text("/etc/hosts"),
-        &text("/etc/resolv.conf"),
+        &read_prefix("/etc/hosts"),
+        &read_prefix("/etc/resolv.conf"),
     )
 }
 
 /// The beginning of a file; nothing if there is none.
-fn text(path: &str) -> String {
+fn read_prefix(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
         // What could be read before an error is as good as a shorter file.
-        let _ = file.take(FILE_BYTES).read_to_end(&mut bytes);
+        let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The kernel's name with the domain that it has, that `/etc/hosts` gives it, or that is searched first.
-fn resolve(kernel: &str, hosts: &str, resolv: &str) -> HostName {
+fn resolve_host_name(kernel: &str, hosts: &str, resolv: &str) -> HostName {
     let kernel = kernel.trim_end_matches('.').to_ascii_lowercase();
     if let Some((hostname, domain)) = kernel.split_once('.') {
         return HostName {
@@ -96,7 +96,7 @@ fn domain_in_resolv(resolv: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::resolve;
+    use super::resolve_host_name;
 
     #[test]
     fn the_nearest_source_of_a_domain_wins() {
@@ -110,7 +110,11 @@ mod tests {
             ("db1", "", "search .\n", "db1"),
             ("db1", "", "", "db1"),
         ] {
-            assert_eq!(resolve(kernel, hosts, resolv).fqdn(), fqdn, "{kernel}");
+            assert_eq!(
+                resolve_host_name(kernel, hosts, resolv).fqdn(),
+                fqdn,
+                "{kernel}"
+            );
         }
     }
 }

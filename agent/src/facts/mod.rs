@@ -22,21 +22,21 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use muster_system::System;
 use muster_wire::identity::Identity;
-use muster_wire::state::Facts;
+use muster_wire::state::NodeFacts;
 use serde_json::{Map, Value};
 
-pub use cloud::Cloud;
+pub use cloud::CloudCollector;
 pub use error::{FactError, FactProblem};
-use external::Gathered;
+use external::GatheredFacts;
 
 /// The name of the collector of built-in facts, as in problems.
-const BUILTIN: &str = "the built-in collector";
+const BUILTIN_SOURCE: &str = "the built-in collector";
 /// The name of what the node was told, as in problems.
-const GIVEN: &str = "the bootstrap token";
+const BOOTSTRAP_SOURCE: &str = "the bootstrap token";
 
 /// Where facts come from.
 #[derive(Debug, Clone)]
-pub struct Sources {
+pub struct FactSources {
     /// The node's name; always the fact `identity`, whatever a source says.
     pub identity: Identity,
     /// The directory of external facts.
@@ -44,12 +44,12 @@ pub struct Sources {
     /// The `facter` command, if it is to be asked.
     pub facter: Option<PathBuf>,
     /// The metadata service of the cloud, if it is to be asked.
-    pub cloud: Option<Cloud>,
+    pub cloud: Option<CloudCollector>,
     /// What the node was told when it was enrolled.
     pub given: BTreeMap<String, String>,
 }
 
-impl Sources {
+impl FactSources {
     /// Those of a node of this name with a directory of external facts, and no others.
     pub fn new(identity: Identity, facts_d: PathBuf) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Sources {
 /// The machine that facts tell of, and the one that the daemon runs on: the same one, unless the node's root is a
 /// scratch directory or an image. Facter and executable facts are the daemon's own and run on the host.
 #[derive(Debug, Clone, Copy)]
-pub struct Machines<'a> {
+pub struct FactMachines<'a> {
     /// The machine that resources are applied to.
     pub node: &'a dyn System,
     /// The machine that we run on.
@@ -73,7 +73,10 @@ pub struct Machines<'a> {
 }
 
 /// Collects once, without a memory of earlier collections.
-pub fn collect(machines: Machines<'_>, sources: &Sources) -> (Facts, Vec<FactProblem>) {
+pub fn collect_facts(
+    machines: FactMachines<'_>,
+    sources: &FactSources,
+) -> (NodeFacts, Vec<FactProblem>) {
     let store = FactStore::new(sources.clone());
     let problems = store.reload(machines);
     (Arc::unwrap_or_clone(store.current()), problems)
@@ -82,16 +85,16 @@ pub fn collect(machines: Machines<'_>, sources: &Sources) -> (Facts, Vec<FactPro
 /// The node's current facts. Readers get a whole collection, old or new, and never wait for one.
 #[derive(Debug)]
 pub struct FactStore {
-    sources: Sources,
-    current: RwLock<Arc<Facts>>,
+    sources: FactSources,
+    current: RwLock<Arc<NodeFacts>>,
     /// The last good facts of each source. Held during a collection, so that there is one at a time.
     last_good: Mutex<BTreeMap<String, Map<String, Value>>>,
 }
 
 impl FactStore {
     /// A store whose facts are unknown until [`FactStore::reload`].
-    pub fn new(sources: Sources) -> Self {
-        let unknown = Facts::default().known_only(BTreeSet::new());
+    pub fn new(sources: FactSources) -> Self {
+        let unknown = NodeFacts::default().with_known_names(BTreeSet::new());
         Self {
             sources,
             current: RwLock::new(Arc::new(unknown)),
@@ -100,7 +103,7 @@ impl FactStore {
     }
 
     /// A store that begins with these facts, as that of a node does which is no machine.
-    pub fn known(sources: Sources, facts: Arc<Facts>) -> Self {
+    pub fn with_facts(sources: FactSources, facts: Arc<NodeFacts>) -> Self {
         Self {
             sources,
             current: RwLock::new(facts),
@@ -109,19 +112,19 @@ impl FactStore {
     }
 
     /// The facts as of the last collection.
-    pub fn current(&self) -> Arc<Facts> {
+    pub fn current(&self) -> Arc<NodeFacts> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Collects anew and replaces the current facts as a whole. Returns what went wrong.
-    pub fn reload(&self, machines: Machines<'_>) -> Vec<FactProblem> {
+    pub fn reload(&self, machines: FactMachines<'_>) -> Vec<FactProblem> {
         let mut last_good = self
             .last_good
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut problems = Vec::new();
         let mut read = Vec::new();
-        for (name, facts) in self.gather(machines, &last_good) {
+        for (name, facts) in self.gather_sources(machines, &last_good) {
             let facts = match facts {
                 Ok(facts) => Some(facts),
                 Err(error) => {
@@ -136,7 +139,7 @@ impl FactStore {
             };
             read.push((name, facts));
         }
-        let facts = merge(&read, &self.sources.identity, &mut problems);
+        let facts = merge_sources(&read, &self.sources.identity, &mut problems);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
         let good = read.into_iter();
         *last_good = good
@@ -146,23 +149,26 @@ impl FactStore {
     }
 
     /// Asks every source, weakest first.
-    fn gather(
+    fn gather_sources(
         &self,
-        machines: Machines<'_>,
+        machines: FactMachines<'_>,
         last_good: &BTreeMap<String, Map<String, Value>>,
-    ) -> Vec<Gathered> {
-        let mut gathered = vec![(BUILTIN.to_owned(), Ok(builtin::collect(machines.node)))];
+    ) -> Vec<GatheredFacts> {
+        let mut gathered = vec![(
+            BUILTIN_SOURCE.to_owned(),
+            Ok(builtin::collect_builtin(machines.node)),
+        )];
         let facter = self.sources.facter.as_ref();
-        gathered.extend(facter.map(|program| external::facter(machines.host, program)));
+        gathered.extend(facter.map(|program| external::run_facter(machines.host, program)));
         let cloud = self.sources.cloud.as_ref();
-        gathered.extend(cloud.map(|cloud| (cloud::SOURCE.to_owned(), cloud.collect())));
+        gathered.extend(cloud.map(|cloud| (cloud::CLOUD_SOURCE.to_owned(), cloud.collect_facts())));
         if !self.sources.given.is_empty() {
             let given = self.sources.given.iter();
             let given = given.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
-            gathered.push((GIVEN.to_owned(), Ok(given.collect())));
+            gathered.push((BOOTSTRAP_SOURCE.to_owned(), Ok(given.collect())));
         }
         let directory = self.sources.facts_d.display().to_string();
-        match external::gather(machines.host, &self.sources.facts_d) {
+        match external::gather_directory(machines.host, &self.sources.facts_d) {
             Ok(sources) => {
                 // Listing the directory is a source too: which files it holds is known from now on.
                 gathered.push((directory, Ok(Map::new())));
@@ -183,12 +189,12 @@ impl FactStore {
 
 /// Puts sources on top of each other, weakest first. One that would make the whole too large is left out. What a source without facts
 /// could set or override is unknown: everything but the identity, and but the names that stronger sources set.
-fn merge(
+fn merge_sources(
     sources: &[(String, Option<Map<String, Value>>)],
     identity: &Identity,
     problems: &mut Vec<FactProblem>,
-) -> Facts {
-    let mut merged = Facts::default();
+) -> NodeFacts {
+    let mut merged = NodeFacts::default();
     let mut complete = true;
     let mut settled = BTreeSet::new();
     for (name, facts) in sources {
@@ -199,7 +205,7 @@ fn merge(
         let mut candidate = merged.as_map().clone();
         candidate.extend(facts.clone());
         candidate.insert("identity".to_owned(), Value::String(identity.to_string()));
-        match Facts::from_map(candidate) {
+        match NodeFacts::from_map(candidate) {
             Ok(candidate) => {
                 merged = candidate;
                 settled.extend(facts.keys().cloned());
@@ -218,7 +224,7 @@ fn merge(
         return merged;
     }
     settled.insert("identity".to_owned());
-    merged.known_only(settled)
+    merged.with_known_names(settled)
 }
 
 #[cfg(test)]

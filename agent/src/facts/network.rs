@@ -9,7 +9,7 @@ use sysinfo::Networks;
 use super::hostname::HostName;
 
 /// Looks at the kernel's interfaces and routes.
-pub(super) fn collect(names: &HostName) -> Value {
+pub(super) fn collect_networking(names: &HostName) -> Value {
     let mut interfaces = Map::new();
     if let Ok(networks) = Networks::new_with_refreshed_list() {
         for (name, data) in &networks {
@@ -22,16 +22,16 @@ pub(super) fn collect(names: &HostName) -> Value {
                 .collect();
             interfaces.insert(
                 name.to_string_lossy().into_owned(),
-                interface(mac, data.mtu(), &addresses),
+                interface_facts(mac, data.mtu(), &addresses),
             );
         }
     }
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
-    assemble(names, interfaces, default_interface(&routes))
+    networking_facts(names, interfaces, default_interface(&routes))
 }
 
 /// One interface. Link-local addresses only stand in where there is no other.
-fn interface(mac: Option<String>, mtu: u64, addresses: &[(IpAddr, u8)]) -> Value {
+fn interface_facts(mac: Option<String>, mtu: u64, addresses: &[(IpAddr, u8)]) -> Value {
     let mut facts = Map::new();
     facts.extend(mac.map(|mac| ("mac".to_owned(), json!(mac))));
     facts.insert("mtu".to_owned(), json!(mtu));
@@ -68,7 +68,11 @@ fn default_interface(routes: &str) -> Option<String> {
         .map(|(_, name)| name)
 }
 
-fn assemble(names: &HostName, interfaces: Map<String, Value>, default: Option<String>) -> Value {
+fn networking_facts(
+    names: &HostName,
+    interfaces: Map<String, Value>,
+    default: Option<String>,
+) -> Value {
     let mut facts = Map::new();
     facts.insert("hostname".to_owned(), json!(names.hostname));
     facts.insert("fqdn".to_owned(), json!(names.fqdn()));
@@ -104,7 +108,7 @@ fn has_ip(interface: &Value) -> bool {
 mod tests {
     use serde_json::{Map, json};
 
-    use super::{assemble, default_interface, interface};
+    use super::{default_interface, interface_facts, networking_facts};
     use crate::facts::hostname::HostName;
 
     const ROUTES: &str = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n\
@@ -125,7 +129,7 @@ mod tests {
             domain: Some("acme.net".into()),
         };
         let address = |text: &str| (text.parse().unwrap(), 24);
-        let eth0 = interface(
+        let eth0 = interface_facts(
             Some("52:54:00:12:34:56".into()),
             1500,
             &[
@@ -134,12 +138,12 @@ mod tests {
                 address("2001:db8::5"),
             ],
         );
-        let lo = interface(None, 65_536, &[address("127.0.0.1")]);
+        let lo = interface_facts(None, 65_536, &[address("127.0.0.1")]);
         let interfaces: Map<_, _> = [("eth0".into(), eth0), ("lo".into(), lo)]
             .into_iter()
             .collect();
         for default in [Some("eth0".to_owned()), None] {
-            let facts = assemble(&names, interfaces.clone(), default);
+            let facts = networking_facts(&names, interfaces.clone(), default);
             assert_eq!(facts["fqdn"], "db1.acme.net");
             assert_eq!(facts["ip"], "10.0.0.5");
             assert_eq!(facts["ip6"], "2001:db8::5");

@@ -9,38 +9,38 @@ use muster_system::System;
 use serde_json::{Value, json};
 
 /// Where Debian tells its point release.
-const DEBIAN_VERSION: &str = "/etc/debian_version";
+const DEBIAN_VERSION_PATH: &str = "/etc/debian_version";
 /// Most bytes of such a file.
-const FILE_BYTES: u64 = 64 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// Looks below the machine's root; a root without these files, such as a scratch directory, has this machine's.
-pub(super) fn collect(system: &dyn System) -> Value {
-    let own = |path: &str| text(system, path);
+pub(super) fn collect_os(system: &dyn System) -> Value {
+    let own = |path: &str| read_text(system, path);
     let host = |path: &str| fs::read_to_string(path).ok();
-    if let Some(release) = release(own) {
-        describe(&release, own(DEBIAN_VERSION).as_deref(), ARCH)
+    if let Some(release) = read_os_release(own) {
+        os_facts(&release, own(DEBIAN_VERSION_PATH).as_deref(), ARCH)
     } else {
-        describe(
-            &release(host).unwrap_or_default(),
-            host(DEBIAN_VERSION).as_deref(),
+        os_facts(
+            &read_os_release(host).unwrap_or_default(),
+            host(DEBIAN_VERSION_PATH).as_deref(),
             ARCH,
         )
     }
 }
 
 /// The text of `os-release`, from the first of its two places.
-fn release(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn read_os_release(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     read("/etc/os-release").or_else(|| read("/usr/lib/os-release"))
 }
 
-fn text(system: &dyn System, path: &str) -> Option<String> {
-    let bytes = system.read(Path::new(path), FILE_BYTES).ok()?;
+fn read_text(system: &dyn System, path: &str) -> Option<String> {
+    let bytes = system.read_file(Path::new(path), MAX_FILE_BYTES).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The fact, from the files' texts and the processor's architecture.
-fn describe(release: &str, debian_version: Option<&str>, hardware: &str) -> Value {
-    let fields = fields(release);
+fn os_facts(release: &str, debian_version: Option<&str>, hardware: &str) -> Value {
+    let fields = parse_os_release(release);
     let field = |name: &str| fields.get(name).map_or("", String::as_str);
     let (name, family) = name_and_family(field("ID"), field("ID_LIKE"));
     let full = match debian_version.map(str::trim) {
@@ -76,7 +76,7 @@ fn describe(release: &str, debian_version: Option<&str>, hardware: &str) -> Valu
 }
 
 /// `NAME=value` lines of os-release(5), quotes removed.
-fn fields(release: &str) -> BTreeMap<&str, String> {
+fn parse_os_release(release: &str) -> BTreeMap<&str, String> {
     let field = |line| -> Option<(&str, String)> {
         let (name, value) = str::split_once(line, '=')?;
         let value = value.trim();
@@ -110,13 +110,13 @@ fn name_and_family(id: &str, like: &str) -> (String, String) {
         "manjaro" => ("Manjarolinux", "Archlinux"),
         "gentoo" => ("Gentoo", "Gentoo"),
         "alpine" => ("Alpine", "Linux"),
-        _ => return unknown(id, like),
+        _ => return unknown_distribution(id, like),
     };
     (name.to_owned(), family.to_owned())
 }
 
 /// A distribution that we do not know has its own name and its parent's family.
-fn unknown(id: &str, like: &str) -> (String, String) {
+fn unknown_distribution(id: &str, like: &str) -> (String, String) {
     let parents = [
         ("debian", "Debian"),
         ("ubuntu", "Debian"),
@@ -142,7 +142,7 @@ fn unknown(id: &str, like: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::describe;
+    use super::os_facts;
 
     #[test]
     fn distributions_are_told_as_facter_tells_them() {
@@ -174,7 +174,7 @@ mod tests {
             ),
             ("", None, ["Linux", "Linux", "", "", "x86_64"]),
         ] {
-            let os = describe(release, debian, "x86_64");
+            let os = os_facts(release, debian, "x86_64");
             let told = [
                 "/name",
                 "/family",

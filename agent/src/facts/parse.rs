@@ -1,22 +1,22 @@
 //! Facts from text: JSON, YAML, and lines of `name=value`. The text is within its limit already.
 
-use muster_wire::state::Facts;
+use muster_wire::state::NodeFacts;
 use serde_json::{Map, Value};
 
 use super::error::FactError;
 
 /// The form of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum FactFormat {
     Json,
     Yaml,
     /// One `name=value` a line; values are texts.
     Lines,
 }
 
-impl Form {
+impl FactFormat {
     /// The form of a file by its extension.
-    pub(super) fn of_extension(extension: &str) -> Option<Self> {
+    pub(super) fn from_extension(extension: &str) -> Option<Self> {
         match extension {
             "json" => Some(Self::Json),
             "yaml" | "yml" => Some(Self::Yaml),
@@ -26,11 +26,11 @@ impl Form {
     }
 
     /// The form of a program's output, which has no extension: by its first line that says anything.
-    pub(super) fn of_output(text: &str) -> Self {
+    pub(super) fn detect_output(text: &str) -> Self {
         let first = text
             .lines()
             .map(str::trim)
-            .find(|line| says_anything(line))
+            .find(|line| has_content(line))
             .unwrap_or_default();
         match first
             .find(['=', ':'])
@@ -44,18 +44,18 @@ impl Form {
 }
 
 /// Reads a text of a known form. The result is within the limits of facts.
-pub(super) fn parse(form: Form, bytes: &[u8]) -> Result<Map<String, Value>, FactError> {
+pub(super) fn parse_facts(form: FactFormat, bytes: &[u8]) -> Result<Map<String, Value>, FactError> {
     let text = std::str::from_utf8(bytes).map_err(|_| FactError::NotText)?;
     let value = match form {
-        Form::Json => serde_json::from_str(text).map_err(FactError::Json)?,
-        Form::Yaml => yaml(text)?,
-        Form::Lines => Value::Object(lines(text)?),
+        FactFormat::Json => serde_json::from_str(text).map_err(FactError::Json)?,
+        FactFormat::Yaml => parse_yaml(text)?,
+        FactFormat::Lines => Value::Object(parse_lines(text)?),
     };
-    Ok(Facts::from_value(value)?.into_map())
+    Ok(NodeFacts::from_value(value)?.into_map())
 }
 
 /// YAML with few aliases: facts have little use for them, and bombs are made of them.
-fn yaml(text: &str) -> Result<Value, FactError> {
+fn parse_yaml(text: &str) -> Result<Value, FactError> {
     let options = serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
     };
@@ -63,12 +63,12 @@ fn yaml(text: &str) -> Result<Value, FactError> {
         .map_err(|error| FactError::Yaml(error.to_string()))
 }
 
-fn lines(text: &str) -> Result<Map<String, Value>, FactError> {
+fn parse_lines(text: &str) -> Result<Map<String, Value>, FactError> {
     let mut facts = Map::new();
     for (index, line) in text
         .lines()
         .enumerate()
-        .filter(|(_, line)| says_anything(line.trim()))
+        .filter(|(_, line)| has_content(line.trim()))
     {
         match line
             .split_once('=')
@@ -84,7 +84,7 @@ fn lines(text: &str) -> Result<Map<String, Value>, FactError> {
 }
 
 /// Neither blank, nor a comment, nor the marker of a YAML document.
-fn says_anything(line: &str) -> bool {
+fn has_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#') && line != "---"
 }
 
@@ -95,31 +95,34 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{Form, parse};
+    use super::{FactFormat, parse_facts};
     use crate::facts::error::FactError;
 
-    fn read(form: Form, text: &str) -> Value {
-        Value::Object(parse(form, text.as_bytes()).unwrap())
+    fn read(form: FactFormat, text: &str) -> Value {
+        Value::Object(parse_facts(form, text.as_bytes()).unwrap())
     }
 
     #[test]
     fn all_forms_give_the_same_facts() {
         let facts = json!({"customer": "acme", "role": "db"});
         assert_eq!(
-            read(Form::Json, r#"{"customer":"acme","role":"db"}"#),
-            facts
-        );
-        assert_eq!(read(Form::Yaml, "---\ncustomer: acme\nrole: db\n"), facts);
-        assert_eq!(
-            read(Form::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"),
+            read(FactFormat::Json, r#"{"customer":"acme","role":"db"}"#),
             facts
         );
         assert_eq!(
-            read(Form::Lines, "a=b=c\nempty="),
+            read(FactFormat::Yaml, "---\ncustomer: acme\nrole: db\n"),
+            facts
+        );
+        assert_eq!(
+            read(FactFormat::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"),
+            facts
+        );
+        assert_eq!(
+            read(FactFormat::Lines, "a=b=c\nempty="),
             json!({"a": "b=c", "empty": ""})
         );
         assert_eq!(
-            read(Form::Yaml, "a:\n  b: [1, true]\n"),
+            read(FactFormat::Yaml, "a:\n  b: [1, true]\n"),
             json!({"a": {"b": [1, true]}})
         );
     }
@@ -127,28 +130,31 @@ mod tests {
     #[test]
     fn what_is_no_object_of_facts_is_refused() {
         assert!(matches!(
-            parse(Form::Json, b"[1]"),
+            parse_facts(FactFormat::Json, b"[1]"),
             Err(FactError::Facts(_))
         ));
-        assert!(matches!(parse(Form::Json, b"{"), Err(FactError::Json(_))));
         assert!(matches!(
-            parse(Form::Yaml, b"a: [1"),
+            parse_facts(FactFormat::Json, b"{"),
+            Err(FactError::Json(_))
+        ));
+        assert!(matches!(
+            parse_facts(FactFormat::Yaml, b"a: [1"),
             Err(FactError::Yaml(_))
         ));
         assert!(matches!(
-            parse(Form::Yaml, b"word"),
+            parse_facts(FactFormat::Yaml, b"word"),
             Err(FactError::Facts(_))
         ));
         assert!(matches!(
-            parse(Form::Lines, b"a=1\n\nb\n"),
+            parse_facts(FactFormat::Lines, b"a=1\n\nb\n"),
             Err(FactError::Line { number: 3 })
         ));
         assert!(matches!(
-            parse(Form::Lines, b"=1\n"),
+            parse_facts(FactFormat::Lines, b"=1\n"),
             Err(FactError::Line { number: 1 })
         ));
         assert!(matches!(
-            parse(Form::Json, b"\xff"),
+            parse_facts(FactFormat::Json, b"\xff"),
             Err(FactError::NotText)
         ));
     }
@@ -161,26 +167,26 @@ mod tests {
             let aliases = vec![format!("*a{before}"); 10].join(", ");
             writeln!(text, "a{level}: &a{level} [{aliases}]").unwrap();
         }
-        assert!(parse(Form::Yaml, text.as_bytes()).is_err());
+        assert!(parse_facts(FactFormat::Yaml, text.as_bytes()).is_err());
     }
 
     #[test]
     fn the_form_of_output_is_seen_from_its_first_line() {
         for (text, form) in [
-            ("\n  {\"a\": 1}", Form::Json),
-            ("# x: y\na=http://b", Form::Lines),
-            ("---\na: b=c", Form::Yaml),
-            ("", Form::Yaml),
+            ("\n  {\"a\": 1}", FactFormat::Json),
+            ("# x: y\na=http://b", FactFormat::Lines),
+            ("---\na: b=c", FactFormat::Yaml),
+            ("", FactFormat::Yaml),
         ] {
-            assert_eq!(Form::of_output(text), form, "{text:?}");
+            assert_eq!(FactFormat::detect_output(text), form, "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_a_reader_panic(text in "(\\PC|[\n:=&*\\-\\[\\]{}\" ]){0,60}") {
-            for form in [Form::Json, Form::Yaml, Form::Lines, Form::of_output(&text)] {
-                let _ = parse(form, text.as_bytes());
+            for form in [FactFormat::Json, FactFormat::Yaml, FactFormat::Lines, FactFormat::detect_output(&text)] {
+                let _ = parse_facts(form, text.as_bytes());
             }
         }
     }

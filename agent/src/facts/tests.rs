@@ -5,29 +5,29 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_system::fake::FakeSystem;
-use muster_system::{Output, System};
+use muster_system::{CommandOutput, System};
 use muster_wire::identity::Identity;
-use muster_wire::state::Facts;
+use muster_wire::state::NodeFacts;
 use serde_json::{Value, json};
 
-use super::{FactError, FactProblem, FactStore, Machines, Sources};
+use super::{FactError, FactMachines, FactProblem, FactSources, FactStore};
 
-fn sources(directory: &Path) -> Sources {
-    Sources::new(
+fn sources(directory: &Path) -> FactSources {
+    FactSources::new(
         Identity::parse("db1.acme.net").unwrap(),
         directory.to_owned(),
     )
 }
 
-fn one(system: &dyn System) -> Machines<'_> {
-    Machines {
+fn one(system: &dyn System) -> FactMachines<'_> {
+    FactMachines {
         node: system,
         host: system,
     }
 }
 
-fn collect(system: &dyn System, sources: &Sources) -> (Facts, Vec<FactProblem>) {
-    super::collect(one(system), sources)
+fn collect(system: &dyn System, sources: &FactSources) -> (NodeFacts, Vec<FactProblem>) {
+    super::collect_facts(one(system), sources)
 }
 
 fn put(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
@@ -37,8 +37,8 @@ fn put(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
     path
 }
 
-fn output(code: i32, stdout: &str) -> Output {
-    Output {
+fn output(code: i32, stdout: &str) -> CommandOutput {
+    CommandOutput {
         code,
         combined: stdout.into(),
         stdout: stdout.into(),
@@ -49,8 +49,8 @@ fn output(code: i32, stdout: &str) -> Output {
 #[test]
 fn built_in_facts_have_facters_structure() {
     let system = FakeSystem::new();
-    system.file("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n");
-    system.file("/etc/debian_version", "12.4\n");
+    system.add_file("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n");
+    system.add_file("/etc/debian_version", "12.4\n");
     let (facts, problems) = collect(&system, &sources(Path::new("/nonexistent")));
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(facts.get("os.family"), Some(&json!("Debian")));
@@ -99,7 +99,7 @@ fn later_files_win_and_nobody_changes_the_identity() {
     put(scratch.path(), "README", "neither run nor read", 0o644);
     let run = put(scratch.path(), "25-run", "#!/bin/sh\n", 0o755);
     let system = FakeSystem::new();
-    system.answer(&[run.to_str().unwrap()], output(0, "rack=r1\nlive=yes\n"));
+    system.script_output(&[run.to_str().unwrap()], output(0, "rack=r1\nlive=yes\n"));
     let (facts, problems) = collect(&system, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
     for (path, value) in [
@@ -112,8 +112,8 @@ fn later_files_win_and_nobody_changes_the_identity() {
     ] {
         assert_eq!(facts.get(path), Some(&json!(value)), "{path}");
     }
-    assert_eq!(system.commands().len(), 1);
-    assert_eq!(system.commands()[0].timeout.unwrap().as_secs(), 10);
+    assert_eq!(system.recorded_commands().len(), 1);
+    assert_eq!(system.recorded_commands()[0].timeout.unwrap().as_secs(), 10);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn what_others_can_change_is_not_run() {
         matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }),
         "{problems:?}"
     );
-    assert!(system.commands().is_empty());
+    assert!(system.recorded_commands().is_empty());
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_failing_program_is_told_in_its_own_words() {
     let scratch = tempfile::tempdir().unwrap();
     let run = put(scratch.path(), "fails", "#!/bin/sh\n", 0o755);
     let system = FakeSystem::new();
-    system.answer(&[run.to_str().unwrap()], output(3, "\nno database\nmore\n"));
+    system.script_output(&[run.to_str().unwrap()], output(3, "\nno database\nmore\n"));
     let (_, problems) = collect(&system, &sources(scratch.path()));
     assert_eq!(
         problems[0].error.to_string(),
@@ -194,11 +194,11 @@ fn facter_is_asked_where_configured_and_external_facts_win_over_it() {
     put(scratch.path(), "a.txt", "colour=red\n", 0o644);
     let system = FakeSystem::new();
     let argv = ["/opt/facter", "--json"];
-    system.answer(
+    system.script_output(
         &argv,
         output(0, r#"{"colour": "blue", "ruby": {"version": "3.1"}}"#),
     );
-    let sources = Sources {
+    let sources = FactSources {
         facter: Some("/opt/facter".into()),
         ..sources(scratch.path())
     };
@@ -227,17 +227,17 @@ fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
     let scratch = tempfile::tempdir().unwrap();
     let run = put(scratch.path(), "run", "#!/bin/sh\n", 0o755);
     let (node, host) = (FakeSystem::new(), FakeSystem::new());
-    node.file("/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n");
-    host.answer(&[run.to_str().unwrap()], output(0, "a: 1\n"));
-    let machines = Machines {
+    node.add_file("/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n");
+    host.script_output(&[run.to_str().unwrap()], output(0, "a: 1\n"));
+    let machines = FactMachines {
         node: &node,
         host: &host,
     };
-    let (facts, problems) = super::collect(machines, &sources(scratch.path()));
+    let (facts, problems) = super::collect_facts(machines, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(facts.get("os.name"), Some(&json!("Alpine")));
     assert_eq!(facts.get("a"), Some(&json!(1)));
-    assert!(node.commands().is_empty());
+    assert!(node.recorded_commands().is_empty());
 }
 
 /// Whether the fact at this path is known.
@@ -299,16 +299,16 @@ fn a_directory_or_a_program_that_never_answered_leaves_facts_unknown() {
     assert!(!is_known(&store, "environment"));
 
     let directory = scratch.path().join("none");
-    let store = FactStore::new(Sources {
+    let store = FactStore::new(FactSources {
         facter: Some("/opt/facter".into()),
         ..sources(&directory)
     });
     let system = FakeSystem::new();
     let argv = ["/opt/facter", "--json"];
-    system.answer(&argv, output(1, "no ruby\n"));
+    system.script_output(&argv, output(1, "no ruby\n"));
     assert_eq!(store.reload(one(&system)).len(), 1);
     assert!(!is_known(&store, "environment"));
-    system.answer(&argv, output(0, r#"{"environment": "production"}"#));
+    system.script_output(&argv, output(0, r#"{"environment": "production"}"#));
     assert!(store.reload(one(&system)).is_empty());
     assert!(is_known(&store, "environment"));
 

@@ -7,7 +7,7 @@ pub(super) const PHYSICAL: &str = "physical";
 
 /// What gives a container or hypervisor away.
 #[derive(Debug, Default)]
-struct Clues {
+struct VirtualizationClues {
     /// Docker's mark at the root.
     docker: bool,
     /// Podman's mark.
@@ -21,11 +21,11 @@ struct Clues {
 }
 
 /// Looks at this machine.
-pub(super) fn look() -> &'static str {
+pub(super) fn detect_virtualization() -> &'static str {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let vendor = text("/sys/class/dmi/id/sys_vendor");
     let product = text("/sys/class/dmi/id/product_name");
-    detect(&Clues {
+    classify_clues(&VirtualizationClues {
         docker: fs::exists("/.dockerenv").unwrap_or(false),
         podman: fs::exists("/run/.containerenv").unwrap_or(false),
         container: text("/run/systemd/container").trim().to_owned(),
@@ -41,7 +41,7 @@ fn has_hypervisor_flag(cpuinfo: &str) -> bool {
 }
 
 /// Containers first: they are what is nearest.
-fn detect(clues: &Clues) -> &'static str {
+fn classify_clues(clues: &VirtualizationClues) -> &'static str {
     const BOARDS: [(&str, &str); 9] = [
         ("VMware", "vmware"),
         ("VirtualBox", "virtualbox"),
@@ -76,35 +76,35 @@ fn detect(clues: &Clues) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clues, PHYSICAL, detect, has_hypervisor_flag};
+    use super::{PHYSICAL, VirtualizationClues, classify_clues, has_hypervisor_flag};
 
     #[test]
     fn containers_come_before_hypervisors() {
-        let kvm = || Clues {
+        let kvm = || VirtualizationClues {
             board: "QEMU Standard PC".into(),
             hypervisor: true,
-            ..Clues::default()
+            ..VirtualizationClues::default()
         };
-        assert_eq!(detect(&Clues::default()), PHYSICAL);
-        assert_eq!(detect(&kvm()), "kvm");
+        assert_eq!(classify_clues(&VirtualizationClues::default()), PHYSICAL);
+        assert_eq!(classify_clues(&kvm()), "kvm");
         assert_eq!(
-            detect(&Clues {
+            classify_clues(&VirtualizationClues {
                 docker: true,
                 ..kvm()
             }),
             "docker"
         );
         assert_eq!(
-            detect(&Clues {
+            classify_clues(&VirtualizationClues {
                 container: "lxc".into(),
                 ..kvm()
             }),
             "lxc"
         );
         assert_eq!(
-            detect(&Clues {
+            classify_clues(&VirtualizationClues {
                 hypervisor: true,
-                ..Clues::default()
+                ..VirtualizationClues::default()
             }),
             "unknown_hypervisor"
         );

@@ -5,11 +5,11 @@ use std::fmt::{self, Display, Write as _};
 /// What its readers call the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Begins every name.
-const PREFIX: &str = "muster";
+const METRIC_PREFIX: &str = "muster";
 
 /// How values of a metric go on in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     /// Only grows, until the daemon starts anew.
     Counter,
     /// Goes up and down.
@@ -20,51 +20,63 @@ pub(super) enum Kind {
 
 /// A page being written.
 #[derive(Debug, Default)]
-pub(super) struct Page(String);
+pub(super) struct MetricsPage(String);
 
 /// A metric of a page being written; its samples follow.
 #[derive(Debug)]
-pub(super) struct Metric<'p> {
+pub(super) struct MetricFamily<'p> {
     page: &'p mut String,
     name: &'static str,
 }
 
-impl Page {
+impl MetricsPage {
     /// Begins a metric.
-    pub(super) fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> Metric<'_> {
+    pub(super) fn begin_metric(
+        &mut self,
+        name: &'static str,
+        kind: MetricKind,
+        help: &str,
+    ) -> MetricFamily<'_> {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Summary => "summary",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Summary => "summary",
         };
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        let text = format!("# HELP {PREFIX}_{name} {help}\n# TYPE {PREFIX}_{name} {kind}\n");
+        let text =
+            format!("# HELP {METRIC_PREFIX}_{name} {help}\n# TYPE {METRIC_PREFIX}_{name} {kind}\n");
         self.0.push_str(&text);
-        Metric {
+        MetricFamily {
             page: &mut self.0,
             name,
         }
     }
 
     /// A metric without labels.
-    pub(super) fn one(&mut self, name: &'static str, kind: Kind, help: &str, value: impl Display) {
-        self.metric(name, kind, help).sample(&[], value);
+    pub(super) fn add_metric(
+        &mut self,
+        name: &'static str,
+        kind: MetricKind,
+        help: &str,
+        value: impl Display,
+    ) {
+        self.begin_metric(name, kind, help).add_sample(&[], value);
     }
 
     /// The whole page.
-    pub(super) fn text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.0
     }
 }
 
-impl Metric<'_> {
+impl MetricFamily<'_> {
     /// One value. The names of labels are the program's own.
-    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
-        self.part("", labels, value)
+    pub(super) fn add_sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
+        self.add_part("", labels, value)
     }
 
     /// One value of a summary: its `_sum` or `_count`.
-    pub(super) fn part(
+    pub(super) fn add_part(
         &mut self,
         part: &str,
         labels: &[(&str, &str)],
@@ -72,10 +84,10 @@ impl Metric<'_> {
     ) -> &mut Self {
         let name = self.name;
         // Writing into a text cannot fail.
-        let _ = write!(self.page, "{PREFIX}_{name}{part}");
+        let _ = write!(self.page, "{METRIC_PREFIX}_{name}{part}");
         for (position, (label, given)) in labels.iter().enumerate() {
             let before = if position == 0 { '{' } else { ',' };
-            let _ = write!(self.page, "{before}{label}=\"{}\"", Escaped(given));
+            let _ = write!(self.page, "{before}{label}=\"{}\"", EscapedLabel(given));
         }
         if !labels.is_empty() {
             self.page.push('}');
@@ -86,9 +98,9 @@ impl Metric<'_> {
 }
 
 /// A label's value as it stands between quotes.
-struct Escaped<'a>(&'a str);
+struct EscapedLabel<'a>(&'a str);
 
-impl Display for Escaped<'_> {
+impl Display for EscapedLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
             match character {
@@ -106,31 +118,31 @@ impl Display for Escaped<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Kind, Page};
+    use super::{MetricKind, MetricsPage};
 
     #[test]
     fn metrics_have_help_type_and_samples() {
-        let mut page = Page::default();
-        page.one("up", Kind::Gauge, "A\nline \\ two", 1);
-        page.metric("requests_total", Kind::Counter, "Requests")
-            .sample(&[("agent", "a\"b"), ("reason", "")], 3_u64);
-        page.metric("took_seconds", Kind::Summary, "Time")
-            .part("_sum", &[], 0.25)
-            .part("_count", &[], 2);
+        let mut page = MetricsPage::default();
+        page.add_metric("up", MetricKind::Gauge, "A\nline \\ two", 1);
+        page.begin_metric("requests_total", MetricKind::Counter, "Requests")
+            .add_sample(&[("agent", "a\"b"), ("reason", "")], 3_u64);
+        page.begin_metric("took_seconds", MetricKind::Summary, "Time")
+            .add_part("_sum", &[], 0.25)
+            .add_part("_count", &[], 2);
         let expected = "# HELP muster_up A\\nline \\\\ two\n# TYPE muster_up gauge\nmuster_up 1\n\
             # HELP muster_requests_total Requests\n# TYPE muster_requests_total counter\n\
             muster_requests_total{agent=\"a\\\"b\",reason=\"\"} 3\n\
             # HELP muster_took_seconds Time\n# TYPE muster_took_seconds summary\n\
             muster_took_seconds_sum 0.25\nmuster_took_seconds_count 2\n";
-        assert_eq!(page.text(), expected);
+        assert_eq!(page.into_text(), expected);
     }
 
     proptest! {
         #[test]
         fn no_value_of_a_label_gets_out_of_its_quotes(value in ".*") {
-            let mut page = Page::default();
-            page.metric("x", Kind::Gauge, "").sample(&[("l", &value)], 1);
-            let text = page.text();
+            let mut page = MetricsPage::default();
+            page.begin_metric("x", MetricKind::Gauge, "").add_sample(&[("l", &value)], 1);
+            let text = page.into_text();
             let sample = text.split_once("gauge\n").unwrap().1;
             let quoted = sample.strip_prefix("muster_x{l=\"").unwrap().strip_suffix("\"} 1\n").unwrap();
             let (mut read, mut characters) = (String::new(), quoted.chars());

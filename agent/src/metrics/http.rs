@@ -12,23 +12,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Largest head of a request in bytes.
-const HEAD_BYTES: usize = 8 * 1024;
+const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// Header lines in it.
-const HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 /// Connections at once; one more closes the oldest, so that those who are slow cannot keep out those who are not.
-const CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// How long a head may take to come.
-const HEAD_TIME: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may take in all.
-const TIME: Duration = Duration::from_secs(20);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(20);
 /// What is read and thrown away after the answer, so that closing does not take the answer away from one who still sends.
-const LINGER_BYTES: u64 = 64 * 1024;
+const MAX_LINGER_BYTES: u64 = 64 * 1024;
 /// And for how long.
-const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How an answer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum HttpStatus {
     Ok,
     BadRequest,
     NotFound,
@@ -39,8 +39,8 @@ pub(super) enum Status {
     Unavailable,
 }
 
-impl Status {
-    fn line(self) -> &'static str {
+impl HttpStatus {
+    fn status_line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",
             Self::BadRequest => "400 Bad Request",
@@ -56,15 +56,15 @@ impl Status {
 
 /// What is said to somebody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: Status,
+pub(super) struct HttpResponse {
+    pub(super) status: HttpStatus,
     pub(super) content_type: &'static str,
     pub(super) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Plain text.
-    pub(super) fn text(status: Status, body: impl Into<String>) -> Self {
+    pub(super) fn plain_text(status: HttpStatus, body: impl Into<String>) -> Self {
         Self {
             status,
             content_type: "text/plain; charset=utf-8",
@@ -72,8 +72,8 @@ impl Answer {
         }
     }
 
-    fn bytes(&self, with_body: bool) -> Vec<u8> {
-        let allow = if self.status == Status::NotAllowed {
+    fn to_bytes(&self, with_body: bool) -> Vec<u8> {
+        let allow = if self.status == HttpStatus::NotAllowed {
             "Allow: GET, HEAD\r\n"
         } else {
             ""
@@ -81,7 +81,7 @@ impl Answer {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-            self.status.line(),
+            self.status.status_line(),
             self.content_type,
             self.body.len(),
         );
@@ -91,13 +91,13 @@ impl Answer {
 }
 
 /// Who knows the answers.
-pub(super) trait Site: Send + Sync + 'static {
+pub(super) trait HttpHandler: Send + Sync + 'static {
     /// What there is at this path.
-    fn answer(&self, path: &str) -> impl Future<Output = Answer> + Send;
+    fn answer_path(&self, path: &str) -> impl Future<Output = HttpResponse> + Send;
 }
 
 /// Serves until it is dropped.
-pub(super) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>) {
+pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, site: Arc<S>) {
     let mut talks = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -112,14 +112,15 @@ pub(super) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>) {
         };
         while talks.try_join_next().is_some() {}
         oldest_first.retain(|talk| !talk.is_finished());
-        if oldest_first.len() >= CONNECTIONS
+        if oldest_first.len() >= MAX_CONNECTIONS
             && let Some(oldest) = oldest_first.pop_front()
         {
             oldest.abort();
         }
         let site = Arc::clone(&site);
         oldest_first.push_back(talks.spawn(async move {
-            let talked = tokio::time::timeout(TIME, talk(stream, &*site)).await;
+            let talked =
+                tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, &*site)).await;
             if let Ok(Err(error)) = talked {
                 tracing::debug!(%error, "a connection for metrics broke off");
             }
@@ -127,73 +128,81 @@ pub(super) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>) {
     }
 }
 
-async fn talk<S: Site>(mut stream: TcpStream, site: &S) -> io::Result<()> {
-    let asked = tokio::time::timeout(HEAD_TIME, read(&mut stream)).await;
+async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, site: &S) -> io::Result<()> {
+    let asked = tokio::time::timeout(HEAD_TIMEOUT, read_request(&mut stream)).await;
     let (answer, with_body) = match asked {
-        Err(_) => (Answer::text(Status::Slow, "too slow\n"), true),
+        Err(_) => (
+            HttpResponse::plain_text(HttpStatus::Slow, "too slow\n"),
+            true,
+        ),
         Ok(asked) => match asked? {
-            Asked::Nothing => return Ok(()),
-            Asked::Wrongly(status) => (Answer::text(status, "this is no request for here\n"), true),
-            Asked::For { path, with_body } => (site.answer(&path).await, with_body),
+            HttpRequest::Nothing => return Ok(()),
+            HttpRequest::Wrongly(status) => (
+                HttpResponse::plain_text(status, "this is no request for here\n"),
+                true,
+            ),
+            HttpRequest::For { path, with_body } => (site.answer_path(&path).await, with_body),
         },
     };
-    stream.write_all(&answer.bytes(with_body)).await?;
+    stream.write_all(&answer.to_bytes(with_body)).await?;
     stream.shutdown().await?;
-    let (mut rest, mut nowhere) = (stream.take(LINGER_BYTES), tokio::io::sink());
+    let (mut rest, mut nowhere) = (stream.take(MAX_LINGER_BYTES), tokio::io::sink());
     let lingering = tokio::io::copy(&mut rest, &mut nowhere);
-    let _ = tokio::time::timeout(LINGER_TIME, lingering).await;
+    let _ = tokio::time::timeout(LINGER_TIMEOUT, lingering).await;
     Ok(())
 }
 
 /// What somebody wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Asked {
+enum HttpRequest {
     /// Came and left.
     Nothing,
     /// Cannot be answered.
-    Wrongly(Status),
+    Wrongly(HttpStatus),
     /// A path, and whether its content or only the head of the answer.
     For { path: String, with_body: bool },
 }
 
-async fn read(stream: &mut TcpStream) -> io::Result<Asked> {
+async fn read_request(stream: &mut TcpStream) -> io::Result<HttpRequest> {
     let mut head = Vec::with_capacity(1024);
     loop {
-        let room = HEAD_BYTES.saturating_sub(head.len());
+        let room = MAX_HEAD_BYTES.saturating_sub(head.len());
         if room == 0 {
-            return Ok(Asked::Wrongly(Status::TooLarge));
+            return Ok(HttpRequest::Wrongly(HttpStatus::TooLarge));
         }
         let more = u64::try_from(room).unwrap_or(u64::MAX);
         if (&mut *stream).take(more).read_buf(&mut head).await? == 0 {
             let nothing = head.is_empty();
             return Ok(if nothing {
-                Asked::Nothing
+                HttpRequest::Nothing
             } else {
-                Asked::Wrongly(Status::BadRequest)
+                HttpRequest::Wrongly(HttpStatus::BadRequest)
             });
         }
-        if let Some(asked) = parse(&head) {
+        if let Some(asked) = parse_request(&head) {
             return Ok(asked);
         }
     }
 }
 
 /// What a head asks for; nothing while it is not whole.
-fn parse(head: &[u8]) -> Option<Asked> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+fn parse_request(head: &[u8]) -> Option<HttpRequest> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let asked = match request.parse(head) {
         Ok(httparse::Status::Partial) => return None,
         Ok(httparse::Status::Complete(_)) => (request.method, request.path),
-        Err(httparse::Error::TooManyHeaders) => return Some(Asked::Wrongly(Status::TooLarge)),
-        Err(_) => return Some(Asked::Wrongly(Status::BadRequest)),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Some(HttpRequest::Wrongly(HttpStatus::TooLarge));
+        }
+        Err(_) => return Some(HttpRequest::Wrongly(HttpStatus::BadRequest)),
     };
     Some(match asked {
-        (Some(method @ ("GET" | "HEAD")), Some(target)) => Asked::For {
+        (Some(method @ ("GET" | "HEAD")), Some(target)) => HttpRequest::For {
             path: target.split('?').next().unwrap_or(target).to_owned(),
             with_body: method == "GET",
         },
-        _ => Asked::Wrongly(Status::NotAllowed),
+        _ => HttpRequest::Wrongly(HttpStatus::NotAllowed),
     })
 }
 
@@ -201,53 +210,53 @@ fn parse(head: &[u8]) -> Option<Asked> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Answer, Asked, Status, parse};
+    use super::{HttpRequest, HttpResponse, HttpStatus, parse_request};
 
     #[test]
     fn heads_are_whole_or_wait_or_are_refused() {
         let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
         for end in 0..whole.len() {
-            assert_eq!(parse(&whole[..end]), None, "{end}");
+            assert_eq!(parse_request(&whole[..end]), None, "{end}");
         }
         let path = "/metrics".to_owned();
         assert_eq!(
-            parse(whole),
-            Some(Asked::For {
+            parse_request(whole),
+            Some(HttpRequest::For {
                 path,
                 with_body: true
             })
         );
         let path = "/healthz".to_owned();
-        let head = parse(b"HEAD /healthz HTTP/1.0\r\n\r\n");
+        let head = parse_request(b"HEAD /healthz HTTP/1.0\r\n\r\n");
         assert_eq!(
             head,
-            Some(Asked::For {
+            Some(HttpRequest::For {
                 path,
                 with_body: false
             })
         );
-        let post = parse(b"POST /metrics HTTP/1.1\r\n\r\n");
-        assert_eq!(post, Some(Asked::Wrongly(Status::NotAllowed)));
-        let other = parse(b"\x16\x03\x01\x02\x00\x01\r\n\r\n");
-        assert_eq!(other, Some(Asked::Wrongly(Status::BadRequest)));
+        let post = parse_request(b"POST /metrics HTTP/1.1\r\n\r\n");
+        assert_eq!(post, Some(HttpRequest::Wrongly(HttpStatus::NotAllowed)));
+        let other = parse_request(b"\x16\x03\x01\x02\x00\x01\r\n\r\n");
+        assert_eq!(other, Some(HttpRequest::Wrongly(HttpStatus::BadRequest)));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
-        let many = parse(many.as_bytes());
-        assert_eq!(many, Some(Asked::Wrongly(Status::TooLarge)));
+        let many = parse_request(many.as_bytes());
+        assert_eq!(many, Some(HttpRequest::Wrongly(HttpStatus::TooLarge)));
     }
 
     #[test]
     fn a_head_is_answered_with_the_length_of_what_is_not_sent() {
-        let answer = Answer::text(Status::Ok, "ok\n");
-        let text = String::from_utf8(answer.bytes(false)).unwrap();
+        let answer = HttpResponse::plain_text(HttpStatus::Ok, "ok\n");
+        let text = String::from_utf8(answer.to_bytes(false)).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
         assert!(text.contains("\r\nContent-Length: 3\r\n") && text.ends_with("\r\n\r\n"));
-        assert!(answer.bytes(true).ends_with(b"\r\n\r\nok\n"));
+        assert!(answer.to_bytes(true).ends_with(b"\r\n\r\nok\n"));
     }
 
     proptest! {
         #[test]
         fn whatever_comes_is_no_trouble(head in prop::collection::vec(any::<u8>(), 0..512)) {
-            let _ = parse(&head);
+            let _ = parse_request(&head);
         }
     }
 }

@@ -6,34 +6,34 @@
 mod exposition;
 mod http;
 mod page;
-pub(crate) mod tally;
+pub(crate) mod request_metrics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::{Finding, Level, Node as _};
+use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::Core;
-use http::{Answer, Status};
+use crate::core::DaemonCore;
+use http::{HttpResponse, HttpStatus};
 
 /// How long to wait before a port that was taken is tried again.
-const TAKEN: Duration = Duration::from_secs(30);
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Pages that are made at once: making them looks at disks, on threads that requests need as well.
-const PAGES: usize = 2;
+const MAX_CONCURRENT_PAGES: usize = 2;
 /// Errors of these checks mean that a node should not be relied on. Others leave it able to answer: a policy that is refused denies.
-const HINDRANCES: [&str; 3] = ["audit", "credentials", "disk"];
+const READINESS_CHECKS: [&str; 3] = ["audit", "credentials", "disk"];
 
 /// What is looked at.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub struct MetricsContext {
     /// The daemon's state.
-    pub core: Arc<Core>,
+    pub core: Arc<DaemonCore>,
     /// Its connection.
     pub bus: Bus,
     /// Whether it has subscribed.
@@ -43,28 +43,28 @@ pub struct Shown {
 }
 
 /// Serves until it is dropped. A port that cannot be had costs the metrics and nothing else: it is told, and tried again.
-pub async fn serve(address: SocketAddr, shown: Shown) {
+pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "metrics are open to other machines: whoever reaches the port may read them");
     }
-    let site = Arc::new(Site {
+    let site = Arc::new(MetricsEndpoints {
         shown,
-        pages: Arc::new(Semaphore::new(PAGES)),
+        pages: Arc::new(Semaphore::new(MAX_CONCURRENT_PAGES)),
     });
     let health = site.shown.core.health();
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {
-                health.set("metrics", Level::Warning, &[]);
+                health.set_findings("metrics", FindingLevel::Warning, &[]);
                 let address = listener.local_addr().unwrap_or(address);
                 tracing::info!(%address, "metrics are served");
-                return http::serve(listener, site).await;
+                return http::serve_http(listener, site).await;
             }
             Err(error) => {
                 let problem = format!("metrics cannot be served on {address}: {error}");
                 tracing::error!("{problem}");
-                health.set("metrics", Level::Warning, &[problem]);
-                tokio::time::sleep(TAKEN).await;
+                health.set_findings("metrics", FindingLevel::Warning, &[problem]);
+                tokio::time::sleep(BIND_RETRY_INTERVAL).await;
             }
         }
     }
@@ -72,41 +72,42 @@ pub async fn serve(address: SocketAddr, shown: Shown) {
 
 /// What there is to ask for.
 #[derive(Debug)]
-struct Site {
-    shown: Shown,
+struct MetricsEndpoints {
+    shown: MetricsContext,
     pages: Arc<Semaphore>,
 }
 
-impl http::Site for Site {
-    async fn answer(&self, path: &str) -> Answer {
+impl http::HttpHandler for MetricsEndpoints {
+    async fn answer_path(&self, path: &str) -> HttpResponse {
         match path {
             "/metrics" => {
-                let page = self.look(page::page).await;
-                page.map_or_else(broken, |text| Answer {
+                let page = self.run_blocking(page::render_page).await;
+                page.map_or_else(internal_error, |text| HttpResponse {
                     content_type: exposition::CONTENT_TYPE,
-                    ..Answer::text(Status::Ok, text)
+                    ..HttpResponse::plain_text(HttpStatus::Ok, text)
                 })
             }
-            "/healthz" => Answer::text(Status::Ok, "ok\n"),
+            "/healthz" => HttpResponse::plain_text(HttpStatus::Ok, "ok\n"),
             "/readyz" => {
-                let looked = |shown: &Shown| shown.hindrances(&shown.core.findings());
-                self.look(looked)
+                let looked =
+                    |shown: &MetricsContext| shown.unready_reasons(&shown.core.collect_findings());
+                self.run_blocking(looked)
                     .await
-                    .map_or_else(broken, |why| readiness(&why))
+                    .map_or_else(internal_error, |why| readiness_response(&why))
             }
-            _ => Answer::text(
-                Status::NotFound,
+            _ => HttpResponse::plain_text(
+                HttpStatus::NotFound,
                 "there are /metrics, /healthz and /readyz\n",
             ),
         }
     }
 }
 
-impl Site {
+impl MetricsEndpoints {
     /// Makes something on a thread of its own, a few at a time. Whoever hangs up meanwhile does not make room for one more.
-    async fn look<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Shown) -> T + Send + 'static,
+        look: impl FnOnce(&MetricsContext) -> T + Send + 'static,
     ) -> Option<T> {
         let place = Arc::clone(&self.pages).acquire_owned().await.ok()?;
         let shown = self.shown.clone();
@@ -119,24 +120,24 @@ impl Site {
     }
 }
 
-fn broken() -> Answer {
-    Answer::text(
-        Status::Broken,
+fn internal_error() -> HttpResponse {
+    HttpResponse::plain_text(
+        HttpStatus::Broken,
         "this cannot be told now; the log may say why\n",
     )
 }
 
-fn readiness(why: &[String]) -> Answer {
+fn readiness_response(why: &[String]) -> HttpResponse {
     if why.is_empty() {
-        return Answer::text(Status::Ok, "ready\n");
+        return HttpResponse::plain_text(HttpStatus::Ok, "ready\n");
     }
     let lines = why.join("\n- ");
-    Answer::text(Status::Unavailable, format!("not ready:\n- {lines}\n"))
+    HttpResponse::plain_text(HttpStatus::Unavailable, format!("not ready:\n- {lines}\n"))
 }
 
-impl Shown {
+impl MetricsContext {
     /// Why requests would not be answered as they should be.
-    fn hindrances(&self, findings: &[Finding]) -> Vec<String> {
+    fn unready_reasons(&self, findings: &[HealthFinding]) -> Vec<String> {
         let connected = self.bus.is_connected();
         let states = [
             (self.stopping.is_cancelled(), "stopping"),
@@ -147,9 +148,9 @@ impl Shown {
             ),
         ];
         let states = states.into_iter().filter(|(is_so, _)| *is_so);
-        let findings = findings
-            .iter()
-            .filter(|finding| finding.level == Level::Error && HINDRANCES.contains(&finding.check));
+        let findings = findings.iter().filter(|finding| {
+            finding.level == FindingLevel::Error && READINESS_CHECKS.contains(&finding.check)
+        });
         states
             .map(|(_, state)| state.to_owned())
             .chain(findings.map(|finding| format!("{}: {}", finding.check, finding.message)))

@@ -1,42 +1,42 @@
 //! What the daemon measures of itself, as metrics. Their names and meaning: docs/guides/monitoring.md.
 
-use muster_api::{Level, Node as _, Stats};
+use muster_api::{CounterSnapshot, FindingLevel, NodeHandle as _};
 use muster_wire::Millis;
 
-use super::Shown;
-use super::exposition::{Kind, Page};
-use crate::core::Core;
+use super::MetricsContext;
+use super::exposition::{MetricKind, MetricsPage};
+use crate::core::DaemonCore;
 use crate::log_limit;
 
 /// All metrics now. Looks at disks; blocks.
-pub(super) fn page(shown: &Shown) -> String {
-    let (mut page, core) = (Page::default(), &*shown.core);
-    daemon(&mut page, core);
-    connection(&mut page, shown);
-    messages(&mut page, &core.counted());
-    requests(&mut page, core);
-    agents(&mut page, core);
-    audit(&mut page, core);
-    journal(&mut page, core);
-    log(&mut page);
-    health(&mut page, shown);
-    page.text()
+pub(super) fn render_page(shown: &MetricsContext) -> String {
+    let (mut page, core) = (MetricsPage::default(), &*shown.core);
+    add_daemon_metrics(&mut page, core);
+    add_connection_metrics(&mut page, shown);
+    add_message_metrics(&mut page, &core.snapshot_counters());
+    add_request_metrics(&mut page, core);
+    add_agent_metrics(&mut page, core);
+    add_audit_metrics(&mut page, core);
+    add_journal_metrics(&mut page, core);
+    add_log_metrics(&mut page);
+    add_health_metrics(&mut page, shown);
+    page.into_text()
 }
 
-fn daemon(page: &mut Page, core: &Core) {
+fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    page.metric(
+    page.begin_metric(
         "build_info",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Always 1; the daemon's version is a label",
     )
-    .sample(&version, 1);
+    .add_sample(&version, 1);
     let help = "When the daemon started, in seconds since the epoch";
-    page.one(
+    page.add_metric(
         "start_time_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         help,
-        core.counted().starttime,
+        core.snapshot_counters().starttime,
     );
     let help =
         "When the node's own token ends, in seconds since the epoch; absent when it does not";
@@ -45,140 +45,158 @@ fn daemon(page: &mut Page, core: &Core) {
         .verify_user(&core.signer.token(), core.clock.now());
     let confirmed =
         "When the account token was last known to be the newest, in seconds since the epoch";
-    page.one(
+    page.add_metric(
         "account_token_confirmed_timestamp_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         confirmed,
-        seconds(core.trust_freshness().confirmed_at()),
+        format_seconds(core.trust_freshness().confirmed_at()),
     );
-    let mut ends = page.metric("credentials_expiry_timestamp_seconds", Kind::Gauge, help);
+    let mut ends = page.begin_metric(
+        "credentials_expiry_timestamp_seconds",
+        MetricKind::Gauge,
+        help,
+    );
     if let Some(expires) = own.ok().and_then(|own| own.expires) {
-        ends.sample(&[], seconds(expires));
+        ends.add_sample(&[], format_seconds(expires));
     }
 }
 
-fn journal(page: &mut Page, core: &Core) {
+fn add_journal_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let help = "Whether the last start found the journal of seen requests lost or damaged";
-    let is_lost = core.seen.found().problem().is_some();
-    page.one("seen_journal_lost", Kind::Gauge, help, u8::from(is_lost));
-}
-
-/// The daemon's own log.
-fn log(page: &mut Page) {
-    let help =
-        "Lines that the daemon left out of its log, because one statement had written too many";
-    page.one(
-        "log_lines_left_out_total",
-        Kind::Counter,
+    let is_lost = core.seen.journal_state().problem().is_some();
+    page.add_metric(
+        "seen_journal_lost",
+        MetricKind::Gauge,
         help,
-        log_limit::left_out(),
+        u8::from(is_lost),
     );
 }
 
-fn connection(page: &mut Page, shown: &Shown) {
+/// The daemon's own log.
+fn add_log_metrics(page: &mut MetricsPage) {
+    let help =
+        "Lines that the daemon left out of its log, because one statement had written too many";
+    page.add_metric(
+        "log_lines_left_out_total",
+        MetricKind::Counter,
+        help,
+        log_limit::left_out_lines(),
+    );
+}
+
+fn add_connection_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
     let traffic = shown.bus.traffic();
     let help = "Whether there is a connection to the broker";
-    page.one(
+    page.add_metric(
         "broker_connected",
-        Kind::Gauge,
+        MetricKind::Gauge,
         help,
         u8::from(shown.bus.is_connected()),
     );
     let help = "How often the connection was made again after the first time";
     let again = traffic.connects.saturating_sub(1);
-    page.one("broker_reconnects_total", Kind::Counter, help, again);
+    page.add_metric("broker_reconnects_total", MetricKind::Counter, help, again);
     let help = "How often the connection was lost";
-    page.one(
+    page.add_metric(
         "broker_disconnects_total",
-        Kind::Counter,
+        MetricKind::Counter,
         help,
         traffic.disconnects,
     );
     let help = "Messages that came faster than they were taken, and were dropped";
-    page.one(
+    page.add_metric(
         "broker_dropped_messages_total",
-        Kind::Counter,
+        MetricKind::Counter,
         help,
         traffic.dropped,
     );
-    page.metric(
+    page.begin_metric(
         "broker_messages_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Messages over the connection",
     )
-    .sample(&[("direction", "in")], traffic.messages_in)
-    .sample(&[("direction", "out")], traffic.messages_out);
-    page.metric(
+    .add_sample(&[("direction", "in")], traffic.messages_in)
+    .add_sample(&[("direction", "out")], traffic.messages_out);
+    page.begin_metric(
         "broker_bytes_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Bytes of these messages",
     )
-    .sample(&[("direction", "in")], traffic.bytes_in)
-    .sample(&[("direction", "out")], traffic.bytes_out);
+    .add_sample(&[("direction", "in")], traffic.bytes_in)
+    .add_sample(&[("direction", "out")], traffic.bytes_out);
 }
 
 /// What `rpc stats` shows, too.
-fn messages(page: &mut Page, stats: &Stats) {
+fn add_message_metrics(page: &mut MetricsPage, stats: &CounterSnapshot) {
     let help = "Requests that came, before anything was known of them";
-    page.one("messages_total", Kind::Counter, help, stats.total);
+    page.add_metric("messages_total", MetricKind::Counter, help, stats.total);
     let help = "Requests whose signature and token were good";
-    page.one(
+    page.add_metric(
         "messages_authentic_total",
-        Kind::Counter,
+        MetricKind::Counter,
         help,
         stats.validated,
     );
     let help = "Authentic requests that were for other nodes";
-    page.one(
+    page.add_metric(
         "messages_for_others_total",
-        Kind::Counter,
+        MetricKind::Counter,
         help,
         stats.filtered,
     );
-    page.one(
+    page.add_metric(
         "replies_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Answers, refusals included",
         stats.replies,
     );
 }
 
-fn requests(page: &mut Page, core: &Core) {
+fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let help = "Requests of proven callers that were answered or refused; status as in replies, 0 is success; \
                 _other is what the node does not offer";
-    let mut ended = page.metric("requests_total", Kind::Counter, help);
-    for (end, count) in core.tallies.ends() {
+    let mut ended = page.begin_metric("requests_total", MetricKind::Counter, help);
+    for (end, count) in core.tallies.outcome_counts() {
         let labels = [
             ("agent", end.agent.as_str()),
             ("action", end.action.as_str()),
             ("status", &end.status.to_string()),
             ("reason", end.reason),
         ];
-        ended.sample(&labels, count);
+        ended.add_sample(&labels, count);
     }
-    let mut took = page.metric("action_seconds", Kind::Summary, "How long actions ran");
-    for ((agent, action), time) in core.tallies.times() {
+    let mut took = page.begin_metric(
+        "action_seconds",
+        MetricKind::Summary,
+        "How long actions ran",
+    );
+    for ((agent, action), time) in core.tallies.action_durations() {
         let labels = [("agent", agent.as_str()), ("action", action.as_str())];
-        took.part("_sum", &labels, time.sum.as_secs_f64())
-            .part("_count", &labels, time.count);
+        took.add_part("_sum", &labels, time.sum.as_secs_f64())
+            .add_part("_count", &labels, time.count);
     }
     let help = "Requests that were refused, by the stage that refused them and its reason";
-    let mut refused = page.metric("refusals_total", Kind::Counter, help);
-    for ((stage, reason), count) in core.tallies.refusals() {
-        refused.sample(&[("stage", stage.word()), ("reason", reason)], count);
+    let mut refused = page.begin_metric("refusals_total", MetricKind::Counter, help);
+    for ((stage, reason), count) in core.tallies.refusal_counts() {
+        refused.add_sample(&[("stage", stage.as_str()), ("reason", reason)], count);
     }
     let help = "Requests that were accepted and are not answered yet";
-    page.one("requests_at_work", Kind::Gauge, help, core.running.count());
+    page.add_metric(
+        "requests_at_work",
+        MetricKind::Gauge,
+        help,
+        core.running.count(),
+    );
     let help =
         "When the last authentic request came, in seconds since the epoch; absent before the first";
-    let mut last = page.metric("last_request_timestamp_seconds", Kind::Gauge, help);
-    if let Some(came) = core.tallies.last() {
-        last.sample(&[], seconds(came));
+    let mut last = page.begin_metric("last_request_timestamp_seconds", MetricKind::Gauge, help);
+    if let Some(came) = core.tallies.last_arrival() {
+        last.add_sample(&[], format_seconds(came));
     }
 }
 
-fn agents(page: &mut Page, core: &Core) {
-    let load = core.registry().load();
+fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
+    let load = core.registry().agent_loads();
     let families = [
         ("agent_running", "Actions of an agent that run"),
         (
@@ -195,7 +213,7 @@ fn agents(page: &mut Page, core: &Core) {
         ),
     ];
     for (name, help) in families {
-        let mut metric = page.metric(name, Kind::Gauge, help);
+        let mut metric = page.begin_metric(name, MetricKind::Gauge, help);
         for agent in &load {
             let value = match name {
                 "agent_running" => agent.running,
@@ -203,56 +221,61 @@ fn agents(page: &mut Page, core: &Core) {
                 "agent_running_limit" => agent.limits.concurrency,
                 _ => agent.limits.queue,
             };
-            metric.sample(&[("agent", &agent.agent)], value);
+            metric.add_sample(&[("agent", &agent.agent)], value);
         }
     }
 }
 
-fn audit(page: &mut Page, core: &Core) {
-    let condition = core.audit.condition();
+fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
+    let condition = core.audit.status();
     let help = "Whether the last write to the audit log failed";
-    page.one(
+    page.add_metric(
         "audit_failing",
-        Kind::Gauge,
+        MetricKind::Gauge,
         help,
         u8::from(condition.failing.is_some()),
     );
     let help = "Records that wait for the disk";
-    page.one("audit_waiting", Kind::Gauge, help, condition.waiting);
+    page.add_metric("audit_waiting", MetricKind::Gauge, help, condition.waiting);
     let help = "Records that could not be written";
-    page.one("audit_lost_total", Kind::Counter, help, condition.lost);
+    page.add_metric(
+        "audit_lost_total",
+        MetricKind::Counter,
+        help,
+        condition.lost,
+    );
     let help = "The number of the last line of each audit log, over all of its files; absent before the first";
-    let mut last = page.metric("audit_last_line", Kind::Gauge, help);
-    for (log, anchor) in core.audit.last_lines() {
-        last.sample(&[("log", log)], anchor.seq);
+    let mut last = page.begin_metric("audit_last_line", MetricKind::Gauge, help);
+    for (log, anchor) in core.audit.last_anchors() {
+        last.add_sample(&[("log", log)], anchor.seq);
     }
 }
 
-fn health(page: &mut Page, shown: &Shown) {
-    let findings = shown.core.findings();
+fn add_health_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
+    let findings = shown.core.collect_findings();
     let count = |level| {
         findings
             .iter()
             .filter(|finding| finding.level == level)
             .count()
     };
-    page.metric(
+    page.begin_metric(
         "findings",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "What the node would tell `rpc doctor`",
     )
-    .sample(&[("level", "error")], count(Level::Error))
-    .sample(&[("level", "warning")], count(Level::Warning));
-    let ready = shown.hindrances(&findings).is_empty();
-    page.one(
+    .add_sample(&[("level", "error")], count(FindingLevel::Error))
+    .add_sample(&[("level", "warning")], count(FindingLevel::Warning));
+    let ready = shown.unready_reasons(&findings).is_empty();
+    page.add_metric(
         "ready",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Whether /readyz says yes",
         u8::from(ready),
     );
 }
 
 /// Prometheus counts in seconds.
-fn seconds(time: Millis) -> String {
+fn format_seconds(time: Millis) -> String {
     format!("{}.{:03}", time / 1000, time % 1000)
 }

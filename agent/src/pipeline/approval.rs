@@ -1,20 +1,20 @@
 //! Within stage 6: whether a second person agrees, where the policy or the node demands one.
 
-use muster_api::system::error::chain;
+use muster_api::system::error::error_chain;
 use muster_wire::Millis;
-use muster_wire::approval::{Approved, open_approval};
-use muster_wire::filter::{Known, Progress};
-use muster_wire::fresh::Insertion;
+use muster_wire::approval::{ApprovedProposal, open_approval};
+use muster_wire::filter::{EvaluationProgress, KnownLookups};
+use muster_wire::fresh::InsertionOutcome;
 use muster_wire::identity::Identity;
-use muster_wire::policy::{PolicyPrincipal, PolicySet, Question};
+use muster_wire::policy::{PolicyPrincipal, PolicyQuery, PolicySet};
 use uuid::Uuid;
 
-use super::Accepted;
-use crate::core::Core;
+use super::AcceptedRequest;
+use crate::core::DaemonCore;
 
 /// Who has approved a request, for the audit log.
 #[derive(Debug, Clone)]
-pub(crate) struct Approver {
+pub(crate) struct RequestApprover {
     /// The name.
     pub(crate) identity: Identity,
     /// The key that signed.
@@ -25,27 +25,27 @@ pub(crate) struct Approver {
 
 /// Who has approved the request, or why that does not count; or the data source that must say whether the approver may. Once it
 /// is decided that it counts, the same approval counts no more here.
-pub(super) fn check<'p>(
-    core: &Core,
-    accepted: &Accepted,
+pub(super) fn check_approval<'p>(
+    core: &DaemonCore,
+    accepted: &AcceptedRequest,
     policy: &'p PolicySet,
     wanted: Option<&str>,
-    known: &Known,
-) -> Progress<'p, Result<Approver, String>> {
+    known: &KnownLookups,
+) -> EvaluationProgress<'p, Result<RequestApprover, String>> {
     let request = &accepted.asked.request;
     let by = wanted.map_or_else(
         || "a second person who may do the same".to_owned(),
         |wanted| format!("one of: {wanted}"),
     );
     let now = core.clock.now();
-    let opened = match open(core, accepted, &by, now) {
+    let opened = match open_request_approval(core, accepted, &by, now) {
         Ok(opened) => opened,
-        Err(why) => return Progress::Decided(Err(why)),
+        Err(why) => return EvaluationProgress::Decided(Err(why)),
     };
-    let approver = PolicyPrincipal::of(&opened.approver);
-    let caller = PolicyPrincipal::of(&accepted.asked.caller);
-    let may = core.view(|node| {
-        let asked = |caller| Question {
+    let approver = PolicyPrincipal::from_verified(&opened.approver);
+    let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
+    let may = core.with_node_view(|node| {
+        let asked = |caller| PolicyQuery {
             caller,
             agent: &request.agent,
             action: &request.action,
@@ -58,8 +58,8 @@ pub(super) fn check<'p>(
         if !may {
             return Err(format!("{approver} may not approve it; it takes {by}"));
         }
-        use_up(core, &opened)?;
-        Ok(Approver {
+        consume_approval(core, &opened)?;
+        Ok(RequestApprover {
             identity: approver.name().clone(),
             key: opened.approver.key.to_string(),
             proposal: opened.proposed.proposal.id,
@@ -68,32 +68,38 @@ pub(super) fn check<'p>(
 }
 
 /// The request's approval, if it is one of this request by somebody who is believed.
-fn open(core: &Core, accepted: &Accepted, by: &str, now: Millis) -> Result<Approved, String> {
+fn open_request_approval(
+    core: &DaemonCore,
+    accepted: &AcceptedRequest,
+    by: &str,
+    now: Millis,
+) -> Result<ApprovedProposal, String> {
     let (request, caller) = (&accepted.asked.request, &accepted.asked.caller);
     let Some(text) = &request.approval else {
         return Err(format!("it takes the approval of {by}"));
     };
     let trust = core.trust.get();
-    let refused =
-        |error: &dyn std::error::Error| format!("its approval does not count: {}", chain(error));
+    let refused = |error: &dyn std::error::Error| {
+        format!("its approval does not count: {}", error_chain(error))
+    };
     let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
     let schema = accepted.registry.agent(request.agent.as_str());
-    let schema = schema.and_then(|agent| agent.ddl().action(request.action.as_str()));
+    let schema = schema.and_then(|agent| agent.ddl().find_action(request.action.as_str()));
     let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
     opened
-        .covers(request, caller, now, is_secret)
+        .check_request(request, caller, now, is_secret)
         .map_err(|error| refused(&error))?;
     Ok(opened)
 }
 
 /// Remembers the approval as requests are remembered: until it is over, and beyond a restart.
-fn use_up(core: &Core, approved: &Approved) -> Result<(), String> {
+fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<(), String> {
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
     let until = proposal.expires_at.saturating_add(core.skew);
     let life = proposal.expires_at.saturating_sub(proposal.issued_at);
     if core
         .seen
-        .may_be_forgotten(proposal.issued_at, life, core.skew)
+        .may_have_been_seen(proposal.issued_at, life, core.skew)
     {
         return Err(
             "it was proposed before this daemon started, and the node's journal of used approvals from before is gone; \
@@ -105,9 +111,13 @@ fn use_up(core: &Core, approved: &Approved) -> Result<(), String> {
         .seen
         .insert(caller.key.as_bytes(), proposal.id, until, core.clock.now());
     match noted {
-        Ok(Insertion::Fresh) => Ok(()),
-        Ok(Insertion::Seen) => Err("its approval was used before; propose it again".to_owned()),
-        Ok(Insertion::Full { .. }) => Err("the node cannot remember one more approval".to_owned()),
+        Ok(InsertionOutcome::Fresh) => Ok(()),
+        Ok(InsertionOutcome::Seen) => {
+            Err("its approval was used before; propose it again".to_owned())
+        }
+        Ok(InsertionOutcome::Full { .. }) => {
+            Err("the node cannot remember one more approval".to_owned())
+        }
         Err(error) => Err(format!("the node cannot remember its approval: {error}")),
     }
 }

@@ -2,41 +2,51 @@
 
 use std::time::Duration;
 
-use muster_host::Outcome;
-use muster_wire::status::{Reason, Status};
+use muster_host::CallOutcome;
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::Map;
 
-use super::{Accepted, Asked, Refused};
-use crate::audit::{Approval, Outcome as Verdict, Record, RecordClass};
-use crate::core::Core;
+use super::{AcceptedRequest, RefusedRequest, VerifiedRequest};
+use crate::audit::{ApprovalRecord, AuditRecord, AuditVerdict as Verdict, RecordClass};
+use crate::core::DaemonCore;
 
 /// Before the action. When the log must not miss anything and cannot be written, the outcome is a refusal.
-pub(super) fn begun(core: &Core, accepted: &Accepted) -> Result<(), Outcome> {
+pub(super) fn record_start(
+    core: &DaemonCore,
+    accepted: &AcceptedRequest,
+) -> Result<(), CallOutcome> {
     if accepted.read_only {
         return Ok(());
     }
-    let record = Record {
+    let record = AuditRecord {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
-        approval: approval(accepted),
-        ..record(
+        approval: approval_record(accepted),
+        ..new_record(
             core,
             &accepted.asked,
             (Verdict::Started, RecordClass::Change),
         )
     };
-    core.audit.record(&record).map_err(|error| Outcome {
-        status: Status::Other,
-        message: format!("refused, because it could not be recorded: {error}"),
-        reason: None,
-        data: Map::new(),
-        queued: Duration::ZERO,
-        took: Duration::ZERO,
-    })
+    core.audit
+        .record_decision(&record)
+        .map_err(|error| CallOutcome {
+            status: ReplyStatus::Other,
+            message: format!("refused, because it could not be recorded: {error}"),
+            reason: None,
+            data: Map::new(),
+            queued: Duration::ZERO,
+            took: Duration::ZERO,
+        })
 }
 
 /// After the action. One that never began, because the node was busy or could not remember the request, is recorded as refused.
-pub(super) fn ended(core: &Core, accepted: &Accepted, outcome: &Outcome, began: bool) {
+pub(super) fn record_end(
+    core: &DaemonCore,
+    accepted: &AcceptedRequest,
+    outcome: &CallOutcome,
+    began: bool,
+) {
     let verdict = if began {
         Verdict::Executed
     } else {
@@ -47,22 +57,22 @@ pub(super) fn ended(core: &Core, accepted: &Accepted, outcome: &Outcome, began: 
     } else {
         RecordClass::Change
     };
-    let ended = Record {
+    let ended = AuditRecord {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
-        approval: approval(accepted),
+        approval: approval_record(accepted),
         status: Some(outcome.status),
-        reason: outcome.reason.as_ref().map(Reason::word),
+        reason: outcome.reason.as_ref().map(ReplyReason::as_str),
         took_ms: Some(u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX)),
-        ..record(core, &accepted.asked, (verdict, class))
+        ..new_record(core, &accepted.asked, (verdict, class))
     };
-    write(core, &ended);
+    write_record(core, &ended);
 }
 
 /// When an authentic caller is refused. Its inputs are left out: they were not all validated, so it is not known which are secret.
-pub(super) fn refused(core: &Core, refused: &Refused) {
+pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
     let rule = match &refused.reason {
-        Some(Reason::Denied { rule }) => Some(rule.clone()),
+        Some(ReplyReason::Denied { rule }) => Some(rule.clone()),
         _ => None,
     };
     let verdict = if rule.is_some() {
@@ -70,28 +80,32 @@ pub(super) fn refused(core: &Core, refused: &Refused) {
     } else {
         Verdict::Refused
     };
-    let refusal = Record {
+    let refusal = AuditRecord {
         rule,
         status: Some(refused.status),
-        reason: refused.reason.as_ref().map(Reason::word),
-        ..record(core, &refused.asked, (verdict, RecordClass::Refusal))
+        reason: refused.reason.as_ref().map(ReplyReason::as_str),
+        ..new_record(core, &refused.asked, (verdict, RecordClass::Refusal))
     };
-    write(core, &refusal);
+    write_record(core, &refusal);
 }
 
 /// The second person, for the record.
-fn approval(accepted: &Accepted) -> Option<Approval> {
+fn approval_record(accepted: &AcceptedRequest) -> Option<ApprovalRecord> {
     let approver = accepted.approver.as_ref()?;
-    Some(Approval {
+    Some(ApprovalRecord {
         approver: approver.identity.clone(),
         approver_key: approver.key.clone(),
         approval: approver.proposal,
     })
 }
 
-fn record(core: &Core, asked: &Asked, (verdict, class): (Verdict, RecordClass)) -> Record {
+fn new_record(
+    core: &DaemonCore,
+    asked: &VerifiedRequest,
+    (verdict, class): (Verdict, RecordClass),
+) -> AuditRecord {
     let request = &asked.request;
-    Record {
+    AuditRecord {
         class,
         time: core.clock.now(),
         verdict,
@@ -113,8 +127,8 @@ fn record(core: &Core, asked: &Asked, (verdict, class): (Verdict, RecordClass)) 
 }
 
 /// What happened has happened: a record that fails now can only be told to the log.
-fn write(core: &Core, record: &Record) {
-    if let Err(error) = core.audit.record(record) {
+fn write_record(core: &DaemonCore, record: &AuditRecord) {
+    if let Err(error) = core.audit.record_decision(record) {
         tracing::error!(%error, request = %record.request, "not recorded");
     }
 }

@@ -1,145 +1,150 @@
 //! Stage 6: the node's own policy, the second lock behind the broker's permissions; and a second person, where it takes one.
 //!
-//! A policy that needs data sources takes the way beside the order of arrival, as filters do: [`settle`]. What reads a data source
+//! A policy that needs data sources takes the way beside the order of arrival, as filters do: [`authorise_with_lookups`]. What reads a data source
 //! by an action is held against the policy `data` as well, as filters are.
 
-use muster_wire::filter::{Known, Progress};
-use muster_wire::identity::Name;
-use muster_wire::policy::{Decision, PolicyPrincipal, PolicySet, Question};
-use muster_wire::status::{Reason, Status};
+use muster_wire::filter::{EvaluationProgress, KnownLookups};
+use muster_wire::identity::SubjectName;
+use muster_wire::policy::{PolicyDecision, PolicyPrincipal, PolicyQuery, PolicySet};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::approval::{self, Approver};
-use super::watch::{Watch, Watched};
-use super::{Accepted, Stop};
-use crate::core::Core;
-use crate::lookup::{DATA, Lookups};
+use super::approval::{self, RequestApprover};
+use super::stage_timer::{HasStageTimer, StageTimer};
+use super::{AcceptedRequest, RequestRejection};
+use crate::core::DaemonCore;
+use crate::lookup::{DATA_POLICY, RequestLookups};
 
 /// The action that reads a data source, and the input that names it.
-const READS: (&str, &str, &str) = ("rpcutil", "get_data", "source");
+const DATA_SOURCE_READ: (&str, &str, &str) = ("rpcutil", "get_data", "source");
 /// When asking again is sensible, if too many requests wait for data sources, in milliseconds.
-const RETRY_AFTER: u64 = 10_000;
+const BUSY_RETRY_MILLIS: u64 = 10_000;
 
 /// What the policy says without asking anybody.
-pub(super) enum Judged {
+pub(super) enum AuthorisationOutcome {
     /// The caller may.
-    Allowed(Accepted),
+    Allowed(AcceptedRequest),
     /// Data sources must say, and this is its place among those that ask them.
-    Open(Accepted, OwnedSemaphorePermit),
+    Open(AcceptedRequest, OwnedSemaphorePermit),
 }
 
 /// What makes a request allowed: the rule, and who approved it.
-struct Grant {
+struct PolicyGrant {
     rule: String,
-    approver: Option<Approver>,
+    approver: Option<RequestApprover>,
 }
 
 /// The rule that denies, in words.
-type Denial = String;
+type DenialReason = String;
 
-impl Watched for Judged {
-    fn watch(&mut self) -> &mut Watch {
+impl HasStageTimer for AuthorisationOutcome {
+    fn stage_timer(&mut self) -> &mut StageTimer {
         match self {
-            Self::Allowed(accepted) | Self::Open(accepted, _) => accepted.watch(),
+            Self::Allowed(accepted) | Self::Open(accepted, _) => accepted.stage_timer(),
         }
     }
 }
 
 /// Asks the policy, as far as that needs no data source.
-pub(super) fn at_once(core: &Core, accepted: Accepted) -> Result<Judged, Stop> {
+pub(super) fn authorise_immediately(
+    core: &DaemonCore,
+    accepted: AcceptedRequest,
+) -> Result<AuthorisationOutcome, RequestRejection> {
     let policy = core.policy.get();
-    let verdict = match judge(core, &policy, &accepted, &Known::default()) {
-        Progress::Decided(verdict) => verdict,
-        Progress::Needs(_) => {
-            return match core.lookups.enter() {
-                Some(place) => Ok(Judged::Open(accepted, place)),
-                None => Err(busy(accepted)),
+    let verdict = match evaluate_policy(core, &policy, &accepted, &KnownLookups::default()) {
+        EvaluationProgress::Decided(verdict) => verdict,
+        EvaluationProgress::Needs(_) => {
+            return match core.lookups.try_enter() {
+                Some(place) => Ok(AuthorisationOutcome::Open(accepted, place)),
+                None => Err(busy_rejection(accepted)),
             };
         }
     };
-    conclude(core, accepted, verdict).map(Judged::Allowed)
+    apply_verdict(core, accepted, verdict).map(AuthorisationOutcome::Allowed)
 }
 
 /// Asks the policy, and the data sources that it needs. Takes as long as they may take.
-pub(super) async fn settle(
-    core: &Core,
-    accepted: Accepted,
-    lookups: &mut Lookups,
-) -> Result<Accepted, Stop> {
+pub(super) async fn authorise_with_lookups(
+    core: &DaemonCore,
+    accepted: AcceptedRequest,
+    lookups: &mut RequestLookups,
+) -> Result<AcceptedRequest, RequestRejection> {
     let policy = core.policy.get();
     let verdict = lookups
-        .settle(|known| judge(core, &policy, &accepted, known))
+        .resolve_as_node(|known| evaluate_policy(core, &policy, &accepted, known))
         .await;
-    conclude(core, accepted, verdict)
+    apply_verdict(core, accepted, verdict)
 }
 
 /// Notes the rule that allowed it and who approved it, or refuses.
-fn conclude(
-    core: &Core,
-    accepted: Accepted,
-    verdict: Result<Grant, Denial>,
-) -> Result<Accepted, Stop> {
+fn apply_verdict(
+    core: &DaemonCore,
+    accepted: AcceptedRequest,
+    verdict: Result<PolicyGrant, DenialReason>,
+) -> Result<AcceptedRequest, RequestRejection> {
     match verdict {
-        Ok(Grant { rule, approver }) => Ok(Accepted {
+        Ok(PolicyGrant { rule, approver }) => Ok(AcceptedRequest {
             rule,
             approver,
             ..accepted
         }),
-        Err(rule) => Err(denied(core, accepted, rule)),
+        Err(rule) => Err(denied_rejection(core, accepted, rule)),
     }
 }
 
 /// What the policy says, as far as is known; whoever gets a verdict has used the approval up.
-fn judge<'p>(
-    core: &Core,
+fn evaluate_policy<'p>(
+    core: &DaemonCore,
     policy: &'p PolicySet,
-    accepted: &Accepted,
-    known: &Known,
-) -> Progress<'p, Result<Grant, Denial>> {
+    accepted: &AcceptedRequest,
+    known: &KnownLookups,
+) -> EvaluationProgress<'p, Result<PolicyGrant, DenialReason>> {
     let request = &accepted.asked.request;
-    let caller = PolicyPrincipal::of(&accepted.asked.caller);
-    let ask = |agent: &Name, action: &Name| {
-        core.view(|node| {
-            let question = Question {
+    let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
+    let ask = |agent: &SubjectName, action: &SubjectName| {
+        core.with_node_view(|node| {
+            let question = PolicyQuery {
                 caller: &caller,
                 agent,
                 action,
                 node,
                 now: core.clock.now(),
             };
-            policy.judge(&question, known)
+            policy.evaluate_query(&question, known)
         })
     };
     let decision = match ask(&request.agent, &request.action) {
-        Progress::Needs(lookup) => return Progress::Needs(lookup),
-        Progress::Decided(decision) => decision,
+        EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
+        EvaluationProgress::Decided(decision) => decision,
     };
     if !decision.allowed {
-        return Progress::Decided(Err(decision.rule));
+        return EvaluationProgress::Decided(Err(decision.rule));
     }
-    match source_read(core, accepted) {
+    match data_source_read(core, accepted) {
         None => {}
-        Some(Err(denial)) => return Progress::Decided(Err(denial)),
+        Some(Err(denial)) => return EvaluationProgress::Decided(Err(denial)),
         Some(Ok((data, source))) => match ask(&data, &source) {
-            Progress::Needs(lookup) => return Progress::Needs(lookup),
-            Progress::Decided(Decision {
+            EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
+            EvaluationProgress::Decided(PolicyDecision {
                 allowed: true,
                 approved_by: None,
                 ..
             }) => {}
-            Progress::Decided(refused) => return Progress::Decided(Err(refused.rule)),
+            EvaluationProgress::Decided(refused) => {
+                return EvaluationProgress::Decided(Err(refused.rule));
+            }
         },
     }
     let wanted = decision.approved_by.as_deref();
     let rule = decision.rule;
     if wanted.is_none() && !(accepted.dangerous && core.authority.approve_dangerous) {
-        return Progress::Decided(Ok(Grant {
+        return EvaluationProgress::Decided(Ok(PolicyGrant {
             rule,
             approver: None,
         }));
     }
-    approval::check(core, accepted, policy, wanted, known).map(|checked| match checked {
-        Ok(approver) => Ok(Grant {
+    approval::check_approval(core, accepted, policy, wanted, known).map(|checked| match checked {
+        Ok(approver) => Ok(PolicyGrant {
             rule,
             approver: Some(approver),
         }),
@@ -148,9 +153,12 @@ fn judge<'p>(
 }
 
 /// The question to the policy `data`, if the request reads one of the node's data sources.
-fn source_read(core: &Core, accepted: &Accepted) -> Option<Result<(Name, Name), Denial>> {
+fn data_source_read(
+    core: &DaemonCore,
+    accepted: &AcceptedRequest,
+) -> Option<Result<(SubjectName, SubjectName), DenialReason>> {
     let request = &accepted.asked.request;
-    let (agent, action, input) = READS;
+    let (agent, action, input) = DATA_SOURCE_READ;
     if (request.agent.as_str(), request.action.as_str()) != (agent, action) {
         return None;
     }
@@ -159,26 +167,31 @@ fn source_read(core: &Core, accepted: &Accepted) -> Option<Result<(Name, Name), 
     core.data_sources
         .iter()
         .find(|source| source.name() == named)?;
-    let asked = Name::parse(DATA).and_then(|data| Ok((data, Name::parse(named)?)));
-    Some(asked.map_err(|error| format!("{DATA}: `{named}`: {error}")))
+    let asked =
+        SubjectName::parse(DATA_POLICY).and_then(|data| Ok((data, SubjectName::parse(named)?)));
+    Some(asked.map_err(|error| format!("{DATA_POLICY}: `{named}`: {error}")))
 }
 
-fn denied(core: &Core, accepted: Accepted, rule: String) -> Stop {
-    core.counters.denied.count();
+fn denied_rejection(
+    core: &DaemonCore,
+    accepted: AcceptedRequest,
+    rule: String,
+) -> RequestRejection {
+    core.counters.denied.increment();
     let request = &accepted.asked.request;
-    let caller = PolicyPrincipal::of(&accepted.asked.caller);
+    let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
     let message = format!(
         "{caller} may not ask for {} {} here: {rule}",
         request.agent, request.action
     );
-    let reason = Some(Reason::Denied { rule });
-    Stop::refused(accepted.asked, Status::Other, message, reason)
+    let reason = Some(ReplyReason::Denied { rule });
+    RequestRejection::new_refusal(accepted.asked, ReplyStatus::Other, message, reason)
 }
 
-fn busy(accepted: Accepted) -> Stop {
+fn busy_rejection(accepted: AcceptedRequest) -> RequestRejection {
     let message = "too many requests wait here for data sources that a policy needs".to_owned();
-    let reason = Some(Reason::Busy {
-        retry_after_ms: RETRY_AFTER,
+    let reason = Some(ReplyReason::Busy {
+        retry_after_ms: BUSY_RETRY_MILLIS,
     });
-    Stop::refused(accepted.asked, Status::Other, message, reason)
+    RequestRejection::new_refusal(accepted.asked, ReplyStatus::Other, message, reason)
 }

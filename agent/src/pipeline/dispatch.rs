@@ -3,34 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::progress::Sink;
-use muster_api::{Context, Node};
-use muster_host::{Call, Outcome};
-use muster_wire::status::{Reason, Status};
+use muster_api::progress::ProgressSink;
+use muster_api::{CallContext, NodeHandle};
+use muster_host::{ActionCall, CallOutcome};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 use serde_json::Map;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Accepted;
-use crate::core::Core;
+use super::AcceptedRequest;
+use crate::core::DaemonCore;
 
 /// Runs the action to an outcome, and says whether it began. What changes the node is first remembered on disk, so that it cannot run a second time even after
 /// a crash.
-pub(super) async fn run(
-    core: &Arc<Core>,
-    accepted: &mut Accepted,
+pub(super) async fn run_action(
+    core: &Arc<DaemonCore>,
+    accepted: &mut AcceptedRequest,
     stopping: &CancellationToken,
-    progress: Sink,
-) -> (Outcome, bool) {
+    progress: ProgressSink,
+) -> (CallOutcome, bool) {
     if !accepted.read_only {
-        let remembered = remember(core, accepted.asked.remembered).await;
-        accepted.asked.watch.lap(StageName::Journal);
+        let remembered = sync_seen_journal(core, accepted.asked.remembered).await;
+        accepted.asked.watch.end_stage(StageName::Journal);
         if let Err(message) = remembered {
-            accepted.asked.watch.refused();
-            core.tallies.refused(StageName::Journal, "");
-            let refused = Outcome {
-                status: Status::Other,
+            accepted.asked.watch.mark_refused();
+            core.tallies.record_refusal(StageName::Journal, "");
+            let refused = CallOutcome {
+                status: ReplyStatus::Other,
                 message,
                 reason: None,
                 data: Map::new(),
@@ -41,8 +41,8 @@ pub(super) async fn run(
         }
     }
     let registry = Arc::clone(&accepted.registry);
-    let cancel = accepted.ticket.cancel().clone();
-    let dispatched = registry.dispatch(call(core, accepted, progress));
+    let cancel = accepted.ticket.cancel_token().clone();
+    let dispatched = registry.dispatch_call(build_call(core, accepted, progress));
     tokio::pin!(dispatched);
     let outcome = tokio::select! {
         outcome = &mut dispatched => outcome,
@@ -51,16 +51,16 @@ pub(super) async fn run(
             dispatched.await
         }
     };
-    accepted.asked.watch.dispatched(&outcome);
-    let began = !outcome.never_had_its_turn();
+    accepted.asked.watch.record_dispatch(&outcome);
+    let began = !outcome.was_rejected_busy();
     if !began {
-        core.tallies.refused(StageName::Queue, "busy");
+        core.tallies.record_refusal(StageName::Queue, "busy");
     }
-    if outcome.reason == Some(Reason::Cancelled) && stopping.is_cancelled() {
+    if outcome.reason == Some(ReplyReason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();
-        let stopped = Outcome {
+        let stopped = CallOutcome {
             message,
-            reason: Some(Reason::Stopping),
+            reason: Some(ReplyReason::Stopping),
             ..outcome
         };
         return (stopped, began);
@@ -69,42 +69,49 @@ pub(super) async fn run(
 }
 
 /// Runs an action that answers from memory and changes nothing, here and now; nothing if it is another, or must wait for its turn.
-pub(super) fn at_once(core: &Arc<Core>, accepted: &mut Accepted) -> Option<Outcome> {
+pub(super) fn run_immediately(
+    core: &Arc<DaemonCore>,
+    accepted: &mut AcceptedRequest,
+) -> Option<CallOutcome> {
     let request = &accepted.asked.request;
     let (agent, action) = (request.agent.as_str(), request.action.as_str());
-    let fits = accepted.read_only && accepted.registry.answers_at_once(agent, action);
+    let fits = accepted.read_only && accepted.registry.answers_immediately(agent, action);
     if !fits {
         return None;
     }
-    let call = call(core, accepted, Sink::default());
-    let outcome = accepted.registry.answer_at_once(call).ok()?;
-    accepted.asked.watch.dispatched(&outcome);
+    let call = build_call(core, accepted, ProgressSink::default());
+    let outcome = accepted.registry.answer_immediately(call).ok()?;
+    accepted.asked.watch.record_dispatch(&outcome);
     Some(outcome)
 }
 
 /// The call, and all that its action may know.
-fn call(core: &Arc<Core>, accepted: &Accepted, progress: Sink) -> Call {
+fn build_call(
+    core: &Arc<DaemonCore>,
+    accepted: &AcceptedRequest,
+    progress: ProgressSink,
+) -> ActionCall {
     let request = &accepted.asked.request;
-    let node: Arc<dyn Node> = Arc::clone(core) as _;
-    let context = Context {
+    let node: Arc<dyn NodeHandle> = Arc::clone(core) as _;
+    let context = CallContext {
         request: request.id,
         caller: request.caller.clone(),
         agent: request.agent.clone(),
         action: request.action.clone(),
         trace: request.traceparent,
         deadline: Instant::now() + accepted.timeout,
-        cancel: accepted.ticket.cancel().clone(),
+        cancel: accepted.ticket.cancel_token().clone(),
         system: Arc::clone(&core.system),
         node,
         progress,
     };
-    Call {
+    ActionCall {
         context,
         input: accepted.input.clone(),
     }
 }
 
-async fn remember(core: &Arc<Core>, noted: bool) -> Result<(), String> {
+async fn sync_seen_journal(core: &Arc<DaemonCore>, noted: bool) -> Result<(), String> {
     let refused = |why: &dyn std::fmt::Display| {
         format!("refused, because the node could not remember the request: {why}")
     };

@@ -1,23 +1,26 @@
 //! Stage 3: neither too old, nor from the future, nor seen before.
 
 use muster_wire::Millis;
-use muster_wire::fresh::{self, Insertion, Stale};
+use muster_wire::fresh::{self, InsertionOutcome, StaleRequest};
 use muster_wire::limits;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 
-use super::{Asked, Stop};
-use crate::core::Core;
+use super::{RequestRejection, VerifiedRequest};
+use crate::core::DaemonCore;
 
 /// Judges the age and remembers the request. A captured message that is sent again gets no answer at all; a caller whose clock is
 /// wrong is told, once.
-pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
+pub(super) fn check_freshness(
+    core: &DaemonCore,
+    mut asked: VerifiedRequest,
+) -> Result<VerifiedRequest, RequestRejection> {
     let (request, now) = (&asked.request, core.clock.now());
-    let stale = fresh::judge(request.issued_at, request.ttl, now, core.skew).err();
+    let stale = fresh::check_freshness(request.issued_at, request.ttl, now, core.skew).err();
     // A stale request is remembered from now on, so that repeating it does not repeat the answer; one from the future until it would be
     // fresh and over, so that a clock that is put right does not let in what was refused. A day is as long as any request lives.
     let since = if stale.is_some() {
-        let latest = now.saturating_add(limits::TTL_MILLIS);
+        let latest = now.saturating_add(limits::MAX_TTL_MILLIS);
         request.issued_at.clamp(now, latest)
     } else {
         request.issued_at
@@ -27,30 +30,36 @@ pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
         .seen
         .insert(asked.caller.key.as_bytes(), request.id, until, now);
     match noted {
-        Ok(Insertion::Seen) => {
-            core.counters.replayed.count();
-            core.tallies.refused(StageName::Fresh, "replayed");
-            core.audit.refuse("replayed", Some(request.caller.as_str()));
-            return Err(Stop::Silent);
+        Ok(InsertionOutcome::Seen) => {
+            core.counters.replayed.increment();
+            core.tallies.record_refusal(StageName::Fresh, "replayed");
+            core.audit
+                .count_refusal("replayed", Some(request.caller.as_str()));
+            return Err(RequestRejection::Silent);
         }
-        Ok(Insertion::Full { retry_after_ms }) => {
+        Ok(InsertionOutcome::Full { retry_after_ms }) => {
             let message = "the node remembers as many requests as it can".to_owned();
-            let reason = Some(Reason::Busy { retry_after_ms });
-            return Err(Stop::refused(asked, Status::Other, message, reason));
+            let reason = Some(ReplyReason::Busy { retry_after_ms });
+            return Err(RequestRejection::new_refusal(
+                asked,
+                ReplyStatus::Other,
+                message,
+                reason,
+            ));
         }
-        Ok(Insertion::Fresh) => asked.remembered = true,
+        Ok(InsertionOutcome::Fresh) => asked.remembered = true,
         Err(error) => tracing::error!(%error, "a restart would not remember this request"),
     }
     if let Some(age) = core.trust_freshness().expired_age(now) {
         return Err(refuse_unconfirmed(asked, age));
     }
     if let Some(stale) = stale {
-        return Err(refuse(core, asked, &stale));
+        return Err(refuse_stale(core, asked, &stale));
     }
     let request = &asked.request;
     if core
         .seen
-        .may_be_forgotten(request.issued_at, request.ttl, core.skew)
+        .may_have_been_seen(request.issued_at, request.ttl, core.skew)
     {
         return Err(refuse_forgotten(core, asked, now));
     }
@@ -58,35 +67,39 @@ pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
 }
 
 /// It is fresh, but an earlier daemon may have carried it out, whose journal is gone.
-fn refuse_forgotten(core: &Core, asked: Asked, now: Millis) -> Stop {
-    core.counters.ttlexpired.count();
+fn refuse_forgotten(core: &DaemonCore, asked: VerifiedRequest, now: Millis) -> RequestRejection {
+    core.counters.ttlexpired.increment();
     let age_ms = now.saturating_sub(asked.request.issued_at);
-    let reason = Some(Reason::Expired {
+    let reason = Some(ReplyReason::Expired {
         age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX),
     });
     let message = "the request was issued before this daemon started, and the node's journal of seen requests from before is gone; \
                    send it again"
         .to_owned();
-    Stop::refused(asked, Status::Other, message, reason)
+    RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
 }
 
 /// Refuses because the node does not know whether the caller was revoked meanwhile.
-fn refuse_unconfirmed(asked: Asked, age: Millis) -> Stop {
+fn refuse_unconfirmed(asked: VerifiedRequest, age: Millis) -> RequestRejection {
     let message = format!(
         "this node could not confirm for {} s that its account token is the newest, longer than trust.max_age_seconds; see `rpc doctor`",
         age / 1000
     );
-    let reason = Some(Reason::Expired {
+    let reason = Some(ReplyReason::Expired {
         age_ms: i64::try_from(age).unwrap_or(i64::MAX),
     });
-    Stop::refused(asked, Status::Other, message, reason)
+    RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
 }
 
-fn refuse(core: &Core, asked: Asked, stale: &Stale) -> Stop {
-    core.counters.ttlexpired.count();
-    let reason = Some(Reason::Expired {
+fn refuse_stale(
+    core: &DaemonCore,
+    asked: VerifiedRequest,
+    stale: &StaleRequest,
+) -> RequestRejection {
+    core.counters.ttlexpired.increment();
+    let reason = Some(ReplyReason::Expired {
         age_ms: stale.age_ms,
     });
     let message = format!("{stale}; compare the clocks of caller and node");
-    Stop::refused(asked, Status::Other, message, reason)
+    RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
 }

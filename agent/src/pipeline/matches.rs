@@ -1,90 +1,93 @@
 //! Stage 4: whether this node is meant. The filter is looked at only now, after the request was proven fresh or stale.
 //!
-//! A filter that needs data sources takes a way of its own, beside the order of arrival: [`settle`]. A node that cannot
+//! A filter that needs data sources takes a way of its own, beside the order of arrival: [`match_with_lookups`]. A node that cannot
 //! tell whether it is meant is not: it says nothing.
 
-use muster_wire::filter::{Known, Progress, Truth};
-use muster_wire::request::{Request, Target};
+use muster_wire::filter::{EvaluationProgress, KnownLookups, TruthValue};
+use muster_wire::request::{Request, RequestTarget};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::watch::{Watch, Watched};
-use super::{Asked, Stop};
-use crate::core::Core;
-use crate::lookup::Lookups;
+use super::stage_timer::{HasStageTimer, StageTimer};
+use super::{RequestRejection, VerifiedRequest};
+use crate::core::DaemonCore;
+use crate::lookup::RequestLookups;
 
 /// A request that may be for us.
-pub(super) enum Meant {
-    Us(Asked),
+pub(super) enum TargetMatch {
+    Us(VerifiedRequest),
     /// Data sources must say, and this is its place among those that ask them.
-    Perhaps(Asked, OwnedSemaphorePermit),
+    Perhaps(VerifiedRequest, OwnedSemaphorePermit),
 }
 
-impl Watched for Meant {
-    fn watch(&mut self) -> &mut Watch {
+impl HasStageTimer for TargetMatch {
+    fn stage_timer(&mut self) -> &mut StageTimer {
         match self {
-            Self::Us(asked) | Self::Perhaps(asked, _) => asked.watch(),
+            Self::Us(asked) | Self::Perhaps(asked, _) => asked.stage_timer(),
         }
     }
 }
 
 /// Passes on what is meant for us, refusals of earlier stages too; a node that is not meant says nothing. No data source
 /// is asked for a request that was refused already.
-pub(super) fn meant_for_us(core: &Core, judged: Result<Asked, Stop>) -> Result<Meant, Stop> {
+pub(super) fn match_target(
+    core: &DaemonCore,
+    judged: Result<VerifiedRequest, RequestRejection>,
+) -> Result<TargetMatch, RequestRejection> {
     let request = match &judged {
         Ok(asked) => &asked.request,
-        Err(Stop::Refused(refused)) => &refused.asked.request,
-        Err(Stop::Silent) => return judged.map(Meant::Us),
+        Err(RequestRejection::Refused(refused)) => &refused.asked.request,
+        Err(RequestRejection::Silent) => return judged.map(TargetMatch::Us),
     };
-    match (is_meant(core, request), judged) {
+    match (is_targeted(core, request), judged) {
         (Some(true), judged) => {
-            core.counters.passed.count();
-            judged.map(Meant::Us)
+            core.counters.passed.increment();
+            judged.map(TargetMatch::Us)
         }
         (None, Ok(asked)) => {
-            if let Some(place) = core.lookups.enter() {
-                return Ok(Meant::Perhaps(asked, place));
+            if let Some(place) = core.lookups.try_enter() {
+                return Ok(TargetMatch::Perhaps(asked, place));
             }
             tracing::warn!(
                 request = %asked.request.id,
                 "not answered: too many requests wait for data sources to tell whether they are for this node"
             );
-            Err(not_meant(core))
+            Err(not_targeted(core))
         }
-        (Some(false), _) | (None, Err(_)) => Err(not_meant(core)),
+        (Some(false), _) | (None, Err(_)) => Err(not_targeted(core)),
     }
 }
 
 /// Asks the data sources. Takes as long as they may take.
-pub(super) async fn settle(
-    core: &Core,
-    asked: Asked,
-    lookups: &mut Lookups,
-) -> Result<Asked, Stop> {
+pub(super) async fn match_with_lookups(
+    core: &DaemonCore,
+    asked: VerifiedRequest,
+    lookups: &mut RequestLookups,
+) -> Result<VerifiedRequest, RequestRejection> {
     let truth = match &asked.request.target {
-        Target::Nodes(_) => Truth::True,
-        Target::Filter(filter) => lookups.filter(filter).await,
+        RequestTarget::Nodes(_) => TruthValue::True,
+        RequestTarget::Filter(filter) => lookups.evaluate_filter(filter).await,
     };
-    if truth == Truth::True {
-        core.counters.passed.count();
+    if truth == TruthValue::True {
+        core.counters.passed.increment();
         return Ok(asked);
     }
-    Err(not_meant(core))
+    Err(not_targeted(core))
 }
 
-fn not_meant(core: &Core) -> Stop {
-    core.counters.filtered.count();
-    Stop::Silent
+fn not_targeted(core: &DaemonCore) -> RequestRejection {
+    core.counters.filtered.increment();
+    RequestRejection::Silent
 }
 
 /// Nothing, if data sources must be asked.
-fn is_meant(core: &Core, request: &Request) -> Option<bool> {
+fn is_targeted(core: &DaemonCore, request: &Request) -> Option<bool> {
     match &request.target {
-        Target::Nodes(nodes) => Some(nodes.contains(core.identity())),
-        Target::Filter(filter) if filter.is_empty() => Some(true),
-        Target::Filter(filter) => {
-            match core.view(|node| filter.evaluate(node, &Known::default())) {
-                Progress::Decided(truth) => Some(truth == Truth::True),
-                Progress::Needs(_) => None,
+        RequestTarget::Nodes(nodes) => Some(nodes.contains(core.identity())),
+        RequestTarget::Filter(filter) if filter.is_empty() => Some(true),
+        RequestTarget::Filter(filter) => {
+            match core.with_node_view(|node| filter.evaluate(node, &KnownLookups::default())) {
+                EvaluationProgress::Decided(truth) => Some(truth == TruthValue::True),
+                EvaluationProgress::Needs(_) => None,
             }
         }
     }

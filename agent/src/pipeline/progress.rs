@@ -5,34 +5,34 @@
 
 use std::time::Duration;
 
-use muster_api::progress::Source;
+use muster_api::progress::ProgressSource;
 use muster_bus::Bus;
-use muster_wire::identity::Name;
-use muster_wire::progress::{MESSAGES, Progress, Told};
-use muster_wire::sign::{Kind, seal};
+use muster_wire::identity::SubjectName;
+use muster_wire::progress::{MAX_PROGRESS_MESSAGES, ProgressCounts, ProgressMessage};
+use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::core::Core;
+use crate::core::DaemonCore;
 
 /// Who wants to hear of what.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct ProgressListener {
     /// The caller's own inbox.
     pub(super) to: String,
     /// The request.
     pub(super) request: Uuid,
     /// The agent that was asked.
-    pub(super) agent: Name,
+    pub(super) agent: SubjectName,
     /// The action that was asked.
-    pub(super) action: Name,
+    pub(super) action: SubjectName,
 }
 
 /// Most bytes of events in one message; with the envelope it stays below what callers decode.
-const BYTES: usize = 48 * 1024;
+const MAX_BATCH_BYTES: usize = 48 * 1024;
 
 /// How long to wait after the n-th message before the next one: quick at first, then so that an hour does not use them up.
-fn pause(sent: u64) -> Duration {
+fn pause_after(sent: u64) -> Duration {
     match sent {
         0..200 => Duration::from_millis(200),
         200..500 => Duration::from_secs(1),
@@ -41,22 +41,27 @@ fn pause(sent: u64) -> Duration {
 }
 
 /// Sends what the source gives until it is closed and empty, and answers how much that was.
-pub(super) async fn tell(core: &Core, listener: &Listener, bus: &Bus, source: &Source) -> Told {
+pub(super) async fn send_progress(
+    core: &DaemonCore,
+    listener: &ProgressListener,
+    bus: &Bus,
+    source: &ProgressSource,
+) -> ProgressCounts {
     let mut messages = 0;
-    while let Some(events) = source.take(BYTES).await {
+    while let Some(events) = source.take_events(MAX_BATCH_BYTES).await {
         let count = events.len();
-        let progress = Progress {
+        let progress = ProgressMessage {
             request: listener.request,
             sender: core.identity().clone(),
             agent: listener.agent.clone(),
             action: listener.action.clone(),
             seq: messages + 1,
             events,
-            dropped: source.dropped(),
+            dropped: source.dropped_events(),
             time: core.clock.now(),
         };
-        let sent = match seal(Kind::Progress, &progress, &core.signer) {
-            Ok(payload) if messages < MESSAGES => {
+        let sent = match sign_envelope(EnvelopeKind::Progress, &progress, &core.signer) {
+            Ok(payload) if messages < MAX_PROGRESS_MESSAGES => {
                 bus.publish(&listener.to, payload.into()).await.is_ok()
             }
             _ => false,
@@ -64,17 +69,17 @@ pub(super) async fn tell(core: &Core, listener: &Listener, bus: &Bus, source: &S
         if sent {
             messages += 1;
         } else {
-            source.give_up(count);
+            source.discard_pending(count);
         }
-        let next = Instant::now() + pause(messages);
+        let next = Instant::now() + pause_after(messages);
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
-            () = source.closed() => {}
+            () = source.wait_closed() => {}
         }
     }
-    Told {
+    ProgressCounts {
         messages,
-        dropped: source.dropped(),
+        dropped: source.dropped_events(),
     }
 }
 
@@ -82,14 +87,14 @@ pub(super) async fn tell(core: &Core, listener: &Listener, bus: &Bus, source: &S
 mod tests {
     use std::time::Duration;
 
-    use muster_wire::progress::MESSAGES;
+    use muster_wire::progress::MAX_PROGRESS_MESSAGES;
 
-    use super::pause;
+    use super::pause_after;
 
     #[test]
     fn an_hour_of_talk_fits_into_what_the_broker_allows() {
-        let all: Duration = (0..MESSAGES).map(pause).sum();
+        let all: Duration = (0..MAX_PROGRESS_MESSAGES).map(pause_after).sum();
         assert!(all > Duration::from_hours(1), "{all:?}");
-        assert!(pause(0) < Duration::from_secs(1));
+        assert!(pause_after(0) < Duration::from_secs(1));
     }
 }

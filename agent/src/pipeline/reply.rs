@@ -3,26 +3,26 @@
 use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
-use muster_host::Outcome;
+use muster_host::CallOutcome;
 use muster_wire::limits;
 use muster_wire::policy::PolicyPrincipal;
-use muster_wire::progress::Told;
+use muster_wire::progress::ProgressCounts;
 use muster_wire::reply::Reply;
-use muster_wire::sign::{Kind, SealError, seal};
-use muster_wire::status::{Reason, Status};
+use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, sign_envelope};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 use serde_json::Map;
 
-use super::{Asked, Outgoing, Refused};
-use crate::core::Core;
+use super::{OutgoingReply, RefusedRequest, VerifiedRequest};
+use crate::core::DaemonCore;
 
 /// The answer to a request that was executed. `room` is what the broker takes as one message, in bytes.
-pub(super) fn outcome(
-    core: &Core,
-    asked: &Asked,
-    outcome: &Outcome,
-    (progress, room): (Option<Told>, usize),
-) -> Option<Outgoing> {
+pub(super) fn build_reply(
+    core: &DaemonCore,
+    asked: &VerifiedRequest,
+    outcome: &CallOutcome,
+    (progress, room): (Option<ProgressCounts>, usize),
+) -> Option<OutgoingReply> {
     let subject = asked.reply_to.clone()?;
     let request = &asked.request;
     let reply = Reply {
@@ -35,20 +35,20 @@ pub(super) fn outcome(
         reason: outcome.reason.clone(),
         data: outcome.data.clone(),
         time: core.clock.now(),
-        took: millis(outcome.took),
+        took: duration_millis(outcome.took),
         stages: Vec::new(),
         progress,
     };
-    let reply = traced(core, asked, reply);
-    let payload = sealed(core, reply, room)?;
-    core.counters.replies.count();
-    Some(Outgoing { subject, payload })
+    let reply = add_stages(core, asked, reply);
+    let payload = seal_reply(core, reply, room)?;
+    core.counters.replies.increment();
+    Some(OutgoingReply { subject, payload })
 }
 
 /// The answer to a request that was refused.
-pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
-    let (message, reason) = told(core, refused);
-    let told = Outcome {
+pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Option<OutgoingReply> {
+    let (message, reason) = visible_refusal(core, refused);
+    let told = CallOutcome {
         status: refused.status,
         message,
         reason,
@@ -56,70 +56,70 @@ pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
         queued: Duration::ZERO,
         took: Duration::ZERO,
     };
-    outcome(core, &refused.asked, &told, (None, limits::REPLY_BYTES))
+    build_reply(core, &refused.asked, &told, (None, limits::MAX_REPLY_BYTES))
 }
 
 /// Adds the stages, if they were asked for. What is signed cannot hold the time of its own signing: that of a rehearsal stands for it.
-fn traced(core: &Core, asked: &Asked, mut reply: Reply) -> Reply {
-    let Some(mut watch) = asked.watch.running() else {
+fn add_stages(core: &DaemonCore, asked: &VerifiedRequest, mut reply: Reply) -> Reply {
+    let Some(mut watch) = asked.watch.active_timer() else {
         return reply;
     };
     reply.stages = watch.stages().to_vec();
     let begun = Instant::now();
     // Whether it can be sealed will show when it is.
-    let _ = seal(Kind::Reply, &reply, &core.signer);
-    watch.add(StageName::Reply, begun.elapsed());
+    let _ = sign_envelope(EnvelopeKind::Reply, &reply, &core.signer);
+    watch.add_stage(StageName::Reply, begun.elapsed());
     reply.stages = watch.stages().to_vec();
     reply
 }
 
 /// What a caller is told of a refusal. A node that keeps its rules to itself has them in its audit log.
-fn told(core: &Core, refused: &Refused) -> (String, Option<Reason>) {
+fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Option<ReplyReason>) {
     match &refused.reason {
-        Some(Reason::Denied { .. }) if !core.authority.tell_rules => {
+        Some(ReplyReason::Denied { .. }) if !core.authority.tell_rules => {
             let request = &refused.asked.request;
-            let caller = PolicyPrincipal::of(&refused.asked.caller);
+            let caller = PolicyPrincipal::from_verified(&refused.asked.caller);
             let (agent, action) = (&request.agent, &request.action);
             let message = format!("{caller} may not ask for {agent} {action} here");
             let rule = "the node's policy, which it does not tell".to_owned();
-            (message, Some(Reason::Denied { rule }))
+            (message, Some(ReplyReason::Denied { rule }))
         }
         reason => (refused.message.clone(), reason.clone()),
     }
 }
 
 /// Seals a reply; one that is too large, for callers or for the broker, is replaced by a reply that says so.
-fn sealed(core: &Core, reply: Reply, room: usize) -> Option<Bytes> {
-    let error = match seal(Kind::Reply, &reply, &core.signer) {
+fn seal_reply(core: &DaemonCore, reply: Reply, room: usize) -> Option<Bytes> {
+    let error = match sign_envelope(EnvelopeKind::Reply, &reply, &core.signer) {
         Ok(payload) if payload.len() <= room => return Some(payload.into()),
-        Ok(payload) => SealError::Oversized {
+        Ok(payload) => EnvelopeSignError::Oversized {
             bytes: payload.len(),
             limit: room,
         },
         Err(error) => error,
     };
     let reason = match &error {
-        SealError::Oversized { bytes, .. } => Reason::Oversized {
+        EnvelopeSignError::Oversized { bytes, .. } => ReplyReason::Oversized {
             bytes: u64::try_from(*bytes).unwrap_or(u64::MAX),
         },
-        SealError::Json(_) | SealError::Inputs(_) => Reason::Broken,
+        EnvelopeSignError::Json(_) | EnvelopeSignError::Inputs(_) => ReplyReason::Broken,
     };
     tracing::error!(%error, request = %reply.request, "an answer could not be sent");
     let short = Reply {
-        statuscode: Status::Other,
+        statuscode: ReplyStatus::Other,
         statusmsg: format!(
             "the answer was dropped: {error} (a reply has {} bytes at most)",
-            limits::REPLY_BYTES.min(room)
+            limits::MAX_REPLY_BYTES.min(room)
         ),
         reason: Some(reason),
         data: Map::new(),
         ..reply
     };
-    seal(Kind::Reply, &short, &core.signer)
+    sign_envelope(EnvelopeKind::Reply, &short, &core.signer)
         .ok()
         .map(Bytes::from)
 }
 
-fn millis(duration: Duration) -> u64 {
+fn duration_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,43 +4,63 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_wire::content::digest_contents;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 
-use super::{Accepted, Asked, Stop};
-use crate::core::Core;
+use super::{AcceptedRequest, RequestRejection, VerifiedRequest};
+use crate::core::DaemonCore;
 
 /// Fills in defaults and refuses what is missing, mistyped or not declared. The policy's rule is still open.
-pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
+pub(super) fn validate_inputs(
+    core: &DaemonCore,
+    asked: VerifiedRequest,
+) -> Result<AcceptedRequest, RequestRejection> {
     let (agent, action) = (asked.request.agent.as_str(), asked.request.action.as_str());
     let registry = core.registry.get();
     let Some(ddl) = registry.agent(agent).map(muster_api::Agent::ddl) else {
         let message = format!("this node has no agent {agent}");
-        return Err(Stop::refused(asked, Status::UnknownAction, message, None));
+        return Err(RequestRejection::new_refusal(
+            asked,
+            ReplyStatus::UnknownAction,
+            message,
+            None,
+        ));
     };
-    let Some(schema) = ddl.action(action) else {
+    let Some(schema) = ddl.find_action(action) else {
         let message = format!("agent {agent} has no action {action}");
-        return Err(Stop::refused(asked, Status::UnknownAction, message, None));
+        return Err(RequestRejection::new_refusal(
+            asked,
+            ReplyStatus::UnknownAction,
+            message,
+            None,
+        ));
     };
     let input = match schema.validate_input(&asked.request.data) {
         Ok(input) => input,
         Err(error) => {
             let status = if error.is_missing() {
-                Status::MissingData
+                ReplyStatus::MissingData
             } else {
-                Status::InvalidData
+                ReplyStatus::InvalidData
             };
-            return Err(Stop::refused(asked, status, error.to_string(), None));
+            return Err(RequestRejection::new_refusal(
+                asked,
+                status,
+                error.to_string(),
+                None,
+            ));
         }
     };
     let wanted = asked.request.timeout.map(Duration::from_millis);
     let most = ddl.timeout_of(schema);
-    Ok(Accepted {
-        redacted: digest_contents(&schema.redact(&input)).0,
-        read_only: schema.read_only(),
+    Ok(AcceptedRequest {
+        redacted: digest_contents(&schema.redact_input(&input)).0,
+        read_only: schema.is_read_only(),
         timeout: wanted.map_or(most, |wanted| wanted.min(most)),
-        dangerous: schema.dangerous(),
+        dangerous: schema.is_dangerous(),
         rule: String::new(),
-        ticket: core.running.enter(asked.running(core.clock.now())),
+        ticket: core
+            .running
+            .add_request(asked.to_running_request(core.clock.now())),
         registry: Arc::clone(&registry),
         approver: None,
         input,

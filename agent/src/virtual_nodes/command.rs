@@ -11,36 +11,36 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use futures_util::{TryStreamExt as _, stream};
-use muster_bus::Options;
+use muster_bus::BusOptions;
 use muster_wire::sign::Signer;
-use muster_wire::token::claims::User;
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey};
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::crowd::{Crowd, CrowdError};
-use super::member::Member;
-use super::mould::Mould;
-use crate::clock::Clock;
+use super::fleet::{NodeFleet, NodeFleetError};
+use super::node::VirtualNode;
+use super::template::NodeTemplate;
+use crate::clock::WallClock;
 use crate::config::Config;
 use crate::{assemble, state_lock};
 
 /// Nodes that connect at the same time.
-const CONNECTING: usize = 64;
+const MAX_CONCURRENT_CONNECTS: usize = 64;
 /// Open files of the process besides one for each node.
-const OTHER_FILES: u64 = 200;
+const RESERVED_FILES: u64 = 200;
 /// How long all nodes together may take to leave.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long their tokens are valid, in seconds.
-const LIFETIME: u64 = 30 * 24 * 60 * 60;
+const TOKEN_LIFETIME_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// How often it is told how far it is.
-const REPORTS: usize = 10;
+const PROGRESS_REPORTS: usize = 10;
 
 /// `rpcd virtual`.
 #[derive(Debug, Args)]
-pub struct Virtual {
+pub struct VirtualNodesArgs {
     /// How many nodes
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
@@ -50,99 +50,100 @@ pub struct Virtual {
 }
 
 /// Runs them until a signal ends it.
-pub fn run(wanted: &Virtual, config: &Config) -> anyhow::Result<ExitCode> {
-    let room = open_files().context("cannot tell how many files may be open")?;
+pub fn run_virtual_nodes(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let room = raise_file_limit().context("cannot tell how many files may be open")?;
     let needed = u64::try_from(wanted.nodes).unwrap_or(u64::MAX);
-    if needed.saturating_add(OTHER_FILES) > room {
+    if needed.saturating_add(RESERVED_FILES) > room {
         bail!(
             "{} nodes have a connection each, and this process may have {room} files open; ask for at most {} nodes, \
              or raise the limit (`ulimit -Hn`)",
             wanted.nodes,
-            room.saturating_sub(OTHER_FILES)
+            room.saturating_sub(RESERVED_FILES)
         );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(live(wanted, config))?;
+    runtime.block_on(run_until_signal(wanted, config))?;
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
 /// Raises how many files may be open as far as it may be, and says how far that is.
-fn open_files() -> nix::Result<u64> {
+fn raise_file_limit() -> nix::Result<u64> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     Ok(most)
 }
 
-async fn live(wanted: &Virtual, config: &Config) -> anyhow::Result<()> {
+async fn run_until_signal(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<()> {
     let hear = |kind| signal(kind).context("cannot receive signals");
     let mut terminate = hear(SignalKind::terminate())?;
     let mut interrupt = hear(SignalKind::interrupt())?;
-    let _until_the_end = state_lock::possess(&config.paths.state).await?;
-    let maker = Maker::new(wanted, config)?;
+    let _until_the_end = state_lock::acquire_state_lock(&config.paths.state).await?;
+    let maker = NodeFactory::new(wanted, config)?;
     tokio::select! {
-        started = maker.start(wanted.nodes) => started?,
+        started = maker.start_all(wanted.nodes) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     }
     tracing::info!(nodes = maker.crowd.len(), "ready");
-    notify(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Ready]);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    notify(&[NotifyState::Stopping]);
-    maker.crowd.stop_all(PATIENCE).await;
+    notify_systemd(&[NotifyState::Stopping]);
+    maker.crowd.stop_all(SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 
 /// What every node is made with.
-struct Maker {
-    mould: Mould,
-    crowd: Crowd,
+struct NodeFactory {
+    mould: NodeTemplate,
+    crowd: NodeFleet,
     role: KeyPair,
     account: PublicKey,
-    options: Options,
-    valid: Validity,
+    options: BusOptions,
+    valid: TokenValidity,
 }
 
-impl Maker {
-    fn new(wanted: &Virtual, config: &Config) -> anyhow::Result<Self> {
+impl NodeFactory {
+    fn new(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<Self> {
         let state = &config.paths.state;
-        let trust = assemble::trust_in(config, &config.trust.account)?;
-        let (policy, problems) = crate::policy::load(&config.paths.policies, config.policy.default);
+        let trust = assemble::read_trust(config, &config.trust.account)?;
+        let (policy, problems) =
+            crate::policy::load_policies(&config.paths.policies, config.policy.default);
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem).context("a policy of the virtual nodes cannot be used");
         }
-        let role = assemble::key_of(&wanted.node_key)?;
-        let signer = assemble::signer_of(&config.broker.credentials)?;
-        let now = Clock::system().now() / 1000;
+        let role = assemble::read_key(&wanted.node_key)?;
+        let signer = assemble::read_signer(&config.broker.credentials)?;
+        let now = WallClock::system().now() / 1000;
         Ok(Self {
-            account: trust.account(),
-            crowd: Crowd::new(wanted.nodes, state, &signer, trust.token())?,
-            options: assemble::options(config, &signer)?,
-            mould: Mould::new(trust, config.collectives.clone(), policy, state)?,
+            account: trust.account_key(),
+            crowd: NodeFleet::new(wanted.nodes, state, &signer, trust.account_token())?,
+            options: assemble::connect_options(config, &signer)?,
+            mould: NodeTemplate::new(trust, config.collectives.clone(), policy, state)?,
             role,
-            valid: Validity {
+            valid: TokenValidity {
                 issued_at: now,
-                expires: Some(now + LIFETIME),
+                expires: Some(now + TOKEN_LIFETIME_SECONDS),
             },
         })
     }
 
     /// Makes and connects all of them, and tells the service manager how far that is.
-    async fn start(&self, nodes: usize) -> anyhow::Result<()> {
-        let (done, stride) = (&AtomicUsize::new(0), nodes.div_ceil(REPORTS));
+    async fn start_all(&self, nodes: usize) -> anyhow::Result<()> {
+        let (done, stride) = (&AtomicUsize::new(0), nodes.div_ceil(PROGRESS_REPORTS));
         stream::iter((0..nodes).map(Ok))
-            .try_for_each_concurrent(CONNECTING, |number| async move {
+            .try_for_each_concurrent(MAX_CONCURRENT_CONNECTS, |number| async move {
                 self.start_one(number).await?;
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 if done.is_multiple_of(stride) {
                     let status = format!("{done} of {nodes} nodes are connected");
-                    notify(&[NotifyState::Status(&status)]);
+                    notify_systemd(&[NotifyState::Status(&status)]);
                 }
                 Ok(())
             })
@@ -150,30 +151,31 @@ impl Maker {
     }
 
     async fn start_one(&self, number: usize) -> anyhow::Result<()> {
-        let member = Member::of(number)?;
-        let signer = self.sign(&member)?;
-        let log = self.crowd.log_of(number).context("it has no audit log")?;
-        let core = self.mould.node(member, signer, log)?;
-        let connection = assemble::as_party(self.options.clone(), core.signer());
+        let member = VirtualNode::from_number(number)?;
+        let signer = self.issue_signer(&member)?;
+        let log = self.crowd.log_for(number).context("it has no audit log")?;
+        let core = self.mould.build_core(member, signer, log)?;
+        let connection = assemble::with_signer(self.options.clone(), core.signer());
         let bus = connection.connect().await;
-        let bus = bus.map_err(|source| CrowdError::Connect {
+        let bus = bus.map_err(|source| NodeFleetError::Connect {
             node: core.identity().clone(),
             source,
         })?;
-        bus.connected().await;
-        Ok(self.crowd.start(core, bus).await?)
+        bus.wait_connected().await;
+        Ok(self.crowd.start_node(core, bus).await?)
     }
 
     /// A key and a token that only this process has.
-    fn sign(&self, member: &Member) -> anyhow::Result<Signer> {
+    fn issue_signer(&self, member: &VirtualNode) -> anyhow::Result<Signer> {
         let key = KeyPair::generate(KeyKind::User)?;
-        let user = User::new(self.account, Vec::new());
-        let token = encode::user(&member.name, key.public(), user, self.valid, &self.role)?;
-        Ok(Signer::new(Creds::new(&token, key)?)?)
+        let user = UserClaims::new(self.account, Vec::new());
+        let token =
+            encode::issue_user_token(&member.name, key.public_key(), user, self.valid, &self.role)?;
+        Ok(Signer::new(UserCredentials::new(&token, key)?)?)
     }
 }
 
-fn notify(states: &[NotifyState<'_>]) {
+fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "no service manager was told");
     }

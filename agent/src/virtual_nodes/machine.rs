@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use muster_system::fake::FakeSystem;
-use muster_system::{Attributes, System};
+use muster_system::{FileAttributes, System};
 use muster_wire::identity::Identity;
 
 /// Says that its accounts are edited in their files; nothing is ever there.
-const ROOT: &str = "/nonexistent/virtual";
+const MACHINE_ROOT: &str = "/nonexistent/virtual";
 
-const FILES: [(&str, &str, u32); 6] = [
+const MACHINE_FILES: [(&str, &str, u32); 6] = [
     ("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n", 0o644),
     ("/etc/group", "root:x:0:\n", 0o644),
     ("/etc/shadow", "root:*:19000:0:99999:7:::\n", 0o640),
@@ -20,24 +20,24 @@ const FILES: [(&str, &str, u32); 6] = [
     ("/etc/aliases", "postmaster: root\n", 0o644),
 ];
 
-const DIRECTORIES: [&str; 6] = ["/etc/skel", "/home", "/root", "/run", "/tmp", "/var/lib"];
+const MACHINE_DIRECTORIES: [&str; 6] = ["/etc/skel", "/home", "/root", "/run", "/tmp", "/var/lib"];
 
 /// A fresh one. Its clock stands still at this moment.
-pub(super) fn machine(name: &Identity) -> FakeSystem {
-    let system = FakeSystem::new().with_root(ROOT);
+pub(super) fn new_machine(name: &Identity) -> FakeSystem {
+    let system = FakeSystem::new().with_root(MACHINE_ROOT);
     system.set_now(SystemTime::now());
-    for directory in DIRECTORIES {
-        system.dir(directory);
+    for directory in MACHINE_DIRECTORIES {
+        system.add_directory(directory);
     }
-    for (path, text, mode) in FILES {
-        system.file(path, text);
-        let attributes = Attributes {
+    for (path, text, mode) in MACHINE_FILES {
+        system.add_file(path, text);
+        let attributes = FileAttributes {
             mode: Some(mode),
-            ..Attributes::default()
+            ..FileAttributes::default()
         };
         // It was put there just now.
         let _ = system.set_attributes(Path::new(path), &attributes);
     }
-    system.file("/etc/hostname", format!("{name}\n"));
+    system.add_file("/etc/hostname", format!("{name}\n"));
     system
 }

@@ -1,15 +1,15 @@
 //! Many nodes in one process, for trying what a fleet can be asked: each with its own name, key, connection and answers, and the same
 //! pipeline as a real one. Their machines are in memory: whatever is asked of them, nothing outside of this process changes.
 //!
-//! `rpcd virtual` is one user of it, the project's own measurements are another. Read in this order: [`Member`] says who they are,
-//! [`Mould`] makes one, [`Crowd`] keeps many running, [`command`] is the program.
+//! `rpcd virtual` is one user of it, the project's own measurements are another. Read in this order: [`VirtualNode`] says who they are,
+//! [`NodeTemplate`] makes one, [`NodeFleet`] keeps many running, [`command`] is the program.
 
 pub mod command;
-mod crowd;
+mod fleet;
 mod machine;
-mod member;
-mod mould;
+mod node;
+mod template;
 
-pub use crowd::{Crowd, CrowdError};
-pub use member::Member;
-pub use mould::Mould;
+pub use fleet::{NodeFleet, NodeFleetError};
+pub use node::VirtualNode;
+pub use template::NodeTemplate;

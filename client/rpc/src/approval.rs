@@ -6,18 +6,18 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_client::{ClientError, Person};
-use muster_wire::approval::{ApprovalError, Approved};
+use muster_client::{ClientError, OfflineSigner};
+use muster_wire::approval::{ApprovalError, ApprovedProposal};
 use muster_wire::identity::Identity;
 use muster_wire::limits;
 
-use crate::ask::Plan;
-use crate::exit::Exit;
-use crate::settings::Settings;
+use crate::ask::RequestPlan;
+use crate::exit::CommandExitCode;
+use crate::settings::RpcSettings;
 
 /// Why nothing was proposed or approved.
 #[derive(Debug, thiserror::Error)]
-pub enum ApprovingError {
+pub enum ApprovalFileError {
     /// A file that cannot be read or written.
     #[error("cannot {verb} {}", path.display())]
     File {
@@ -68,7 +68,7 @@ pub enum ApprovingError {
     Client(#[from] ClientError),
 }
 
-impl ApprovingError {
+impl ApprovalFileError {
     /// Next steps, one line each.
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
@@ -81,18 +81,18 @@ impl ApprovingError {
     }
 
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::AndFilters | Self::Differs(_) => Exit::Usage,
-            _ => Exit::Local,
+            Self::AndFilters | Self::Differs(_) => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
         }
     }
 }
 
 /// Whoever the settings say, without a connection.
-pub fn person(settings: &Settings) -> Result<Person, ApprovingError> {
+pub fn load_offline_signer(settings: &RpcSettings) -> Result<OfflineSigner, ApprovalFileError> {
     let operator = settings.operator.to_string();
-    Ok(Person::load(
+    Ok(OfflineSigner::load(
         &settings.credentials,
         &operator,
         &settings.account,
@@ -100,8 +100,8 @@ pub fn person(settings: &Settings) -> Result<Person, ApprovingError> {
 }
 
 /// The bytes of a file of at most this many.
-pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovingError> {
-    let failed = |source| ApprovingError::File {
+pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileError> {
+    let failed = |source| ApprovalFileError::File {
         verb: "read",
         path: path.to_owned(),
         source,
@@ -113,7 +113,7 @@ pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovingError> {
         .map_err(failed)?;
     if bytes.len() > limit {
         let path = path.to_owned();
-        return Err(ApprovingError::TooLarge { path, limit });
+        return Err(ApprovalFileError::TooLarge { path, limit });
     }
     // A line end behind the envelope is an editor's, or ours.
     bytes.truncate(bytes.trim_ascii_end().len());
@@ -121,8 +121,8 @@ pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovingError> {
 }
 
 /// Writes a new file that only its owner can read: digests of secrets are in it.
-pub fn write(path: &Path, envelope: &[u8]) -> Result<(), ApprovingError> {
-    let failed = |source| ApprovingError::File {
+pub fn write_private(path: &Path, envelope: &[u8]) -> Result<(), ApprovalFileError> {
+    let failed = |source| ApprovalFileError::File {
         verb: "write",
         path: path.to_owned(),
         source,
@@ -140,7 +140,7 @@ pub fn write(path: &Path, envelope: &[u8]) -> Result<(), ApprovingError> {
 
 /// An approval that was read, and how it travels.
 #[derive(Debug)]
-pub struct Given {
+pub struct LoadedApproval {
     /// The nodes that it names.
     pub nodes: BTreeSet<Identity>,
     /// The sealed approval, for the request.
@@ -148,41 +148,51 @@ pub struct Given {
 }
 
 /// The approval in this file, if it is one of just this request and made by another.
-pub fn given(path: &Path, plan: &Plan<'_>, settings: &Settings) -> Result<Given, ApprovingError> {
-    let person = person(settings)?;
-    let bytes = read(path, limits::APPROVAL_BYTES)?;
-    let void = |source| ApprovingError::Void {
+pub fn load_approval(
+    path: &Path,
+    plan: &RequestPlan<'_>,
+    settings: &RpcSettings,
+) -> Result<LoadedApproval, ApprovalFileError> {
+    let person = load_offline_signer(settings)?;
+    let bytes = read_limited(path, limits::MAX_APPROVAL_BYTES)?;
+    let void = |source| ApprovalFileError::Void {
         path: path.to_owned(),
         source,
     };
     let (approved, text) = person.read_approval(&bytes).map_err(void)?;
     approved
         .proposed
-        .in_time(crate::clock::now())
+        .check_validity_period(crate::clock::now())
         .map_err(void)?;
-    same(&approved, plan, &person)?;
-    Ok(Given {
+    check_same_request(&approved, plan, &person)?;
+    Ok(LoadedApproval {
         nodes: approved.proposed.proposal.nodes,
         text,
     })
 }
 
 /// The nodes would refuse what differs; it is told before they are asked.
-fn same(approved: &Approved, plan: &Plan<'_>, person: &Person) -> Result<(), ApprovingError> {
+fn check_same_request(
+    approved: &ApprovedProposal,
+    plan: &RequestPlan<'_>,
+    person: &OfflineSigner,
+) -> Result<(), ApprovalFileError> {
     let proposal = &approved.proposed.proposal;
     let is_secret = |name: &str| plan.action.is_sensitive(name);
-    let inputs = proposal.inputs.are(proposal.id, &plan.data, is_secret);
+    let inputs = proposal
+        .inputs
+        .matches_request_data(proposal.id, &plan.data, is_secret);
     let same = [
         (
             "caller",
-            approved.proposed.caller.key == person.signer.public(),
+            approved.proposed.caller.key == person.signer.public_key(),
         ),
         ("agent", proposal.agent.as_str() == plan.ddl.name()),
         ("action", proposal.action.as_str() == plan.action.name()),
         ("value of an input", inputs),
     ];
     match same.into_iter().find(|(_, same)| !same) {
-        Some((field, _)) => Err(ApprovingError::Differs(field)),
+        Some((field, _)) => Err(ApprovalFileError::Differs(field)),
         None => Ok(()),
     }
 }

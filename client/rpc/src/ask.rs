@@ -1,4 +1,4 @@
-//! Asking the fleet: from typed words to a [`Report`](crate::report::Report).
+//! Asking the fleet: from typed words to a [`Report`](crate::report::RequestReport).
 //!
 //! ```text
 //! words -> plan (schema, coercion, validation) -> fleet (connect, discover) -> rollout (call after call) -> gather
@@ -28,20 +28,20 @@ mod target;
 mod vouched;
 mod words;
 
-pub use campaign::RunNews;
-pub use confirm::{Confirm, First, Occasion, agreed, is_terminal};
-pub use error::AskError;
-pub use fetched::Fetched;
-pub use fleet::{Fleet, Found, Ping};
-pub use kept::Kept;
-pub use listen::Listening;
-pub use locate::locate;
-pub use nearest::nearest;
-pub use plan::{Plan, Schemas};
-pub use progress::Progress;
-pub use recorder::Recorder;
+pub use campaign::PuppetRolloutNotice;
+pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode, ask_confirmation, is_terminal};
+pub use error::FleetRequestError;
+pub use fetched::FetchedDdl;
+pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
+pub use kept::DdlCache;
+pub use listen::ListenRequest;
+pub use locate::locate_nodes;
+pub use nearest::nearest_name;
+pub use plan::{AgentSchemas, RequestPlan};
+pub use progress::ProgressReporter;
+pub use recorder::JobRecorder;
 pub use roll_call::RollCall;
-pub use rollout::{News, Question};
+pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use secret::read_secrets;
-pub use target::Target;
-pub use words::Words;
+pub use target::TargetSelection;
+pub use words::RequestWords;

@@ -15,8 +15,8 @@ use muster_ddl::DdlError;
 use muster_wire::bundle::BundleError;
 use muster_wire::identity::NameError;
 
-use crate::exit::Exit;
-use crate::render::printable::line;
+use crate::exit::CommandExitCode;
+use crate::render::printable::escape_to_line;
 
 /// Why nothing was packed, installed or removed.
 #[derive(Debug, thiserror::Error)]
@@ -164,25 +164,25 @@ impl BundleFileError {
     }
 
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::NobodyToAsk(_) => Exit::Usage,
-            _ => Exit::Local,
+            Self::NobodyToAsk(_) => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
         }
     }
 
-    fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    fn file_error(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { verb, path, source }
     }
 }
 
 /// The bytes of a file of at most this many.
-pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, BundleFileError> {
+pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, BundleFileError> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes))
-        .map_err(BundleFileError::file("read", path))?;
+        .map_err(BundleFileError::file_error("read", path))?;
     if bytes.len() > limit {
         let path = path.to_owned();
         return Err(BundleFileError::TooLarge { path, limit });
@@ -191,6 +191,6 @@ pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, BundleFileError> {
 }
 
 /// A text from a file, fit for a terminal.
-fn shown(text: &str) -> String {
-    line(text).into_owned()
+fn printable_text(text: &str) -> String {
+    escape_to_line(text).into_owned()
 }

@@ -5,17 +5,17 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use crate::environment::Environment;
-use crate::files::{self, FileError};
+use crate::environment::ProcessEnvironment;
+use crate::files::{self, RpcFileError};
 
 /// Our directory among the user's caches; none without a home.
-pub fn directory(environment: &Environment) -> Option<PathBuf> {
+pub fn cache_directory(environment: &ProcessEnvironment) -> Option<PathBuf> {
     let home = environment.cache_home.as_ref()?;
     Some(home.join("muster"))
 }
 
 /// The file's bytes, if it is there and has no more than so many.
-pub fn read(path: &Path, limit: usize) -> Option<Vec<u8>> {
+pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).ok()?.checked_add(1)?;
     let read = File::open(path).ok()?.take(most).read_to_end(&mut bytes);
@@ -23,9 +23,9 @@ pub fn read(path: &Path, limit: usize) -> Option<Vec<u8>> {
 }
 
 /// Puts a file in the place of what is there, in a directory that only its owner can enter. A reader sees the old one or the new one.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+pub fn replace_cache_file(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     if let Some(directory) = path.parent() {
-        files::private_directory(directory)?;
+        files::create_private_directory(directory)?;
     }
     files::replace_secret(path, bytes)
 }
@@ -34,18 +34,18 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{read, replace};
+    use super::{read_cache_file, replace_cache_file};
 
     #[test]
     fn a_file_is_replaced_whole_and_is_its_owners() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("a/b");
-        assert_eq!(read(&path, 9), None);
+        assert_eq!(read_cache_file(&path, 9), None);
         for text in [b"long ago".as_slice(), b"now"] {
-            replace(&path, text).unwrap();
-            assert_eq!(read(&path, 9).unwrap(), text);
+            replace_cache_file(&path, text).unwrap();
+            assert_eq!(read_cache_file(&path, 9).unwrap(), text);
         }
-        assert_eq!(read(&path, 2), None);
+        assert_eq!(read_cache_file(&path, 2), None);
         let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);

@@ -39,9 +39,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::printer::Talk;
+use crate::printer::VerbosityLevel;
 
-const AFTER: &str = "\
+const AFTER_HELP: &str = "\
 Exit codes:
   0  everything passed
   1  nothing discovered, or trouble on this side
@@ -65,7 +65,7 @@ Examples:
 
 /// Asks a fleet, and looks after the organisation it belongs to.
 #[derive(Debug, Parser)]
-#[command(name = "rpc", version, after_help = AFTER, propagate_version = true)]
+#[command(name = "rpc", version, after_help = AFTER_HELP, propagate_version = true)]
 #[command(
     subcommand_required = true,
     arg_required_else_help = true,
@@ -74,7 +74,7 @@ Examples:
 pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalArgs,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -82,7 +82,7 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Args)]
-pub struct Global {
+pub struct GlobalArgs {
     /// Configuration file of the client
     #[arg(
         long,
@@ -113,12 +113,12 @@ pub struct Global {
         hide_possible_values = true,
         help_heading = "Global options"
     )]
-    pub color: Color,
+    pub color: ColorMode,
 }
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum Color {
+pub enum ColorMode {
     /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
@@ -132,101 +132,101 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show who is there, and how far away
-    #[command(after_help = ping::AFTER)]
-    Ping(ping::Ping),
+    #[command(after_help = ping::AFTER_HELP)]
+    Ping(ping::PingArgs),
     /// List the nodes that match
-    #[command(after_help = find::AFTER)]
-    Find(find::Find),
+    #[command(after_help = find::AFTER_HELP)]
+    Find(find::FindArgs),
     /// Show how the values of a fact are spread
-    #[command(after_help = facts::AFTER)]
-    Facts(facts::Facts),
+    #[command(after_help = facts::AFTER_HELP)]
+    Facts(facts::FactsArgs),
     /// Show all about one node, or report on all of them
-    #[command(override_usage = inventory::USAGE, after_help = inventory::AFTER)]
-    Inventory(inventory::Inventory),
+    #[command(override_usage = inventory::USAGE, after_help = inventory::AFTER_HELP)]
+    Inventory(inventory::InventoryArgs),
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
-    #[command(override_usage = request::USAGE, after_help = request::AFTER)]
-    Do(Box<request::Request>),
+    #[command(override_usage = request::USAGE, after_help = request::AFTER_HELP)]
+    Do(Box<request::RequestArgs>),
     /// Wait for the answers to requests that were sent with --reply-to
-    #[command(after_help = listen::AFTER)]
-    Listen(Box<listen::Listen>),
+    #[command(after_help = listen::AFTER_HELP)]
+    Listen(Box<listen::ListenArgs>),
     /// Take back a request that nodes still work on
-    #[command(after_help = cancel::AFTER)]
-    Cancel(cancel::Cancel),
+    #[command(after_help = cancel::AFTER_HELP)]
+    Cancel(cancel::CancelArgs),
     /// Say what a request would send, as whom, and who would check it
-    #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER)]
-    Explain(explain::Explain),
+    #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER_HELP)]
+    Explain(explain::ExplainArgs),
     /// Look at requests that were kept, and compare them
     #[command(subcommand)]
-    Job(job::Job),
+    Job(job::JobCommand),
     /// Approve what another wants to ask, after it was shown
-    #[command(after_help = approve::AFTER)]
-    Approve(approve::Approve),
+    #[command(after_help = approve::AFTER_HELP)]
+    Approve(approve::ApproveArgs),
     /// Show what daemons took and refused since they started
-    #[command(after_help = stats::AFTER)]
-    Stats(stats::Stats),
+    #[command(after_help = stats::AFTER_HELP)]
+    Stats(stats::StatsArgs),
     /// Look at everything between a command and its answer, and say what is wrong
-    #[command(after_help = doctor::AFTER)]
-    Doctor(doctor::Doctor),
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(doctor::DoctorArgs),
     /// Tell what filters mean
     #[command(subcommand)]
-    Filter(filter::Filter),
+    Filter(filter::FilterCommand),
     /// Run Puppet on many nodes, so many at a time, and tell how it went
     #[command(subcommand)]
-    Puppet(Box<puppet::Puppet>),
+    Puppet(Box<puppet::PuppetCommand>),
     /// Show who holds run permits, and take them away
     #[command(subcommand)]
-    Permit(permit::Permit),
+    Permit(permit::PermitCommand),
     /// List agents, and tell what they can do
     #[command(subcommand)]
-    Plugin(plugin::Plugin),
+    Plugin(plugin::PluginCommand),
     /// Check policies, explain what they decide, and test them
     #[command(subcommand)]
-    Policy(policy::Policy),
+    Policy(policy::PolicyCommand),
     /// Make and keep an organisation: keys, parties, revocations
     #[command(subcommand)]
-    Org(org::Org),
+    Org(org::OrgCommand),
     /// Bring new machines in
     #[command(subcommand)]
-    Provision(provision::Provision),
+    Provision(provision::ProvisionCommand),
     /// Verify and read a node's audit log
     #[command(subcommand)]
-    Audit(audit::Audit),
+    Audit(audit::AuditCommand),
     /// Configure and run the broker
     #[command(subcommand)]
-    Broker(broker::Broker),
+    Broker(broker::BrokerCommand),
     /// Try everything on this machine: a broker and some nodes
     #[command(subcommand)]
-    Demo(demo::Demo),
+    Demo(demo::DemoCommand),
     /// Print the JSON Schema of a document that commands print
-    #[command(after_help = schema::AFTER)]
-    Schema(schema::Schema),
+    #[command(after_help = schema::AFTER_HELP)]
+    Schema(schema::SchemaArgs),
     /// Print a script that completes command lines in a shell
-    #[command(after_help = completion::AFTER)]
-    Completion(completion::Completion),
+    #[command(after_help = completion::AFTER_HELP)]
+    Completion(completion::CompletionArgs),
     /// Answer a shell's completion script
-    #[command(hide = true, after_help = completion::AFTER)]
-    Complete(completion::Complete),
+    #[command(hide = true, after_help = completion::AFTER_HELP)]
+    Complete(completion::CompleteArgs),
     /// Write the manual pages: `rpc man DIR`
     #[command(hide = true, after_help = "Example:\n  rpc man /usr/share/man/man1")]
-    Man(completion::Man),
+    Man(completion::ManPagesArgs),
 }
 
 impl Cli {
     /// How much to say.
-    pub fn talk(&self) -> Talk {
+    pub fn verbosity_level(&self) -> VerbosityLevel {
         match (self.global.quiet, self.global.verbose) {
-            (true, _) => Talk::Quiet,
-            (_, true) => Talk::Verbose,
-            _ => Talk::Normal,
+            (true, _) => VerbosityLevel::Quiet,
+            (_, true) => VerbosityLevel::Verbose,
+            _ => VerbosityLevel::Normal,
         }
     }
 
     /// When to use colours.
-    pub fn color(&self) -> anstream::ColorChoice {
+    pub fn color_choice(&self) -> anstream::ColorChoice {
         match self.global.color {
-            Color::Auto => anstream::ColorChoice::Auto,
-            Color::Always => anstream::ColorChoice::Always,
-            Color::Never => anstream::ColorChoice::Never,
+            ColorMode::Auto => anstream::ColorChoice::Auto,
+            ColorMode::Always => anstream::ColorChoice::Always,
+            ColorMode::Never => anstream::ColorChoice::Never,
         }
     }
 }

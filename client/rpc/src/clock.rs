@@ -14,7 +14,7 @@ pub fn now() -> Millis {
 }
 
 /// An instant as RFC 3339 has it, with milliseconds; the bare number if no calendar has it.
-pub fn rfc3339(at: Millis) -> String {
+pub fn format_rfc3339(at: Millis) -> String {
     i64::try_from(at)
         .ok()
         .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
@@ -22,7 +22,7 @@ pub fn rfc3339(at: Millis) -> String {
 }
 
 /// An instant as `2026-03-01 12:00:00Z`; the bare number if no calendar has it.
-pub fn written(at: Seconds) -> String {
+pub fn format_utc(at: Seconds) -> String {
     i64::try_from(at)
         .ok()
         .and_then(|at| jiff::Timestamp::from_second(at).ok())
@@ -34,11 +34,11 @@ pub fn written(at: Seconds) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::written;
+    use super::format_utc;
 
     #[test]
     fn instants_are_written_in_utc() {
-        assert_eq!(written(0), "1970-01-01 00:00:00Z");
-        assert_eq!(written(u64::MAX), u64::MAX.to_string());
+        assert_eq!(format_utc(0), "1970-01-01 00:00:00Z");
+        assert_eq!(format_utc(u64::MAX), u64::MAX.to_string());
     }
 }

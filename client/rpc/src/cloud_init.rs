@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 /// Where the daemon's configuration is on a machine.
-pub const DIRECTORY: &str = "/etc/muster";
+pub const CONFIG_DIRECTORY: &str = "/etc/muster";
 /// Where the unit file is put beside a bare program.
-const UNIT: &str = "/etc/systemd/system/rpcd.service";
+const UNIT_FILE_PATH: &str = "/etc/systemd/system/rpcd.service";
 /// The unit file.
 const UNIT_TEXT: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -17,7 +17,7 @@ const UNIT_TEXT: &str = include_str!(concat!(
 
 /// A file on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct CloudInitFile {
     /// Where.
     pub path: String,
     /// Its permission bits.
@@ -28,25 +28,25 @@ pub struct File {
 
 /// How the daemon comes to the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Install {
+pub enum DaemonInstallMethod {
     /// It is in the image.
     Image,
     /// The image's package sources have it.
     Package(String),
     /// It is fetched, and compared.
-    Fetch(Fetch),
+    Fetch(PackageDownload),
 }
 
 /// A package, or the bare program, from an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetch {
+pub struct PackageDownload {
     url: String,
     sha256: String,
-    kind: FileKind,
+    kind: PackageFileKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FileKind {
+enum PackageFileKind {
     Deb,
     Rpm,
     Program,
@@ -54,7 +54,7 @@ enum FileKind {
 
 /// Why something cannot be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
+pub enum PackageDownloadError {
     /// Not an address that can stand in a command.
     #[error(
         "`{0}` is no address to fetch from; it begins with https:// or http://, and has no spaces or quotes"
@@ -65,23 +65,25 @@ pub enum FetchError {
     Checksum(String),
 }
 
-impl Fetch {
+impl PackageDownload {
     /// A file at this address that has this checksum. Whoever is between cannot change it, whatever the scheme.
-    pub fn new(url: &str, sha256: &str) -> Result<Self, FetchError> {
+    pub fn new(url: &str, sha256: &str) -> Result<Self, PackageDownloadError> {
         let belongs = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@,".contains(c);
         let known = url.starts_with("https://") || url.starts_with("http://");
         if !known || !url.chars().all(belongs) {
-            return Err(FetchError::Url(url.chars().take(200).collect()));
+            return Err(PackageDownloadError::Url(url.chars().take(200).collect()));
         }
         let hexadecimal = |byte: u8| byte.is_ascii_hexdigit();
         if sha256.len() != 64 || !sha256.bytes().all(hexadecimal) {
-            return Err(FetchError::Checksum(sha256.chars().take(80).collect()));
+            return Err(PackageDownloadError::Checksum(
+                sha256.chars().take(80).collect(),
+            ));
         }
         let path = url.split('?').next().unwrap_or_default();
         let kind = match path.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("deb") => FileKind::Deb,
-            Some("rpm") => FileKind::Rpm,
-            _ => FileKind::Program,
+            Some("deb") => PackageFileKind::Deb,
+            Some("rpm") => PackageFileKind::Rpm,
+            _ => PackageFileKind::Program,
         };
         Ok(Self {
             url: url.to_owned(),
@@ -92,53 +94,57 @@ impl Fetch {
 }
 
 /// The document. It is a secret if one of the files is.
-pub fn document(files: &[File], install: &Install) -> String {
+pub fn render_user_data(files: &[CloudInitFile], install: &DaemonInstallMethod) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = write(&mut text, files, install);
+    let _ = write_document(&mut text, files, install);
     text
 }
 
-fn write(text: &mut String, files: &[File], install: &Install) -> std::fmt::Result {
+fn write_document(
+    text: &mut String,
+    files: &[CloudInitFile],
+    install: &DaemonInstallMethod,
+) -> std::fmt::Result {
     text.push_str(
         "#cloud-config\n\
          # Made by `rpc provision user-data`. It holds a bootstrap token: whoever reads it can ask to be enrolled.\n\
          write_files:\n",
     );
-    let unit = File {
-        path: UNIT.to_owned(),
+    let unit = CloudInitFile {
+        path: UNIT_FILE_PATH.to_owned(),
         mode: 0o644,
         content: UNIT_TEXT.to_owned(),
     };
-    let bare = matches!(install, Install::Fetch(fetch) if fetch.kind == FileKind::Program);
+    let bare = matches!(install, DaemonInstallMethod::Fetch(fetch) if fetch.kind == PackageFileKind::Program);
     for file in files.iter().chain(bare.then_some(&unit)) {
-        writeln!(text, "  - path: {}", quoted(&file.path))?;
+        writeln!(text, "  - path: {}", quote_yaml(&file.path))?;
         writeln!(text, "    owner: \"root:root\"")?;
         writeln!(text, "    permissions: \"{:04o}\"", file.mode)?;
         writeln!(text, "    content: |")?;
-        block(text, &file.content, 6);
+        write_block_literal(text, &file.content, 6);
     }
-    if let Install::Package(name) = install {
+    if let DaemonInstallMethod::Package(name) = install {
         writeln!(
             text,
             "package_update: true\npackages:\n  - {}",
-            quoted(name)
+            quote_yaml(name)
         )?;
     }
     writeln!(text, "runcmd:\n  - - \"sh\"\n    - \"-c\"\n    - |")?;
-    block(text, &script(install), 6);
+    write_block_literal(text, &boot_script(install), 6);
     Ok(())
 }
 
 /// What is run at the end of the first boot. The daemon is started only when all before has succeeded.
-fn script(install: &Install) -> String {
+fn boot_script(install: &DaemonInstallMethod) -> String {
     let mut script = "set -eu\n".to_owned();
-    if let Install::Fetch(fetch) = install {
-        let Fetch { url, sha256, kind } = fetch;
+    if let DaemonInstallMethod::Fetch(fetch) = install {
+        let PackageDownload { url, sha256, kind } = fetch;
         let (name, install) = match kind {
-            FileKind::Deb => ("rpcd.deb", "apt-get install -y \"$there/rpcd.deb\""),
-            FileKind::Rpm => ("rpcd.rpm", "dnf install -y \"$there/rpcd.rpm\""),
-            FileKind::Program => (
+            PackageFileKind::Deb => ("rpcd.deb", "apt-get install -y \"$there/rpcd.deb\""),
+            PackageFileKind::Rpm => ("rpcd.rpm", "dnf install -y \"$there/rpcd.rpm\""),
+            PackageFileKind::Program => (
                 "rpcd",
                 "install -m 0755 \"$there/rpcd\" /usr/local/sbin/rpcd",
             ),
@@ -164,7 +170,7 @@ fn script(install: &Install) -> String {
 }
 
 /// The lines of a block literal. A line of its own that is blank stays without spaces at its end.
-fn block(text: &mut String, content: &str, indent: usize) {
+fn write_block_literal(text: &mut String, content: &str, indent: usize) {
     for line in content.lines() {
         if !line.is_empty() {
             text.extend(std::iter::repeat_n(' ', indent));
@@ -175,7 +181,7 @@ fn block(text: &mut String, content: &str, indent: usize) {
 }
 
 /// A text in double quotes: JSON's are YAML's.
-fn quoted(text: &str) -> String {
+fn quote_yaml(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -183,12 +189,12 @@ fn quoted(text: &str) -> String {
 mod tests {
     use serde_json::Value;
 
-    use super::{Fetch, File, Install, document};
+    use super::{CloudInitFile, DaemonInstallMethod, PackageDownload, render_user_data};
 
     const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    fn files() -> Vec<File> {
-        let file = |path: &str, mode, content: &str| File {
+    fn files() -> Vec<CloudInitFile> {
+        let file = |path: &str, mode, content: &str| CloudInitFile {
             path: path.to_owned(),
             mode,
             content: content.to_owned(),
@@ -212,11 +218,11 @@ mod tests {
         serde_saphyr::from_str(text).unwrap()
     }
 
-    fn installs() -> Vec<(&'static str, Install)> {
-        let fetch = |url: &str| Install::Fetch(Fetch::new(url, SUM).unwrap());
+    fn installs() -> Vec<(&'static str, DaemonInstallMethod)> {
+        let fetch = |url: &str| DaemonInstallMethod::Fetch(PackageDownload::new(url, SUM).unwrap());
         vec![
-            ("image", Install::Image),
-            ("package", Install::Package("rpcd".to_owned())),
+            ("image", DaemonInstallMethod::Image),
+            ("package", DaemonInstallMethod::Package("rpcd".to_owned())),
             (
                 "deb",
                 fetch("https://pkg.acme.net/rpcd_0.1.0_amd64.deb?x=1"),
@@ -229,7 +235,7 @@ mod tests {
     #[test]
     fn every_file_comes_back_from_the_document_with_its_mode() {
         for (name, install) in installs() {
-            let text = document(&files(), &install);
+            let text = render_user_data(&files(), &install);
             let written = parsed(&text)["write_files"].as_array().unwrap().clone();
             for file in files() {
                 let found = written
@@ -248,7 +254,10 @@ mod tests {
     #[test]
     fn the_document_is_this() {
         for (name, install) in installs() {
-            insta::assert_snapshot!(format!("cloud_init_{name}"), document(&files(), &install));
+            insta::assert_snapshot!(
+                format!("cloud_init_{name}"),
+                render_user_data(&files(), &install)
+            );
         }
     }
 
@@ -263,10 +272,13 @@ mod tests {
             "rpcd.deb",
             "https://x/\n.deb",
         ] {
-            assert!(Fetch::new(url, SUM).is_err(), "{url}");
+            assert!(PackageDownload::new(url, SUM).is_err(), "{url}");
         }
         for sum in ["", "abc", &SUM.replace('9', "g"), &format!("{SUM}0")] {
-            assert!(Fetch::new("https://x/y.deb", sum).is_err(), "{sum}");
+            assert!(
+                PackageDownload::new("https://x/y.deb", sum).is_err(),
+                "{sum}"
+            );
         }
     }
 }

@@ -31,15 +31,19 @@ mod stats;
 pub mod table;
 
 use crate::cli::{Cli, Command};
-use crate::environment::Environment;
+use crate::environment::ProcessEnvironment;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Printer;
-use context::Context;
+use crate::exit::CommandExitCode;
+use crate::printer::OutputPrinter;
+use context::CommandContext;
 
 /// Runs the command that was typed.
-pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Result<Exit, Error> {
-    let cx = Context {
+pub async fn run(
+    cli: Cli,
+    environment: &ProcessEnvironment,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    let cx = CommandContext {
         config: cli.global.config.as_deref(),
         environment,
         printer,
@@ -69,7 +73,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Demo(command) => demo::run(command, environment, printer).await,
         Command::Schema(args) => schema::run(&args, cx),
         Command::Completion(args) => completion::run(&args, cx),
-        Command::Complete(args) => completion::answer(&args, cx),
-        Command::Man(args) => completion::man(&args),
+        Command::Complete(args) => completion::answer_shell(&args, cx),
+        Command::Man(args) => completion::write_man_pages(&args),
     }
 }

@@ -7,6 +7,6 @@ mod line;
 pub mod memory;
 mod script;
 
-pub use engine::{Known, complete};
-pub use line::{Line, Shell};
-pub use script::script;
+pub use engine::{CompletionSources, complete_word};
+pub use line::{CompletionLine, CompletionShell};
+pub use script::completion_script;

@@ -1,32 +1,32 @@
 //! Prints a failure once, at the edge: what went wrong, what caused it, and what to do. Decides nothing.
 
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::{HINT, Printer};
+use crate::exit::CommandExitCode;
+use crate::printer::{HINT, OutputPrinter};
 
 /// Reports the failure, and says how the process ends.
-pub fn report(error: &Error, printer: &Printer) -> Exit {
-    let exit = error.exit();
-    if exit != Exit::Passed {
-        printer.error(text(error));
+pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
+    let exit = error.exit_code();
+    if exit != CommandExitCode::Passed {
+        printer.print_error(error_text(error));
         for hint in error.hints() {
-            printer.hint(hint);
+            printer.print_hint(hint);
         }
     }
     exit
 }
 
 /// The error with its causes, each on its own line. A cause that only repeats the line above is left out.
-pub fn text(error: &Error) -> String {
-    joined(error, "\n  because: ")
+pub fn error_text(error: &Error) -> String {
+    join_causes(error, "\n  because: ")
 }
 
 /// The error with its causes on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    joined(error, ": ")
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    join_causes(error, ": ")
 }
 
-fn joined(error: &dyn std::error::Error, link: &str) -> String {
+fn join_causes(error: &dyn std::error::Error, link: &str) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();
     let mut source = error.source();
@@ -43,6 +43,6 @@ fn joined(error: &dyn std::error::Error, link: &str) -> String {
 }
 
 /// A command or path that stands out in a sentence.
-pub fn code(text: impl std::fmt::Display) -> String {
+pub fn highlight_code(text: impl std::fmt::Display) -> String {
     format!("{HINT}`{text}`{HINT:#}")
 }

@@ -1,7 +1,7 @@
 //! Diagnosis, apart from doing it: what is looked at, what is found, and how bad that is.
 //!
 //! [`local`] looks at this side's files, [`broker`] judges the way to a broker, [`fleet`] judges what nodes answer.
-//! Each gives [`Finding`]s; nothing here prints.
+//! Each gives [`DiagnosisFinding`]s; nothing here prints.
 
 pub mod broker;
 pub mod fleet;
@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum DiagnosisLevel {
     /// As it should be.
     Ok,
     /// Worth a look.
@@ -27,9 +27,9 @@ pub enum Level {
     Error,
 }
 
-impl Level {
+impl DiagnosisLevel {
     /// The word in the documents.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warning => "warning",
@@ -41,11 +41,11 @@ impl Level {
 /// What one look found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct DiagnosisFinding {
     /// What was looked at, in one word that stays.
     pub check: String,
     /// How bad it is.
-    pub level: Level,
+    pub level: DiagnosisLevel,
     /// What was found.
     pub message: String,
     /// What to do about it.
@@ -56,9 +56,13 @@ pub struct Finding {
     pub nodes: BTreeSet<Identity>,
 }
 
-impl Finding {
+impl DiagnosisFinding {
     /// A finding of this level.
-    pub fn new(check: impl Into<String>, level: Level, message: impl Into<String>) -> Self {
+    pub fn new(
+        check: impl Into<String>,
+        level: DiagnosisLevel,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             check: check.into(),
             level,
@@ -70,27 +74,27 @@ impl Finding {
 
     /// As it should be.
     pub fn ok(check: &str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Ok, message)
+        Self::new(check, DiagnosisLevel::Ok, message)
     }
 
     /// Worth a look.
     pub fn warning(check: &str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Warning, message)
+        Self::new(check, DiagnosisLevel::Warning, message)
     }
 
     /// Does not work.
     pub fn error(check: &str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Error, message)
+        Self::new(check, DiagnosisLevel::Error, message)
     }
 
     /// With what to do about it.
-    pub fn advising(mut self, advice: impl Into<String>) -> Self {
+    pub fn with_advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
     /// About these nodes.
-    pub fn about(mut self, nodes: impl IntoIterator<Item = Identity>) -> Self {
+    pub fn with_nodes(mut self, nodes: impl IntoIterator<Item = Identity>) -> Self {
         self.nodes = nodes.into_iter().collect();
         self
     }
@@ -99,47 +103,55 @@ impl Finding {
 /// The findings about one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Section {
+pub struct DiagnosisSection {
     /// What they are about.
     pub about: String,
     /// Whether that is on this side: then an error means that nothing can be asked.
     #[serde(skip)]
     pub here: bool,
     /// What was found, in the order of looking.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DiagnosisFinding>,
 }
 
 /// How the command ends: with local trouble before trouble elsewhere; warnings are none.
-pub fn exit(sections: &[Section]) -> Exit {
+pub fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
     let bad = |here: bool| {
         let of = sections.iter().filter(move |section| section.here == here);
         of.flat_map(|section| &section.findings)
-            .any(|finding| finding.level == Level::Error)
+            .any(|finding| finding.level == DiagnosisLevel::Error)
     };
     match (bad(true), bad(false)) {
-        (true, _) => Exit::Local,
-        (false, true) => Exit::SomeFailed,
-        (false, false) => Exit::Passed,
+        (true, _) => CommandExitCode::Local,
+        (false, true) => CommandExitCode::SomeFailed,
+        (false, false) => CommandExitCode::Passed,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Section, exit};
-    use crate::exit::Exit;
+    use super::{DiagnosisFinding, DiagnosisSection, exit_code};
+    use crate::exit::CommandExitCode;
 
     #[test]
     fn local_trouble_comes_first() {
-        let section = |here, findings| Section {
+        let section = |here, findings| DiagnosisSection {
             about: String::new(),
             here,
             findings,
         };
-        let fine = || section(true, vec![Finding::ok("a", ""), Finding::warning("b", "")]);
-        let node = || section(false, vec![Finding::error("c", "")]);
-        assert_eq!(exit(&[fine()]), Exit::Passed);
-        assert_eq!(exit(&[fine(), node()]), Exit::SomeFailed);
-        let local = section(true, vec![Finding::error("d", "")]);
-        assert_eq!(exit(&[local, node()]), Exit::Local);
+        let fine = || {
+            section(
+                true,
+                vec![
+                    DiagnosisFinding::ok("a", ""),
+                    DiagnosisFinding::warning("b", ""),
+                ],
+            )
+        };
+        let node = || section(false, vec![DiagnosisFinding::error("c", "")]);
+        assert_eq!(exit_code(&[fine()]), CommandExitCode::Passed);
+        assert_eq!(exit_code(&[fine(), node()]), CommandExitCode::SomeFailed);
+        let local = section(true, vec![DiagnosisFinding::error("d", "")]);
+        assert_eq!(exit_code(&[local, node()]), CommandExitCode::Local);
     }
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use muster_wire::trace::VARIABLE;
+use muster_wire::trace::TRACEPARENT_VARIABLE;
 
 /// The client's configuration file.
 pub const CONFIG: &str = "RPC_CONFIG";
@@ -19,7 +19,7 @@ pub const RPCD: &str = "RPCD";
 
 /// What the environment says. Empty variables count as unset.
 #[derive(Debug, Clone, Default)]
-pub struct Environment {
+pub struct ProcessEnvironment {
     /// [`CONFIG`].
     pub config: Option<PathBuf>,
     /// [`CREDENTIALS`].
@@ -52,9 +52,9 @@ fn is_utf8(locale: &str) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-impl Environment {
+impl ProcessEnvironment {
     /// The environment of this process.
-    pub fn current() -> Self {
+    pub fn from_process() -> Self {
         let value = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let path = |name: &str| value(name).map(PathBuf::from);
         let below_home = |name: &str| path("HOME").map(|home| home.join(name));
@@ -68,7 +68,7 @@ impl Environment {
             cache_home: path("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
             columns: value("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok()),
             state_home: path("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
-            traceparent: value(VARIABLE).and_then(|text| text.into_string().ok()),
+            traceparent: value(TRACEPARENT_VARIABLE).and_then(|text| text.into_string().ok()),
             path: value("PATH"),
             utf8: ["LC_ALL", "LC_CTYPE", "LANG"]
                 .iter()

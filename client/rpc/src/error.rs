@@ -2,37 +2,37 @@
 
 use std::io;
 
-use crate::approval::ApprovingError;
-use crate::ask::AskError;
-use crate::broker::program::BrokerError;
+use crate::approval::ApprovalFileError;
+use crate::ask::FleetRequestError;
+use crate::broker::program::BrokerProgramError;
 use crate::bundle::BundleFileError;
-use crate::commands::audit::AuditError;
+use crate::commands::audit::AuditReadError;
 use crate::commands::demo::DemoError;
-use crate::commands::form::FormError;
+use crate::commands::form::OutputFormError;
 use crate::commands::inventory::InventoryFileError;
 use crate::commands::plugin::generate::GenerateError;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
 use crate::policy::PolicyError;
-use crate::printer::OutputError;
-use crate::settings::SettingsError;
+use crate::printer::PrintError;
+use crate::settings::RpcSettingsError;
 
 /// Why a command stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The client's configuration cannot be used.
     #[error(transparent)]
-    Settings(#[from] SettingsError),
+    Settings(#[from] RpcSettingsError),
     /// The fleet could not be asked.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    Ask(#[from] FleetRequestError),
     /// A form of results that the user wrote.
     #[error(transparent)]
-    Form(#[from] FormError),
+    Form(#[from] OutputFormError),
     /// A proposal or an approval.
     #[error(transparent)]
-    Approving(#[from] ApprovingError),
+    Approving(#[from] ApprovalFileError),
     /// The organisation's files.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
@@ -41,10 +41,10 @@ pub enum Error {
     Push(#[from] PushError),
     /// The broker's program.
     #[error(transparent)]
-    Broker(#[from] BrokerError),
+    Broker(#[from] BrokerProgramError),
     /// An audit log.
     #[error(transparent)]
-    Audit(#[from] AuditError),
+    Audit(#[from] AuditReadError),
     /// Policies on this machine.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -62,7 +62,7 @@ pub enum Error {
     Bundle(#[from] BundleFileError),
     /// Standard output is closed or full.
     #[error(transparent)]
-    Output(#[from] OutputError),
+    Output(#[from] PrintError),
     /// The asynchronous runtime cannot be started.
     #[error("cannot start: the system refuses what every program needs")]
     Runtime(#[source] io::Error),
@@ -99,16 +99,16 @@ impl Error {
     }
 
     /// How the command ends. A reader that has seen enough, as `head` does, is no failure.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Output(error) if error.is_reader_gone() => Exit::Passed,
-            Self::Ask(error) => error.exit(),
+            Self::Output(error) if error.is_reader_gone() => CommandExitCode::Passed,
+            Self::Ask(error) => error.exit_code(),
             Self::Form(error) => error.exit(),
             Self::Generate(error) => error.exit(),
-            Self::Approving(error) => error.exit(),
-            Self::Policy(error) => error.exit(),
-            Self::Bundle(error) => error.exit(),
-            _ => Exit::Local,
+            Self::Approving(error) => error.exit_code(),
+            Self::Policy(error) => error.exit_code(),
+            Self::Bundle(error) => error.exit_code(),
+            _ => CommandExitCode::Local,
         }
     }
 }

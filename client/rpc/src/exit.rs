@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// How a command ended. The numbers are a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Exit {
+pub enum CommandExitCode {
     /// Everything that was asked for was done.
     Passed = 0,
     /// No node was discovered, or something on this side is wrong: configuration, files, the way to the broker.
@@ -17,15 +17,15 @@ pub enum Exit {
     Usage = 4,
 }
 
-impl Exit {
+impl CommandExitCode {
     /// The number that the shell sees.
-    pub fn code(self) -> u8 {
+    pub fn as_u8(self) -> u8 {
         self as u8
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
+impl From<CommandExitCode> for ExitCode {
+    fn from(exit: CommandExitCode) -> Self {
+        Self::from(exit.as_u8())
     }
 }

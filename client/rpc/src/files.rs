@@ -5,11 +5,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_secret::{Keeper, SecretFileError, Zeroizing};
+use muster_secret::{SecretFileError, SecretOwner, Zeroizing};
 
 /// What could not be done with which file.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub enum RpcFileError {
     /// The system refuses.
     #[error("cannot {action} {}", path.display())]
     System {
@@ -35,9 +35,9 @@ pub enum FileError {
 }
 
 /// Makes the error of an action on a file.
-pub fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> FileError {
+pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> RpcFileError {
     let path = path.to_owned();
-    move |source| FileError::System {
+    move |source| RpcFileError::System {
         action,
         path: path.clone(),
         source,
@@ -45,14 +45,14 @@ pub fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> FileEr
 }
 
 /// Reads a text of at most `limit` bytes.
-pub fn read(path: &Path, limit: u64) -> Result<String, FileError> {
-    let file = File::open(path).map_err(failed("read", path))?;
+pub fn read_text(path: &Path, limit: u64) -> Result<String, RpcFileError> {
+    let file = File::open(path).map_err(file_error("read", path))?;
     let mut text = String::new();
     file.take(limit + 1)
         .read_to_string(&mut text)
-        .map_err(failed("read", path))?;
+        .map_err(file_error("read", path))?;
     if text.len() as u64 > limit {
-        return Err(FileError::TooLarge {
+        return Err(RpcFileError::TooLarge {
             path: path.to_owned(),
             limit,
         });
@@ -61,37 +61,41 @@ pub fn read(path: &Path, limit: u64) -> Result<String, FileError> {
 }
 
 /// Reads a secret, unless others could have read or changed it too.
-pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, FileError> {
-    Ok(muster_secret::read(path, Keeper::Person, limit)?)
+pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, RpcFileError> {
+    Ok(muster_secret::read_secret(
+        path,
+        SecretOwner::Person,
+        limit,
+    )?)
 }
 
 /// Makes a directory, with those above it, that only its owner can enter.
-pub fn private_directory(path: &Path) -> Result<(), FileError> {
+pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(failed("make", path))
+        .map_err(file_error("make", path))
 }
 
 /// Puts a public file in place of what is there.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    put(path, bytes, 0o644)
+pub fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+    replace_with_mode(path, bytes, 0o644)
 }
 
 /// Puts a secret, or what is nobody else's, in place of what is there.
-pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    put(path, bytes, 0o600)
+pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+    replace_with_mode(path, bytes, 0o600)
 }
 
 /// Writes a secret where nothing is yet.
-pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    write_new(path, bytes, 0o600).map_err(failed("write", path))
+pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+    write_new(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
 /// Adds to the end of a public file. The mode is set each time, so that neither the umask nor an older version leaves the file open.
-pub fn append(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let failed = failed("write", path);
+pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+    let failed = file_error("write", path);
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
@@ -105,14 +109,14 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 }
 
 /// A reader sees the old file or the new one. The name beside it begins with a dot and is ours alone under the lock.
-fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), RpcFileError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let result = write_new(&beside, bytes, mode).and_then(|()| fs::rename(&beside, path));
     if result.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    result.map_err(failed("write", path))
+    result.map_err(file_error("write", path))
 }
 
 /// The mode is set once more because the process's mask may have narrowed it.

@@ -9,8 +9,8 @@ mod job;
 mod journal;
 mod store;
 
-pub use entry::{Answered, End, Entry, Header, SCHEMA, Shaping};
-pub use error::JobError;
-pub use job::{Job, State, Wave};
-pub use journal::Journal;
-pub use store::{Store, new_id};
+pub use entry::{JOB_LINES_SCHEMA, JobEnd, JobEntry, JobHeader, JobPacing, JobReply};
+pub use error::SavedJobError;
+pub use job::{JobState, JobWave, SavedJob};
+pub use journal::JobJournal;
+pub use store::{JobStore, new_job_id};

@@ -40,27 +40,32 @@ mod skeleton;
 use std::process::ExitCode;
 
 use crate::cli::Cli;
-use crate::environment::Environment;
+use crate::environment::ProcessEnvironment;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::exit::CommandExitCode;
+use crate::printer::OutputPrinter;
 use crate::screen::Screen;
 
 fn main() -> ExitCode {
-    let cli = match Cli::read(std::env::args_os()) {
+    let cli = match Cli::parse_arguments(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(message) => return usage(&message).into(),
+        Err(message) => return print_usage(&message).into(),
     };
-    let environment = Environment::current();
-    let screen = Screen::standard(environment.columns);
-    let printer = Printer::standard(cli.talk(), cli.color(), screen);
-    let exit = run(cli, &environment, &printer)
-        .unwrap_or_else(|error| diagnostics::report(&error, &printer));
+    let environment = ProcessEnvironment::from_process();
+    let screen = Screen::from_stdout(environment.columns);
+    let printer =
+        OutputPrinter::for_standard_streams(cli.verbosity_level(), cli.color_choice(), screen);
+    let exit = run_command(cli, &environment, &printer)
+        .unwrap_or_else(|error| diagnostics::report_error(&error, &printer));
     exit.into()
 }
 
 /// One thread is enough for a command, and starts faster than many.
-fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Result<Exit, Error> {
+fn run_command(
+    cli: Cli,
+    environment: &ProcessEnvironment,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -70,10 +75,10 @@ fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Result<Exit, E
 }
 
 /// Help and version are asked for; everything else that clap says is about a wrong command line.
-fn usage(message: &clap::Error) -> Exit {
+fn print_usage(message: &clap::Error) -> CommandExitCode {
     let printed = message.print();
     match (message.use_stderr(), printed) {
-        (false, _) => Exit::Passed,
-        (true, _) => Exit::Usage,
+        (false, _) => CommandExitCode::Passed,
+        (true, _) => CommandExitCode::Usage,
     }
 }

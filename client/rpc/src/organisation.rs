@@ -28,43 +28,46 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_wire::token::{KeyKind, KeyPair, Trust};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair};
 
 use crate::files;
 
-pub use create::{Plan, create};
+pub use create::{OrganisationSpec, create_organisation};
 pub use error::OrganisationError;
-pub use issue::{Issued, Order};
-pub use layout::{Key, Layout};
-pub use ledger::{Kind, Realm, Record, State};
-pub use newcomers::Trusts;
-pub use profile::Profile;
+pub use issue::{CredentialSpec, IssuedCredentials};
+pub use layout::{OrganisationKey, OrganisationLayout};
+pub use ledger::{AccountRealm, CredentialRecord, CredentialState, PrincipalKind};
+pub use newcomers::AccountTrusts;
+pub use profile::OrganisationProfile;
 
 /// Largest file of ours that is read.
-const FILE_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// An organisation that was opened.
 #[derive(Debug)]
 pub struct Organisation {
-    layout: Layout,
-    profile: Profile,
+    layout: OrganisationLayout,
+    profile: OrganisationProfile,
 }
 
 /// The right to change an organisation, until it is dropped.
 #[derive(Debug)]
-pub struct Lock(
+pub struct OrganisationLock(
     #[expect(dead_code, reason = "held, not read: closing the file ends the lock")] File,
 );
 
 impl Organisation {
     /// Opens the one that is meant: the given directory, or the environment's, or else the current one.
-    pub fn find(
+    pub fn open_selected(
         given: Option<&Path>,
         environment: Option<&Path>,
     ) -> Result<Self, OrganisationError> {
         match given.or(environment) {
             Some(directory) => Self::open(directory),
-            None if Layout::new(PathBuf::from(".")).profile().is_file() => {
+            None if OrganisationLayout::new(PathBuf::from("."))
+                .profile_file()
+                .is_file() =>
+            {
                 Self::open(Path::new("."))
             }
             None => Err(OrganisationError::Nowhere),
@@ -74,85 +77,89 @@ impl Organisation {
     /// Opens the organisation in this directory.
     pub fn open(directory: &Path) -> Result<Self, OrganisationError> {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-        let layout = Layout::new(absolute);
-        if !layout.profile().is_file() {
+        let layout = OrganisationLayout::new(absolute);
+        if !layout.profile_file().is_file() {
             return Err(OrganisationError::None {
                 directory: layout.directory().to_owned(),
             });
         }
-        let text = files::read(&layout.profile(), FILE_BYTES)?;
-        let profile = Profile::parse(&text).map_err(|source| OrganisationError::Profile {
-            path: layout.profile(),
-            source: Box::new(source),
-        })?;
+        let text = files::read_text(&layout.profile_file(), MAX_FILE_BYTES)?;
+        let profile =
+            OrganisationProfile::parse(&text).map_err(|source| OrganisationError::Profile {
+                path: layout.profile_file(),
+                source: Box::new(source),
+            })?;
         Ok(Self { layout, profile })
     }
 
     /// Waits until nobody else changes the organisation.
     ///
     /// The locked file may have been replaced meanwhile; then others lock the one that has its place, and so do we.
-    pub fn lock(&self) -> Result<Lock, OrganisationError> {
-        let path = self.layout.profile();
-        let failed = files::failed("lock", &path);
+    pub fn lock(&self) -> Result<OrganisationLock, OrganisationError> {
+        let path = self.layout.profile_file();
+        let failed = files::file_error("lock", &path);
         loop {
             let file = File::open(&path).map_err(&failed)?;
             file.lock().map_err(&failed)?;
             let (held, there) = (file.metadata(), std::fs::metadata(&path));
             let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
             if held.map(number).map_err(&failed)? == there.map(number).map_err(&failed)? {
-                return Ok(Lock(file));
+                return Ok(OrganisationLock(file));
             }
         }
     }
 
     /// Where its files are.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &OrganisationLayout {
         &self.layout
     }
 
     /// Its public description.
-    pub fn profile(&self) -> &Profile {
+    pub fn profile(&self) -> &OrganisationProfile {
         &self.profile
     }
 
     /// Says where the broker is reached from now on.
     pub fn set_urls(&mut self, urls: Vec<String>) -> Result<(), OrganisationError> {
         self.profile.broker.urls = urls;
-        files::replace(&self.layout.profile(), self.profile.text()?.as_bytes())?;
+        files::replace_public(
+            &self.layout.profile_file(),
+            self.profile.to_toml()?.as_bytes(),
+        )?;
         Ok(())
     }
 
     /// The fleet's account token that is in force, verified.
-    pub fn trust(&self) -> Result<Trust, OrganisationError> {
-        self.trust_of(Realm::Fleet)
+    pub fn fleet_trust(&self) -> Result<AccountTrust, OrganisationError> {
+        self.realm_trust(AccountRealm::Fleet)
     }
 
     /// The token of an account that is in force, verified.
-    pub fn trust_of(&self, realm: Realm) -> Result<Trust, OrganisationError> {
-        if realm == Realm::Newcomers && self.profile.newcomers_account.is_none() {
+    pub fn realm_trust(&self, realm: AccountRealm) -> Result<AccountTrust, OrganisationError> {
+        if realm == AccountRealm::Newcomers && self.profile.newcomers_account.is_none() {
             return Err(OrganisationError::NoNewcomers);
         }
-        let path = self.layout.token(realm);
-        let token = files::read(&path, FILE_BYTES)?;
-        Trust::new(self.profile.operator, token.trim())
+        let path = self.layout.realm_token(realm);
+        let token = files::read_text(&path, MAX_FILE_BYTES)?;
+        AccountTrust::new(self.profile.operator, token.trim())
             .map_err(|source| OrganisationError::Token { path, source })
     }
 
     /// One of its secret keys.
-    pub fn key(&self, key: Key) -> Result<KeyPair, OrganisationError> {
-        let path = self.layout.key(key);
-        let seed = files::read_secret(&path, FILE_BYTES)?;
+    pub fn load_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+        let path = self.layout.key_file(key);
+        let seed = files::read_secret(&path, MAX_FILE_BYTES)?;
         let unusable = |source| OrganisationError::Key {
             path: path.clone(),
             source,
         };
         let pair = KeyPair::from_seed(seed.trim()).map_err(unusable)?;
-        let kind = if key == Key::Operator {
+        let kind = if key == OrganisationKey::Operator {
             KeyKind::Operator
         } else {
             KeyKind::Account
         };
-        pair.public().expect_kind(kind).map_err(unusable)?;
+        pair.public_key().expect_kind(kind).map_err(unusable)?;
         Ok(pair)
     }
 }

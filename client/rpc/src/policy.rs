@@ -8,9 +8,9 @@ mod lint;
 mod node;
 mod read;
 
-pub use cases::{Cases, Outcome};
-pub use data::Supposed;
+pub use cases::{PolicyTestOutcome, PolicyTestSuite};
+pub use data::AssumedDataValues;
 pub use error::PolicyError;
-pub use lint::{Finding, Level, Loaded, look_over};
+pub use lint::{LintFinding, LintLevel, LoadedPolicies, lint_policies};
 pub use node::SavedNode;
-pub use read::{directory, paths};
+pub use read::{read_directory, read_paths};

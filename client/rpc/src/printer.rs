@@ -26,15 +26,15 @@ pub const STRONG: Style = Style::new().bold();
 /// Standard output, or the file in its place, is closed or full.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the output")]
-pub struct OutputError(#[source] io::Error);
+pub struct PrintError(#[source] io::Error);
 
-impl From<serde_json::Error> for OutputError {
+impl From<serde_json::Error> for PrintError {
     fn from(error: serde_json::Error) -> Self {
         Self(error.into())
     }
 }
 
-impl OutputError {
+impl PrintError {
     /// Whether the reader went away, as `head` does when it has seen enough.
     pub fn is_reader_gone(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
@@ -43,7 +43,7 @@ impl OutputError {
 
 /// How much talk there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Talk {
+pub enum VerbosityLevel {
     /// Warnings and errors only.
     Quiet,
     /// The usual.
@@ -53,19 +53,19 @@ pub enum Talk {
 }
 
 /// Where data go, and how much of them fits side by side.
-struct Paper {
+struct DataOutput {
     writer: Box<dyn Write + Send>,
     screen: Screen,
 }
 
 /// Writes lines for people and data for programs.
-pub struct Printer {
-    talk: Talk,
-    data: Mutex<Paper>,
+pub struct OutputPrinter {
+    talk: VerbosityLevel,
+    data: Mutex<DataOutput>,
     talking: Mutex<Box<dyn Write + Send>>,
 }
 
-impl std::fmt::Debug for Printer {
+impl std::fmt::Debug for OutputPrinter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Printer")
             .field("talk", &self.talk)
@@ -73,9 +73,9 @@ impl std::fmt::Debug for Printer {
     }
 }
 
-impl Printer {
+impl OutputPrinter {
     /// A printer on this process's standard output, which looks like that screen, and standard error.
-    pub fn standard(talk: Talk, color: ColorChoice, screen: Screen) -> Self {
+    pub fn for_standard_streams(talk: VerbosityLevel, color: ColorChoice, screen: Screen) -> Self {
         let (data, talking) = (
             AutoStream::new(io::stdout(), color),
             AutoStream::new(io::stderr(), color),
@@ -85,91 +85,91 @@ impl Printer {
 
     /// A printer on any two writers.
     pub fn new(
-        talk: Talk,
+        talk: VerbosityLevel,
         writer: Box<dyn Write + Send>,
         screen: Screen,
         talking: Box<dyn Write + Send>,
     ) -> Self {
         Self {
             talk,
-            data: Mutex::new(Paper { writer, screen }),
+            data: Mutex::new(DataOutput { writer, screen }),
             talking: Mutex::new(talking),
         }
     }
 
     /// From now on data go there instead.
-    pub fn divert(&self, writer: Box<dyn Write + Send>, screen: Screen) {
-        *self.paper() = Paper { writer, screen };
+    pub fn redirect_data(&self, writer: Box<dyn Write + Send>, screen: Screen) {
+        *self.lock_data() = DataOutput { writer, screen };
     }
 
     /// What data are drawn on.
     pub fn screen(&self) -> Screen {
-        self.paper().screen
+        self.lock_data().screen
     }
 
-    fn paper(&self) -> MutexGuard<'_, Paper> {
+    fn lock_data(&self) -> MutexGuard<'_, DataOutput> {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How much talk there is.
-    pub fn talk(&self) -> Talk {
+    pub fn verbosity_level(&self) -> VerbosityLevel {
         self.talk
     }
 
     /// One line of data.
-    pub fn line(&self, line: impl Display) -> Result<(), OutputError> {
-        self.text(format_args!("{line}\n"))
+    pub fn print_line(&self, line: impl Display) -> Result<(), PrintError> {
+        self.print_text(format_args!("{line}\n"))
     }
 
     /// Data as they are, without a line end of ours.
-    pub fn text(&self, text: impl Display) -> Result<(), OutputError> {
-        let writer = &mut self.paper().writer;
+    pub fn print_text(&self, text: impl Display) -> Result<(), PrintError> {
+        let writer = &mut self.lock_data().writer;
         write!(writer, "{text}")
             .and_then(|()| writer.flush())
-            .map_err(OutputError)
+            .map_err(PrintError)
     }
 
     /// One JSON document, indented.
-    pub fn json(&self, document: &impl Serialize) -> Result<(), OutputError> {
-        self.line(serde_json::to_string_pretty(document)?)
+    pub fn print_json(&self, document: &impl Serialize) -> Result<(), PrintError> {
+        self.print_line(serde_json::to_string_pretty(document)?)
     }
 
     /// Tells the user something.
-    pub fn say(&self, line: impl Display) {
-        if self.talk >= Talk::Normal {
-            self.tell(line);
+    pub fn print_message(&self, line: impl Display) {
+        if self.talk >= VerbosityLevel::Normal {
+            self.write_message(line);
         }
     }
 
     /// Tells something to a user who asked for details.
-    pub fn detail(&self, line: impl Display) {
-        if self.talk >= Talk::Verbose {
-            self.tell(line);
+    pub fn print_detail(&self, line: impl Display) {
+        if self.talk >= VerbosityLevel::Verbose {
+            self.write_message(line);
         }
     }
 
     /// Asks the user something; not even `--quiet` hides a question.
-    pub fn ask(&self, line: impl Display) {
-        self.tell(line);
+    pub fn print_question(&self, line: impl Display) {
+        self.write_message(line);
     }
 
     /// Tells a next step.
-    pub fn hint(&self, line: impl Display) {
-        self.say(format_args!("{HINT}hint:{HINT:#} {line}"));
+    pub fn print_hint(&self, line: impl Display) {
+        self.print_message(format_args!("{HINT}hint:{HINT:#} {line}"));
     }
 
     /// Tells of something that does not stop the command.
-    pub fn warn(&self, line: impl Display) {
-        self.tell(format_args!("{WARNING}warning:{WARNING:#} {line}"));
+    pub fn print_warning(&self, line: impl Display) {
+        self.write_message(format_args!("{WARNING}warning:{WARNING:#} {line}"));
     }
 
     /// Tells why the command failed.
-    pub fn error(&self, line: impl Display) {
-        self.tell(format_args!("{BAD}error:{BAD:#} {line}"));
+    pub fn print_error(&self, line: impl Display) {
+        self.write_message(format_args!("{BAD}error:{BAD:#} {line}"));
     }
 
     /// Nobody can be told that standard error is closed.
-    fn tell(&self, line: impl Display) {
+    fn write_message(&self, line: impl Display) {
         let mut talking = self.talking.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(talking, "{line}").and_then(|()| talking.flush());
     }
@@ -182,21 +182,21 @@ pub(crate) mod testing {
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
-    use super::{Printer, Talk};
+    use super::{OutputPrinter, VerbosityLevel};
     use crate::screen::Screen;
 
     /// What was printed, without its colours.
     #[derive(Debug, Clone, Default)]
-    pub(crate) struct Paper(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct DataOutput(Arc<Mutex<Vec<u8>>>);
 
-    impl Paper {
+    impl DataOutput {
         pub(crate) fn text(&self) -> String {
             let bytes = self.0.lock().unwrap();
             anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string()
         }
     }
 
-    impl Write for Paper {
+    impl Write for DataOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -208,9 +208,9 @@ pub(crate) mod testing {
     }
 
     /// A printer, its data and its talk.
-    pub(crate) fn printer(talk: Talk) -> (Printer, Paper, Paper) {
-        let (data, talking) = (Paper::default(), Paper::default());
-        let printer = Printer::new(
+    pub(crate) fn printer(talk: VerbosityLevel) -> (OutputPrinter, DataOutput, DataOutput) {
+        let (data, talking) = (DataOutput::default(), DataOutput::default());
+        let printer = OutputPrinter::new(
             talk,
             Box::new(data.clone()),
             Screen::default(),
@@ -222,34 +222,34 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::Talk;
+    use super::VerbosityLevel;
     use super::testing::printer;
 
     #[test]
     fn data_and_talk_never_mix() {
-        let (printer, data, talk) = printer(Talk::Normal);
-        printer.line("web1.acme.net").unwrap();
-        printer.say("1 node");
-        printer.detail("in 3 ms");
-        printer.warn("slow");
+        let (printer, data, talk) = printer(VerbosityLevel::Normal);
+        printer.print_line("web1.acme.net").unwrap();
+        printer.print_message("1 node");
+        printer.print_detail("in 3 ms");
+        printer.print_warning("slow");
         assert_eq!(data.text(), "web1.acme.net\n");
         assert_eq!(talk.text(), "1 node\nwarning: slow\n");
     }
 
     #[test]
     fn quiet_keeps_warnings_and_errors() {
-        let (printer, _, talk) = printer(Talk::Quiet);
-        printer.say("hello");
-        printer.hint("wave");
-        printer.warn("slow");
-        printer.error("stopped");
+        let (printer, _, talk) = printer(VerbosityLevel::Quiet);
+        printer.print_message("hello");
+        printer.print_hint("wave");
+        printer.print_warning("slow");
+        printer.print_error("stopped");
         assert_eq!(talk.text(), "warning: slow\nerror: stopped\n");
     }
 
     #[test]
     fn verbose_adds_details() {
-        let (printer, _, talk) = printer(Talk::Verbose);
-        printer.detail("in 3 ms");
+        let (printer, _, talk) = printer(VerbosityLevel::Verbose);
+        printer.print_detail("in 3 ms");
         assert_eq!(talk.text(), "in 3 ms\n");
     }
 }

@@ -48,7 +48,7 @@ pub mod value;
 
 /// Columns that tests draw for.
 #[cfg(test)]
-pub const WIDTH: usize = crate::screen::COLUMNS;
+pub const WIDTH: usize = crate::screen::DEFAULT_COLUMNS;
 
 #[cfg(test)]
 pub(crate) fn is_within_width(text: &str) -> bool {

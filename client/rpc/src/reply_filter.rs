@@ -6,18 +6,19 @@
 
 use std::sync::Arc;
 
-use muster_ddl::Action;
+use muster_ddl::ActionSchema;
 use muster_wire::filter::{
-    FilterError, Found, Kind, Known, Lookup, Progress, Query, Select, Source, Sources, Truth,
+    DataLookup, DataLookupResult, DeclaredQuery, DeclaredSource, DeclaredSources,
+    EvaluationProgress, FilterError, KnownLookups, OutputKind, SelectExpression, TruthValue,
 };
-use muster_wire::state::{FactPath, Facts, NodeView};
-use muster_wire::status::{Reason, Status};
+use muster_wire::state::{FactPath, NodeFacts, NodeView};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value, json};
 
-use crate::report::Reply;
+use crate::report::NodeReply;
 
 /// Functions without an argument that are true or false of a reply.
-const OUTCOMES: [&str; 8] = [
+const OUTCOME_FUNCTIONS: [&str; 8] = [
     "ok",
     "failed",
     "aborted",
@@ -28,15 +29,15 @@ const OUTCOMES: [&str; 8] = [
     "denied",
 ];
 /// Words that stand for something a reply says.
-const WORDS: [&str; 3] = ["code", "msg", "time"];
+const REPLY_WORDS: [&str; 3] = ["code", "msg", "time"];
 /// The function that stands for what a reply brings.
-const DATA: &str = "data";
+const DATA_FUNCTION: &str = "data";
 /// A function's own value, as the language calls it.
-const ITSELF: &str = "";
+const OWN_VALUE: &str = "";
 
 /// An expression over replies.
 #[derive(Debug, Clone)]
-pub struct ReplyFilter(Select);
+pub struct ReplyFilter(SelectExpression);
 
 /// Why there is no such expression.
 #[derive(Debug, thiserror::Error)]
@@ -65,25 +66,25 @@ pub enum ReplyFilterError {
 
 impl ReplyFilter {
     /// Reads an expression over replies of this action.
-    pub fn new(text: &str, action: &Action) -> Result<Self, ReplyFilterError> {
-        let select = Select::parse_declared(text, &functions(action))?;
-        if select.asks_for_names() {
+    pub fn new(text: &str, action: &ActionSchema) -> Result<Self, ReplyFilterError> {
+        let select = SelectExpression::parse_declared(text, &declare_functions(action))?;
+        if select.has_name_conditions() {
             return Err(ReplyFilterError::Name);
         }
-        for (lookup, output) in select.outputs() {
+        for (lookup, output) in select.source_outputs() {
             let by_path = lookup.query.is_some();
-            if lookup.source == DATA && by_path != (output == ITSELF) {
+            if lookup.source == DATA_FUNCTION && by_path != (output == OWN_VALUE) {
                 let text = match output {
-                    ITSELF => lookup.to_string(),
+                    OWN_VALUE => lookup.to_string(),
                     output => format!("{lookup}.{output}"),
                 };
                 return Err(ReplyFilterError::Data { text });
             }
         }
         let unknown = select
-            .facts()
+            .fact_paths()
             .into_iter()
-            .find(|path| !WORDS.contains(&path.as_str()));
+            .find(|path| !REPLY_WORDS.contains(&path.as_str()));
         match unknown {
             Some(path) => Err(ReplyFilterError::Word {
                 word: path.as_str().to_owned(),
@@ -93,15 +94,15 @@ impl ReplyFilter {
     }
 
     /// Whether the reply counts. What it does not say is neither equal nor found.
-    pub fn accepts(&self, reply: &Reply) -> bool {
+    pub fn accepts(&self, reply: &NodeReply) -> bool {
         let words = Map::from_iter([
             ("code".to_owned(), json!(reply.status)),
             ("msg".to_owned(), json!(reply.message)),
             ("time".to_owned(), json!(reply.took)),
         ]);
         // Words and outputs beyond the limits of facts are as though they were not there.
-        let words = Facts::from_map(words).unwrap_or_default();
-        let data = Facts::from_map(reply.data.clone()).unwrap_or_default();
+        let words = NodeFacts::from_map(words).unwrap_or_default();
+        let data = NodeFacts::from_map(reply.data.clone()).unwrap_or_default();
         let view = NodeView {
             identity: reply.node.as_str(),
             facts: &words,
@@ -110,16 +111,19 @@ impl ReplyFilter {
             agents: &[],
             collectives: &[],
         };
-        let mut known = Known::default();
+        let mut known = KnownLookups::default();
         loop {
             match self.0.evaluate(&view, &known) {
-                Progress::Decided(truth) => return truth == Truth::True,
-                Progress::Needs(lookup) => {
+                EvaluationProgress::Decided(truth) => return truth == TruthValue::True,
+                EvaluationProgress::Needs(lookup) => {
                     let found = match (lookup.source.as_str(), &lookup.query) {
-                        (DATA, None) => self.outputs(reply),
-                        _ => Map::from_iter([(ITSELF.to_owned(), answer(reply, &data, lookup))]),
+                        (DATA_FUNCTION, None) => self.requested_outputs(reply),
+                        _ => Map::from_iter([(
+                            OWN_VALUE.to_owned(),
+                            answer_lookup(reply, &data, lookup),
+                        )]),
                     };
-                    known.insert(lookup.clone(), Found::Values(found));
+                    known.insert(lookup.clone(), DataLookupResult::Values(found));
                 }
             }
         }
@@ -128,9 +132,10 @@ impl ReplyFilter {
 
 impl ReplyFilter {
     /// The outputs that are asked for; what the reply does not have is known to be nothing.
-    fn outputs(&self, reply: &Reply) -> Map<String, Value> {
-        let asked = self.0.outputs().into_iter();
-        let asked = asked.filter(|(lookup, _)| lookup.source == DATA && lookup.query.is_none());
+    fn requested_outputs(&self, reply: &NodeReply) -> Map<String, Value> {
+        let asked = self.0.source_outputs().into_iter();
+        let asked =
+            asked.filter(|(lookup, _)| lookup.source == DATA_FUNCTION && lookup.query.is_none());
         let value = |name: &str| reply.data.get(name).cloned().unwrap_or_default();
         asked
             .map(|(_, name)| (name.to_owned(), value(name)))
@@ -138,22 +143,22 @@ impl ReplyFilter {
     }
 }
 
-fn functions(action: &Action) -> Sources {
-    let mut functions = Sources::default();
-    let itself = |kind| [(ITSELF.to_owned(), kind)].into();
-    for name in OUTCOMES.into_iter().chain(["timeout"]) {
-        let source = Source {
+fn declare_functions(action: &ActionSchema) -> DeclaredSources {
+    let mut functions = DeclaredSources::default();
+    let itself = |kind| [(OWN_VALUE.to_owned(), kind)].into();
+    for name in OUTCOME_FUNCTIONS.into_iter().chain(["timeout"]) {
+        let source = DeclaredSource {
             query: None,
-            outputs: itself(Kind::Boolean),
+            outputs: itself(OutputKind::Boolean),
         };
-        functions.declare(name, source);
+        functions.declare_source(name, source);
     }
-    let source = Source {
+    let source = DeclaredSource {
         query: None,
-        outputs: itself(Kind::Text),
+        outputs: itself(OutputKind::Text),
     };
-    functions.declare("sender", source);
-    let query = Query {
+    functions.declare_source("sender", source);
+    let query = DeclaredQuery {
         optional: true,
         prompt: "the name of an output, such as \"status\" or \"os.family\"".to_owned(),
         check: Arc::new(|path| {
@@ -163,32 +168,36 @@ fn functions(action: &Action) -> Sources {
         }),
     };
     let outputs = action.outputs().iter();
-    let outputs =
-        outputs.map(|output| (output.name.clone(), muster_client::kind(output.value_type)));
-    let source = Source {
+    let outputs = outputs.map(|output| {
+        (
+            output.name.clone(),
+            muster_client::value_kind(output.value_type),
+        )
+    });
+    let source = DeclaredSource {
         query: Some(query),
-        outputs: outputs.chain(itself(Kind::Any)).collect(),
+        outputs: outputs.chain(itself(OutputKind::Any)).collect(),
     };
-    functions.declare(DATA, source);
+    functions.declare_source(DATA_FUNCTION, source);
     functions
 }
 
-fn answer(reply: &Reply, data: &Facts, lookup: &Lookup) -> Value {
+fn answer_lookup(reply: &NodeReply, data: &NodeFacts, lookup: &DataLookup) -> Value {
     let is = |status| Value::from(reply.status == status);
     match (lookup.source.as_str(), &lookup.query) {
-        ("ok", _) => is(Status::Ok),
+        ("ok", _) => is(ReplyStatus::Ok),
         ("failed", _) => Value::from(!reply.is_ok()),
-        ("aborted", _) => is(Status::Failed),
-        ("unknown_action", _) => is(Status::UnknownAction),
-        ("missing_data", _) => is(Status::MissingData),
-        ("invalid_data", _) => is(Status::InvalidData),
-        ("unknown_error", _) => is(Status::Other),
-        ("denied", _) => Value::from(matches!(reply.reason, Some(Reason::Denied { .. }))),
-        ("timeout", _) => Value::from(matches!(reply.reason, Some(Reason::Timeout { .. }))),
+        ("aborted", _) => is(ReplyStatus::Failed),
+        ("unknown_action", _) => is(ReplyStatus::UnknownAction),
+        ("missing_data", _) => is(ReplyStatus::MissingData),
+        ("invalid_data", _) => is(ReplyStatus::InvalidData),
+        ("unknown_error", _) => is(ReplyStatus::Other),
+        ("denied", _) => Value::from(matches!(reply.reason, Some(ReplyReason::Denied { .. }))),
+        ("timeout", _) => Value::from(matches!(reply.reason, Some(ReplyReason::Timeout { .. }))),
         ("sender", _) => Value::from(reply.node.as_str()),
-        (DATA, Some(path)) => {
+        (DATA_FUNCTION, Some(path)) => {
             let path = FactPath::parse(path).ok();
-            let value = path.and_then(|path| data.lookup(&path));
+            let value = path.and_then(|path| data.get_path(&path));
             value.cloned().unwrap_or_default()
         }
         _ => Value::Null,
@@ -197,14 +206,14 @@ fn answer(reply: &Reply, data: &Facts, lookup: &Lookup) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use muster_ddl::Ddl;
-    use muster_wire::status::Reason;
+    use muster_ddl::AgentDdl;
+    use muster_wire::status::ReplyReason;
     use serde_json::json;
 
     use super::{ReplyFilter, ReplyFilterError};
     use crate::render::fixtures::reply;
 
-    fn ddl() -> Ddl {
+    fn ddl() -> AgentDdl {
         let output = |kind: &str| json!({"description": "d", "display_as": "D", "type": kind});
         let ddl = json!({
             "metadata": {"name": "work", "description": "d", "author": "a", "license": "l", "version": "1.0.0", "url": "u", "timeout": 5},
@@ -212,11 +221,11 @@ mod tests {
                 "status": output("string"), "n": output("integer"), "tags": output("array"), "on": output("boolean"),
             }}],
         });
-        Ddl::from_slice(ddl.to_string().as_bytes()).unwrap()
+        AgentDdl::from_slice(ddl.to_string().as_bytes()).unwrap()
     }
 
     fn filter(text: &str) -> Result<ReplyFilter, ReplyFilterError> {
-        ReplyFilter::new(text, ddl().action("do").unwrap())
+        ReplyFilter::new(text, ddl().find_action("do").unwrap())
     }
 
     #[test]
@@ -225,7 +234,7 @@ mod tests {
             json!({"status": "stopped", "n": 3, "tags": ["a", "b"], "os": {"family": "Debian"}});
         let good = reply("web1.example.net", 0, "OK", data);
         let mut bad = reply("db1.example.net", 5, "you may not", json!({}));
-        bad.reason = Some(Reason::Denied {
+        bad.reason = Some(ReplyReason::Denied {
             rule: "default".to_owned(),
         });
         for (text, of_good, of_bad) in [

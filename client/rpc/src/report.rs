@@ -5,34 +5,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::Disturbance;
-use muster_ddl::aggregate::Summary;
+use muster_client::ConnectionDisturbance;
+use muster_ddl::aggregate::OutputSummary;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::status::{Reason, Status};
-use muster_wire::trace::{Stage, Traceparent};
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::trace::{StageTiming, TraceContext};
 use serde_json::{Map, Value};
 
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// The whole outcome of one request.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct RequestReport {
     /// The agent that was asked.
     pub agent: String,
     /// Its action.
     pub action: String,
     /// The believed answers of nodes that were asked, in the order in which they came unless somebody sorts them.
-    pub replies: Vec<Reply>,
+    pub replies: Vec<NodeReply>,
     /// What the DDL wants summarised over the successful replies.
-    pub summaries: Vec<Summary>,
+    pub summaries: Vec<OutputSummary>,
     /// Counts, names and times.
     pub stats: RequestStats,
 }
 
-impl Report {
+impl RequestReport {
     /// Nobody was asked anything.
-    pub fn nothing(agent: &str, action: &str) -> Self {
+    pub fn empty(agent: &str, action: &str) -> Self {
         Self {
             agent: agent.to_owned(),
             action: action.to_owned(),
@@ -44,25 +44,25 @@ impl Report {
 
     /// This and what another request of the same action came to, as if it were one; without summaries.
     #[must_use]
-    pub fn join(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         self.replies.extend(other.replies);
         self.summaries.clear();
-        self.stats.join(other.stats);
+        self.stats.merge(other.stats);
         self
     }
 }
 
 /// One node's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct NodeReply {
     /// Who answers.
     pub node: Identity,
     /// How it ended.
-    pub status: Status,
+    pub status: ReplyStatus,
     /// The status in the node's words.
     pub message: String,
     /// What the status cannot say.
-    pub reason: Option<Reason>,
+    pub reason: Option<ReplyReason>,
     /// The action's outputs.
     pub data: Map<String, Value>,
     /// How long the action ran on the node, in milliseconds.
@@ -75,7 +75,7 @@ pub struct Reply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeTrace {
     /// The stages at the node, as it says.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<StageTiming>,
     /// From the question to the verified answer.
     pub after: Duration,
     /// Verifying the answer; part of `after`.
@@ -84,7 +84,7 @@ pub struct NodeTrace {
 
 impl NodeTrace {
     /// What is left for the way there and back, and for waiting at the broker.
-    pub fn network(&self) -> Duration {
+    pub fn network_time(&self) -> Duration {
         let stages = self
             .stages
             .iter()
@@ -96,10 +96,10 @@ impl NodeTrace {
     }
 }
 
-impl Reply {
+impl NodeReply {
     /// Whether the action did what was asked.
     pub fn is_ok(&self) -> bool {
-        self.status == Status::Ok
+        self.status == ReplyStatus::Ok
     }
 }
 
@@ -129,7 +129,7 @@ pub struct RequestStats {
     /// How many answers were not believed, by the word of the refusal.
     pub disbelieved: BTreeMap<&'static str, usize>,
     /// Why all this may not be the whole truth; empty when it is.
-    pub gaps: BTreeSet<Gap>,
+    pub gaps: BTreeSet<ResultGap>,
     /// How long finding the nodes took; zero when they were named.
     pub discovering: Duration,
     /// How long writing and signing took; part of `publishing`.
@@ -141,12 +141,12 @@ pub struct RequestStats {
     /// When it began.
     pub started: Millis,
     /// The trace that the request is part of.
-    pub traceparent: Option<Traceparent>,
+    pub traceparent: Option<TraceContext>,
 }
 
 /// A reason why a result may not be the whole truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gap {
+pub enum ResultGap {
     /// The connection blinked while nodes were looked for, or the time was up while they still answered.
     Discovery,
     /// The connection blinked while answers were on their way.
@@ -159,9 +159,9 @@ pub enum Gap {
     Broken,
 }
 
-impl Gap {
+impl ResultGap {
     /// A stable word, for programs.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Discovery => "discovery",
             Self::Reconnected => "reconnected",
@@ -172,7 +172,7 @@ impl Gap {
     }
 
     /// A sentence, for people.
-    pub fn sentence(self) -> &'static str {
+    pub fn as_sentence(self) -> &'static str {
         match self {
             Self::Discovery => {
                 "nodes still answered when looking for them ended, or answers were lost: there may be more than were asked; --discovery-timeout listens longer"
@@ -189,23 +189,23 @@ impl Gap {
     }
 }
 
-impl From<Disturbance> for Gap {
-    fn from(disturbance: Disturbance) -> Self {
+impl From<ConnectionDisturbance> for ResultGap {
+    fn from(disturbance: ConnectionDisturbance) -> Self {
         match disturbance {
-            Disturbance::Reconnected => Self::Reconnected,
-            Disturbance::SlowConsumer => Self::SlowConsumer,
+            ConnectionDisturbance::Reconnected => Self::Reconnected,
+            ConnectionDisturbance::SlowConsumer => Self::SlowConsumer,
         }
     }
 }
 
 impl RequestStats {
     /// How many of those who were asked have answered.
-    pub fn responses(&self) -> usize {
+    pub fn response_count(&self) -> usize {
         self.ok + self.failed
     }
 
     /// Adds those of a later request to other nodes.
-    fn join(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         if self.requests.is_empty() {
             self.started = other.started;
         }
@@ -229,46 +229,47 @@ impl RequestStats {
     }
 
     /// From sending to the last answer.
-    pub fn calling(&self) -> Duration {
+    pub fn call_duration(&self) -> Duration {
         self.publishing + self.waiting
     }
 
     /// The nodes that are connected, were asked, and did not answer.
-    pub fn silent(&self) -> impl Iterator<Item = &Identity> {
+    pub fn silent_nodes(&self) -> impl Iterator<Item = &Identity> {
         self.missing.difference(&self.not_connected)
     }
 
     /// How many of those who were asked failed or did not answer.
-    pub fn bad(&self) -> usize {
+    pub fn unsuccessful_count(&self) -> usize {
         self.failed + self.missing.len()
     }
 
     /// Whether fewer have answered than were wanted.
     pub fn wants_more(&self) -> bool {
-        self.wanted.is_some_and(|wanted| self.responses() < wanted)
+        self.wanted
+            .is_some_and(|wanted| self.response_count() < wanted)
     }
 
     /// How the command ends. Silence of some nodes counts as their failure; of all nodes it has a code of its own,
     /// unless the caller did not wait for them or did not ask them all.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         if self.discovered == 0 {
-            Exit::Local
-        } else if self.gaps.contains(&Gap::Interrupted) || !self.not_asked.is_empty() {
-            Exit::SomeFailed
-        } else if self.responses() == 0 {
-            Exit::NoneAnswered
+            CommandExitCode::Local
+        } else if self.gaps.contains(&ResultGap::Interrupted) || !self.not_asked.is_empty() {
+            CommandExitCode::SomeFailed
+        } else if self.response_count() == 0 {
+            CommandExitCode::NoneAnswered
         } else if self.failed > 0 || !self.missing.is_empty() || self.wants_more() {
-            Exit::SomeFailed
+            CommandExitCode::SomeFailed
         } else {
-            Exit::Passed
+            CommandExitCode::Passed
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Gap, RequestStats};
-    use crate::exit::Exit;
+    use super::{RequestStats, ResultGap};
+    use crate::exit::CommandExitCode;
 
     fn stats(discovered: usize, ok: usize, failed: usize) -> RequestStats {
         let missing = (ok + failed..discovered)
@@ -286,33 +287,36 @@ mod tests {
     #[test]
     fn exit_codes_follow_from_the_counts() {
         let table = [
-            (stats(5, 5, 0), Exit::Passed),
-            (stats(0, 0, 0), Exit::Local),
-            (stats(5, 4, 1), Exit::SomeFailed),
-            (stats(5, 0, 5), Exit::SomeFailed),
-            (stats(5, 4, 0), Exit::SomeFailed),
-            (stats(5, 0, 1), Exit::SomeFailed),
-            (stats(5, 0, 0), Exit::NoneAnswered),
-            (stats(1, 0, 0), Exit::NoneAnswered),
+            (stats(5, 5, 0), CommandExitCode::Passed),
+            (stats(0, 0, 0), CommandExitCode::Local),
+            (stats(5, 4, 1), CommandExitCode::SomeFailed),
+            (stats(5, 0, 5), CommandExitCode::SomeFailed),
+            (stats(5, 4, 0), CommandExitCode::SomeFailed),
+            (stats(5, 0, 1), CommandExitCode::SomeFailed),
+            (stats(5, 0, 0), CommandExitCode::NoneAnswered),
+            (stats(1, 0, 0), CommandExitCode::NoneAnswered),
         ];
         for (stats, exit) in table {
-            assert_eq!(stats.exit(), exit, "{stats:?}");
+            assert_eq!(stats.exit_code(), exit, "{stats:?}");
         }
     }
 
     #[test]
     fn requests_to_several_groups_of_nodes_count_as_one() {
         let mut joined = stats(3, 3, 0);
-        joined.join(stats(5, 3, 1));
+        joined.merge(stats(5, 3, 1));
         assert_eq!((joined.discovered, joined.ok, joined.failed), (8, 6, 1));
-        assert_eq!((joined.bad(), joined.exit()), (2, Exit::SomeFailed));
+        assert_eq!(
+            (joined.unsuccessful_count(), joined.exit_code()),
+            (2, CommandExitCode::SomeFailed)
+        );
     }
 
     #[test]
     fn whoever_does_not_wait_cannot_say_that_nobody_answered() {
         let mut stats = stats(5, 0, 0);
-        stats.gaps.insert(Gap::Interrupted);
-        assert_eq!(stats.exit(), Exit::SomeFailed);
+        stats.gaps.insert(ResultGap::Interrupted);
+        assert_eq!(stats.exit_code(), CommandExitCode::SomeFailed);
     }
 
     #[test]
@@ -320,7 +324,10 @@ mod tests {
         let mut stats = stats(5, 0, 0);
         stats.not_asked = std::mem::take(&mut stats.missing);
         stats.missing = stats.not_asked.pop_first().into_iter().collect();
-        assert_eq!((stats.bad(), stats.exit()), (1, Exit::SomeFailed));
+        assert_eq!(
+            (stats.unsuccessful_count(), stats.exit_code()),
+            (1, CommandExitCode::SomeFailed)
+        );
     }
 
     #[test]
@@ -328,12 +335,12 @@ mod tests {
         let mut enough = stats(5, 2, 0);
         enough.wanted = Some(2);
         enough.not_awaited = std::mem::take(&mut enough.missing);
-        assert_eq!(enough.exit(), Exit::Passed);
+        assert_eq!(enough.exit_code(), CommandExitCode::Passed);
         enough.wanted = Some(3);
-        assert_eq!(enough.exit(), Exit::SomeFailed);
+        assert_eq!(enough.exit_code(), CommandExitCode::SomeFailed);
         let mut none = stats(5, 0, 0);
         none.wanted = Some(1);
-        assert_eq!(none.exit(), Exit::NoneAnswered);
+        assert_eq!(none.exit_code(), CommandExitCode::NoneAnswered);
     }
 
     #[test]
@@ -341,6 +348,6 @@ mod tests {
         let mut stats = stats(2, 2, 0);
         stats.unexpected.insert("evil".parse().unwrap());
         stats.disbelieved.insert("signature", 3);
-        assert_eq!(stats.exit(), Exit::Passed);
+        assert_eq!(stats.exit_code(), CommandExitCode::Passed);
     }
 }

@@ -5,29 +5,31 @@ pub mod board;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::runs::{Halt, Outcome, Proof, Span, prove};
+use muster_client::runs::{
+    ConcurrencyStats, PermitInterval, PuppetRolloutStopReason, RunOutcome, measure_concurrency,
+};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// How one node's run ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
+pub struct EndedRun {
     /// The identity of the run.
     pub run: Uuid,
     /// How.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Whether it was known before this command began: it is kept in the job that goes on.
     pub earlier: bool,
 }
 
 /// The whole outcome.
 #[derive(Debug, Clone, Default)]
-pub struct Runs {
+pub struct PuppetRunsReport {
     /// The runs that ended, and the nodes that were given up.
-    pub ended: BTreeMap<Identity, Ended>,
+    pub ended: BTreeMap<Identity, EndedRun>,
     /// Nodes that were not asked because Puppet is disabled there, and the messages that say why.
     pub disabled: BTreeMap<Identity, String>,
     /// Nodes that were meant and never asked.
@@ -35,7 +37,7 @@ pub struct Runs {
     /// How many may run at once, if it is limited.
     pub limit: Option<usize>,
     /// Why not everybody was asked, if so.
-    pub halt: Option<Halt>,
+    pub halt: Option<PuppetRolloutStopReason>,
     /// How many answers were not believed, by the word of the refusal.
     pub disbelieved: BTreeMap<&'static str, usize>,
     /// The requests' ids.
@@ -48,12 +50,12 @@ pub struct Runs {
     pub job: Option<String>,
 }
 
-impl Runs {
+impl PuppetRunsReport {
     /// Nodes by how their runs ended: first what is good, then what is bad, each by name.
-    pub fn classes(&self) -> Vec<(&str, BTreeSet<&Identity>)> {
+    pub fn nodes_by_class(&self) -> Vec<(&str, BTreeSet<&Identity>)> {
         let mut classes: BTreeMap<(bool, &str), BTreeSet<&Identity>> = BTreeMap::new();
         for (node, ended) in &self.ended {
-            let Outcome { ok, class, .. } = &ended.outcome;
+            let RunOutcome { ok, class, .. } = &ended.outcome;
             classes.entry((!ok, class)).or_default().insert(node);
         }
         let classes = classes.into_iter();
@@ -61,42 +63,42 @@ impl Runs {
     }
 
     /// How many succeeded.
-    pub fn ok(&self) -> usize {
-        let ok = |ended: &&Ended| ended.outcome.ok;
+    pub fn ok_count(&self) -> usize {
+        let ok = |ended: &&EndedRun| ended.outcome.ok;
         self.ended.values().filter(ok).count()
     }
 
     /// How many did not.
-    pub fn bad(&self) -> usize {
-        self.ended.len() - self.ok()
+    pub fn unsuccessful_count(&self) -> usize {
+        self.ended.len() - self.ok_count()
     }
 
     /// What the nodes' own times say of all runs that began, those of an earlier part of the job among them.
-    pub fn proof(&self) -> Option<Proof> {
+    pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
         let outcomes = self.ended.values().map(|ended| &ended.outcome);
-        let spans: Vec<Span> = outcomes.filter_map(Outcome::span).collect();
-        prove(&spans)
+        let spans: Vec<PermitInterval> = outcomes.filter_map(RunOutcome::permit_interval).collect();
+        measure_concurrency(&spans)
     }
 
     /// How many nodes' clocks had to be set right for that.
-    pub fn skewed(&self) -> usize {
-        let skewed = |ended: &&Ended| ended.outcome.is_skewed();
+    pub fn skewed_clock_count(&self) -> usize {
+        let skewed = |ended: &&EndedRun| ended.outcome.is_skewed();
         self.ended.values().filter(skewed).count()
     }
 
     /// How the command ends. A node that was left out because Puppet is disabled there was not to run, and is no failure.
-    pub fn exit(&self) -> Exit {
-        let heard = |ended: &Ended| ended.outcome.is_heard();
+    pub fn exit_code(&self) -> CommandExitCode {
+        let heard = |ended: &EndedRun| ended.outcome.is_heard();
         if self.ended.is_empty() && self.not_asked.is_empty() {
-            Exit::Local
+            CommandExitCode::Local
         } else if !self.not_asked.is_empty() || self.halt.is_some() {
-            Exit::SomeFailed
+            CommandExitCode::SomeFailed
         } else if !self.ended.values().any(heard) {
-            Exit::NoneAnswered
-        } else if self.bad() > 0 {
-            Exit::SomeFailed
+            CommandExitCode::NoneAnswered
+        } else if self.unsuccessful_count() > 0 {
+            CommandExitCode::SomeFailed
         } else {
-            Exit::Passed
+            CommandExitCode::Passed
         }
     }
 }
@@ -107,20 +109,25 @@ pub(crate) mod fixtures {
 
     use std::time::Duration;
 
-    use muster_client::runs::Outcome;
-    use muster_wire::status::Status;
+    use muster_client::runs::RunOutcome;
+    use muster_wire::status::ReplyStatus;
     use serde_json::{Value, json};
     use uuid::Uuid;
 
-    use super::{Ended, Runs};
+    use super::{EndedRun, PuppetRunsReport};
 
-    pub(crate) fn outcome(code: u8, data: Value) -> Outcome {
+    pub(crate) fn outcome(code: u8, data: Value) -> RunOutcome {
         let data = serde_json::from_value(data).unwrap();
-        Outcome::told(Status::try_from(code).unwrap(), None, "as it was", data)
+        RunOutcome::from_saved_reply(
+            ReplyStatus::try_from(code).unwrap(),
+            None,
+            "as it was",
+            data,
+        )
     }
 
     /// A run from one second to another that had to wait half a second.
-    pub(crate) fn ran(class: &str, from: u64, to: u64) -> Outcome {
+    pub(crate) fn ran(class: &str, from: u64, to: u64) -> RunOutcome {
         let ok = matches!(class, "clean" | "changed");
         let changed = u64::from(class.contains("changed")) * 3;
         let failed = u64::from(class.contains("failed"));
@@ -134,62 +141,62 @@ pub(crate) mod fixtures {
         )
     }
 
-    pub(crate) fn ended(outcome: Outcome) -> Ended {
-        Ended {
+    pub(crate) fn ended(outcome: RunOutcome) -> EndedRun {
+        EndedRun {
             run: Uuid::nil(),
             outcome,
             earlier: false,
         }
     }
 
-    pub(crate) fn runs(outcomes: Vec<(&str, Outcome)>) -> Runs {
+    pub(crate) fn runs(outcomes: Vec<(&str, RunOutcome)>) -> PuppetRunsReport {
         let ended = outcomes
             .into_iter()
             .map(|(node, outcome)| (node.parse().unwrap(), ended(outcome)));
-        Runs {
+        PuppetRunsReport {
             ended: ended.collect(),
             limit: Some(2),
             started: 1_767_225_600_017,
             took: Duration::from_millis(61_500),
             job: Some("20260101-000000-0045ab".to_owned()),
-            ..Runs::default()
+            ..PuppetRunsReport::default()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_client::runs::{Halt, Outcome};
+    use muster_client::runs::{PuppetRolloutStopReason, RunOutcome};
 
     use super::fixtures::{ran, runs};
-    use crate::exit::Exit;
+    use crate::exit::CommandExitCode;
 
     #[test]
     fn only_runs_that_all_succeeded_pass() {
-        let unheard = || Outcome::unheard("no_answer", "silent");
+        let unheard = || RunOutcome::without_reply("no_answer", "silent");
         let good = || vec![("a", ran("clean", 0, 1)), ("b", ran("changed", 1, 3))];
-        assert_eq!(runs(good()).exit(), Exit::Passed);
-        assert_eq!(runs(vec![]).exit(), Exit::Local);
+        assert_eq!(runs(good()).exit_code(), CommandExitCode::Passed);
+        assert_eq!(runs(vec![]).exit_code(), CommandExitCode::Local);
         for bad in [ran("failed", 0, 1), ran("failed+changed", 0, 1), unheard()] {
             let mut all = good();
             all.push(("c", bad));
-            assert_eq!(runs(all).exit(), Exit::SomeFailed);
+            assert_eq!(runs(all).exit_code(), CommandExitCode::SomeFailed);
         }
         assert_eq!(
-            runs(vec![("a", unheard()), ("b", unheard())]).exit(),
-            Exit::NoneAnswered
+            runs(vec![("a", unheard()), ("b", unheard())]).exit_code(),
+            CommandExitCode::NoneAnswered
         );
         let mut left = runs(good());
         left.not_asked.insert("c".parse().unwrap());
-        assert_eq!(left.exit(), Exit::SomeFailed);
+        assert_eq!(left.exit_code(), CommandExitCode::SomeFailed);
         let mut stopped = runs(good());
-        stopped.halt = Some(Halt::Interrupted);
-        assert_eq!(stopped.exit(), Exit::SomeFailed);
+        stopped.halt = Some(PuppetRolloutStopReason::Interrupted);
+        assert_eq!(stopped.exit_code(), CommandExitCode::SomeFailed);
         let mut disabled = runs(good());
         disabled
             .disabled
             .insert("d".parse().unwrap(), "moving".to_owned());
-        assert_eq!(disabled.exit(), Exit::Passed);
+        assert_eq!(disabled.exit_code(), CommandExitCode::Passed);
     }
 
     #[test]
@@ -199,10 +206,10 @@ mod tests {
             ("b", ran("clean", 0, 1)),
             ("c", ran("changed", 0, 1)),
             ("d", ran("clean", 0, 1)),
-            ("e", Outcome::unheard("no_answer", "silent")),
+            ("e", RunOutcome::without_reply("no_answer", "silent")),
         ]);
         let classes: Vec<(&str, usize)> = runs
-            .classes()
+            .nodes_by_class()
             .into_iter()
             .map(|(class, nodes)| (class, nodes.len()))
             .collect();
@@ -215,7 +222,7 @@ mod tests {
                 ("no_answer", 1)
             ]
         );
-        let proof = runs.proof().unwrap();
+        let proof = runs.concurrency_stats().unwrap();
         assert_eq!((proof.runs, proof.highest), (4, 4));
     }
 }

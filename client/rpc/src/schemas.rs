@@ -5,7 +5,7 @@ use clap::builder::PossibleValuesParser;
 
 /// A schema that users can rely on.
 #[derive(Debug)]
-pub struct Published {
+pub struct PublishedSchema {
     /// Its name and version, as documents say it in `schema`.
     pub name: &'static str,
     /// What prints such documents.
@@ -16,7 +16,7 @@ pub struct Published {
 
 macro_rules! published {
     ($name:literal, $of:literal) => {
-        Published {
+        PublishedSchema {
             name: $name,
             of: $of,
             text: include_str!(concat!(
@@ -30,7 +30,7 @@ macro_rules! published {
 }
 
 /// All of them.
-pub const PUBLISHED: [Published; 30] = [
+pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
     published!(
         "muster.request.v1",
         "rpc do -j, rpc listen -j, rpc cancel -j"
@@ -82,8 +82,8 @@ pub const PUBLISHED: [Published; 30] = [
 ];
 
 /// A parser of their names.
-pub fn names() -> PossibleValuesParser {
-    PUBLISHED
+pub fn schema_name_parser() -> PossibleValuesParser {
+    PUBLISHED_SCHEMAS
         .iter()
         .map(|schema| schema.name)
         .collect::<Vec<_>>()

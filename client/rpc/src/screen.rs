@@ -3,9 +3,9 @@
 use terminal_size::{Width, terminal_size_of};
 
 /// Columns where nothing else is known.
-pub const COLUMNS: usize = 80;
+pub const DEFAULT_COLUMNS: usize = 80;
 /// Fewer columns than this are not worth drawing for, and more are only taken by mistake.
-const BOUNDS: (usize, usize) = (20, 1000);
+const COLUMN_BOUNDS: (usize, usize) = (20, 1000);
 
 /// Where data are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,28 +18,28 @@ pub struct Screen {
 
 impl Default for Screen {
     fn default() -> Self {
-        Self::file(None)
+        Self::for_file(None)
     }
 }
 
 impl Screen {
     /// The standard output of this process: as wide as its terminal. `columns` is what `COLUMNS` says, for all else.
-    pub fn standard(columns: Option<usize>) -> Self {
+    pub fn from_stdout(columns: Option<usize>) -> Self {
         match terminal_size_of(std::io::stdout()) {
             Some((Width(width), _)) if width > 0 => Self::new(usize::from(width), true),
-            _ => Self::file(columns),
+            _ => Self::for_file(columns),
         }
     }
 
     /// A file or a pipe.
-    pub fn file(columns: Option<usize>) -> Self {
-        Self::new(columns.unwrap_or(COLUMNS), false)
+    pub fn for_file(columns: Option<usize>) -> Self {
+        Self::new(columns.unwrap_or(DEFAULT_COLUMNS), false)
     }
 
     /// A screen of so many columns, or as many as make sense.
     fn new(width: usize, is_terminal: bool) -> Self {
         Self {
-            width: width.clamp(BOUNDS.0, BOUNDS.1),
+            width: width.clamp(COLUMN_BOUNDS.0, COLUMN_BOUNDS.1),
             is_terminal,
         }
     }
@@ -51,9 +51,9 @@ mod tests {
 
     #[test]
     fn a_pipe_is_as_wide_as_somebody_says() {
-        assert_eq!(Screen::file(None).width, 80);
-        assert_eq!(Screen::file(Some(132)).width, 132);
-        assert_eq!(Screen::file(Some(1)).width, 20);
-        assert!(!Screen::file(Some(132)).is_terminal);
+        assert_eq!(Screen::for_file(None).width, 80);
+        assert_eq!(Screen::for_file(Some(132)).width, 132);
+        assert_eq!(Screen::for_file(Some(1)).width, 20);
+        assert!(!Screen::for_file(Some(132)).is_terminal);
     }
 }

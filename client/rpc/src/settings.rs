@@ -11,25 +11,25 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_client::Source;
-use muster_wire::identity::Name;
+use muster_client::DiscoverySource;
+use muster_wire::identity::SubjectName;
 use muster_wire::token::{KeyKind, PublicKey};
 
-use crate::ask::Confirm;
+use crate::ask::ConfirmMode;
 use crate::caches;
-use crate::environment::Environment;
-use file::File;
+use crate::environment::ProcessEnvironment;
+use file::SettingsFile;
 
 /// Where the machine's configuration is.
 const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
 /// Largest configuration file in bytes.
-const FILE_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Longest time that may be configured.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_DURATION: Duration = Duration::from_hours(24);
 
 /// What a command that asks the fleet needs to know.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RpcSettings {
     /// The file all this is from.
     pub file: PathBuf,
     /// Addresses of the brokers, as `tls://host:port`.
@@ -45,17 +45,17 @@ pub struct Settings {
     /// File with the fleet's account token.
     pub account: PathBuf,
     /// The first part of all subjects.
-    pub collective: Name,
+    pub collective: SubjectName,
     /// How long discovery waits for the first answer; while they keep coming, it listens longer.
     pub discovery_timeout: Duration,
     /// How long discovery waits after the last answer; the client library's own value when absent.
     pub discovery_window: Option<Duration>,
     /// Where nodes are looked for, unless the command line says it.
-    pub source: Source,
+    pub source: DiscoverySource,
     /// Whether a request that may change something must say which nodes it means.
     pub require_filter: bool,
     /// When changes are confirmed.
-    pub confirm: Confirm,
+    pub confirm: ConfirmMode,
     /// At a terminal: before more than so many nodes are changed.
     pub confirm_above: usize,
     /// DDLs besides the built-in ones.
@@ -70,9 +70,9 @@ pub struct Settings {
 
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
+pub enum RpcSettingsError {
     /// No file was named, and none is where one could be.
-    #[error("there is no configuration: looked for {}", listed(.0))]
+    #[error("there is no configuration: looked for {}", list_paths(.0))]
     Nowhere(Vec<PathBuf>),
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
@@ -103,7 +103,7 @@ pub enum SettingsError {
     },
 }
 
-impl SettingsError {
+impl RpcSettingsError {
     /// What the user may do about it.
     pub fn hints(&self) -> Vec<String> {
         match self {
@@ -117,14 +117,17 @@ impl SettingsError {
     }
 }
 
-impl Settings {
+impl RpcSettings {
     /// Finds and reads the configuration; `given` is what `--config` says.
-    pub fn load(given: Option<&Path>, environment: &Environment) -> Result<Self, SettingsError> {
-        let path = find(given, environment)?;
-        let text = read(&path)?;
+    pub fn load(
+        given: Option<&Path>,
+        environment: &ProcessEnvironment,
+    ) -> Result<Self, RpcSettingsError> {
+        let path = find_file(given, environment)?;
+        let text = read_file(&path)?;
         let path = std::path::absolute(&path).unwrap_or(path);
         let mut settings = Self::parse(&path, &text)?;
-        settings.caches = caches::directory(environment);
+        settings.caches = caches::cache_directory(environment);
         if let Some(credentials) = &environment.credentials {
             settings.credentials.clone_from(credentials);
         }
@@ -132,12 +135,13 @@ impl Settings {
     }
 
     /// Reads the text of a configuration file; `path` says what its paths are relative to.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, SettingsError> {
-        let (file, unknown) = File::parse(text).map_err(|message| SettingsError::Syntax {
-            path: path.to_owned(),
-            message,
-        })?;
-        let wrong = |key, problem: String| SettingsError::Value {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, RpcSettingsError> {
+        let (file, unknown) =
+            SettingsFile::parse(text).map_err(|message| RpcSettingsError::Syntax {
+                path: path.to_owned(),
+                message,
+            })?;
+        let wrong = |key, problem: String| RpcSettingsError::Value {
             path: path.to_owned(),
             key,
             problem,
@@ -170,15 +174,16 @@ impl Settings {
         let timeout = file.discovery.timeout_seconds;
         let discovery_timeout = Duration::try_from_secs_f64(timeout)
             .ok()
-            .filter(|timeout| *timeout <= LONGEST)
+            .filter(|timeout| *timeout <= MAX_DURATION)
             .ok_or_else(|| {
                 wrong(
                     "discovery.timeout_seconds",
                     format!("is {timeout}; it must be 0 to 86400"),
                 )
             })?;
-        let source = discovery::source(&file.discovery, path.parent().unwrap_or(Path::new("")))
-            .map_err(|(key, problem)| wrong(key, problem))?;
+        let source =
+            discovery::parse_source(&file.discovery, path.parent().unwrap_or(Path::new("")))
+                .map_err(|(key, problem)| wrong(key, problem))?;
         Ok(Self {
             file: path.to_owned(),
             urls,
@@ -187,16 +192,16 @@ impl Settings {
             plaintext_on_loopback: file.broker.plaintext_on_loopback,
             operator,
             account: beside(file.trust.account),
-            collective: Name::parse(&file.collective)
+            collective: SubjectName::parse(&file.collective)
                 .map_err(|error| wrong("collective", format!("is no name: {error}")))?,
             discovery_timeout,
             discovery_window: file.discovery.window_ms.map(Duration::from_millis),
             source,
             require_filter: file.discovery.require_filter,
             confirm: match file.confirm {
-                file::Confirm::Auto => Confirm::Auto,
-                file::Confirm::Always => Confirm::Always,
-                file::Confirm::Never => Confirm::Never,
+                file::ConfirmSetting::Auto => ConfirmMode::Auto,
+                file::ConfirmSetting::Always => ConfirmMode::Always,
+                file::ConfirmSetting::Never => ConfirmMode::Never,
             },
             confirm_above: file.confirm_above,
             ddls: beside(file.paths.ddls),
@@ -211,7 +216,10 @@ impl Settings {
 }
 
 /// The file that counts. One that is named must be there; of the others the first that is.
-fn find(given: Option<&Path>, environment: &Environment) -> Result<PathBuf, SettingsError> {
+fn find_file(
+    given: Option<&Path>,
+    environment: &ProcessEnvironment,
+) -> Result<PathBuf, RpcSettingsError> {
     if let Some(named) = given.or(environment.config.as_deref()) {
         return Ok(named.to_owned());
     }
@@ -225,23 +233,23 @@ fn find(given: Option<&Path>, environment: &Environment) -> Result<PathBuf, Sett
         .collect();
     match places.iter().find(|path| path.exists()) {
         Some(path) => Ok(path.clone()),
-        None => Err(SettingsError::Nowhere(places)),
+        None => Err(RpcSettingsError::Nowhere(places)),
     }
 }
 
-fn read(path: &Path) -> Result<String, SettingsError> {
-    let failed = |source| SettingsError::Read {
+fn read_file(path: &Path) -> Result<String, RpcSettingsError> {
+    let failed = |source| RpcSettingsError::Read {
         path: path.to_owned(),
         source,
     };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(failed)?;
-    file.take(FILE_BYTES + 1)
+    file.take(MAX_FILE_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > FILE_BYTES {
-        let message = format!("has more than {FILE_BYTES} bytes; is it a configuration?");
-        return Err(SettingsError::Syntax {
+    if text.len() as u64 > MAX_FILE_BYTES {
+        let message = format!("has more than {MAX_FILE_BYTES} bytes; is it a configuration?");
+        return Err(RpcSettingsError::Syntax {
             path: path.to_owned(),
             message,
         });
@@ -249,7 +257,7 @@ fn read(path: &Path) -> Result<String, SettingsError> {
     Ok(text)
 }
 
-fn listed(paths: &[PathBuf]) -> String {
+fn list_paths(paths: &[PathBuf]) -> String {
     paths
         .iter()
         .map(|path| path.display().to_string())

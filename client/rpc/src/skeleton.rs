@@ -5,14 +5,14 @@ mod rust;
 use serde_json::{Map, Value, json};
 
 /// The programs are texts with these words in the place of what differs.
-const PYTHON: &str = include_str!("skeleton/agent.py");
-const PYTHON_TEST: &str = include_str!("skeleton/test.py");
-const SHELL: &str = include_str!("skeleton/agent.sh");
-const SHELL_TEST: &str = include_str!("skeleton/test.sh");
+const PYTHON_TEMPLATE: &str = include_str!("skeleton/agent.py");
+const PYTHON_TEST_TEMPLATE: &str = include_str!("skeleton/test.py");
+const SHELL_TEMPLATE: &str = include_str!("skeleton/agent.sh");
+const SHELL_TEST_TEMPLATE: &str = include_str!("skeleton/test.sh");
 
 /// What the program is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Language {
+pub enum AgentLanguage {
     /// Python 3, without modules that do not come with it
     Python,
     /// The POSIX shell
@@ -23,7 +23,7 @@ pub enum Language {
 
 /// A file of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct SkeletonFile {
     /// Its name in the agent's directory, with the directories in which it is.
     pub name: String,
     /// What is in it.
@@ -52,26 +52,26 @@ pub enum SkeletonError {
 }
 
 /// All files of an agent with these actions.
-pub fn files(
+pub fn generate_files(
     agent: &str,
-    language: Language,
+    language: AgentLanguage,
     actions: &[String],
-) -> Result<Vec<File>, SkeletonError> {
+) -> Result<Vec<SkeletonFile>, SkeletonError> {
     for (at, name) in actions.iter().enumerate() {
-        check(name)?;
+        check_name(name)?;
         if actions.iter().take(at).any(|before| before == name) {
             return Err(SkeletonError::Twice(name.clone()));
         }
     }
-    check(agent)?;
-    let document = ddl(agent, language, actions);
+    check_name(agent)?;
+    let document = build_ddl(agent, language, actions);
     let document = serde_json::to_string_pretty(&document).unwrap_or_default();
     let (program, test) = match language {
-        Language::Python => (python(agent, actions), PYTHON_TEST),
-        Language::Sh => (shell(agent, actions), SHELL_TEST),
-        Language::Rust => {
-            let mut files = rust::files(agent, actions)?;
-            files.push(File {
+        AgentLanguage::Python => (render_python(agent, actions), PYTHON_TEST_TEMPLATE),
+        AgentLanguage::Sh => (render_shell(agent, actions), SHELL_TEST_TEMPLATE),
+        AgentLanguage::Rust => {
+            let mut files = rust::generate_crate_files(agent, actions)?;
+            files.push(SkeletonFile {
                 name: format!("src/{agent}.json"),
                 text: document + "\n",
                 executable: false,
@@ -80,17 +80,17 @@ pub fn files(
         }
     };
     Ok(vec![
-        File {
+        SkeletonFile {
             name: format!("{agent}.json"),
             text: document + "\n",
             executable: false,
         },
-        File {
+        SkeletonFile {
             name: agent.to_owned(),
             text: program,
             executable: true,
         },
-        File {
+        SkeletonFile {
             name: format!("test_{agent}"),
             text: test
                 .replace("@AGENT@", agent)
@@ -101,14 +101,14 @@ pub fn files(
 }
 
 /// What must be done before the agent can be asked, a line each; nothing, where a file in the right place is all.
-pub fn next_steps(agent: &str, language: Language) -> Vec<String> {
+pub fn next_steps(agent: &str, language: AgentLanguage) -> Vec<String> {
     match language {
-        Language::Python | Language::Sh => Vec::new(),
-        Language::Rust => rust::next_steps(agent),
+        AgentLanguage::Python | AgentLanguage::Sh => Vec::new(),
+        AgentLanguage::Rust => rust::next_steps(agent),
     }
 }
 
-fn check(name: &str) -> Result<(), SkeletonError> {
+fn check_name(name: &str) -> Result<(), SkeletonError> {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let begins = name.starts_with(|first: char| first.is_ascii_lowercase());
     if begins && name.len() <= 64 && name.bytes().all(word) {
@@ -117,7 +117,7 @@ fn check(name: &str) -> Result<(), SkeletonError> {
     Err(SkeletonError::Name(name.to_owned()))
 }
 
-fn python(agent: &str, actions: &[String]) -> String {
+fn render_python(agent: &str, actions: &[String]) -> String {
     let one = |action: &String| {
         format!(
             "def do_{action}(data, request):\n    \"\"\"What `{action}` does. Raise Failed(\"why\") when it cannot.\"\"\"\n    \
@@ -127,26 +127,26 @@ fn python(agent: &str, actions: &[String]) -> String {
     let functions: Vec<String> = actions.iter().map(one).collect();
     let table = |action: &String| format!("    \"{action}\": do_{action},");
     let table: Vec<String> = actions.iter().map(table).collect();
-    PYTHON
+    PYTHON_TEMPLATE
         .replace("@AGENT@", agent)
         .replace("@FUNCTIONS@\n", &functions.join("\n\n"))
         .replace("@TABLE@", &table.join("\n"))
 }
 
-fn shell(agent: &str, actions: &[String]) -> String {
+fn render_shell(agent: &str, actions: &[String]) -> String {
     let one = |action: &String| {
         format!(
             "        {action}) reply '{{\"statuscode\": 0, \"statusmsg\": \"OK\", \"data\": {{\"message\": \"hello\"}}}}' ;;"
         )
     };
     let cases: Vec<String> = actions.iter().map(one).collect();
-    SHELL
+    SHELL_TEMPLATE
         .replace("@AGENT@", agent)
         .replace("@CASES@", &cases.join("\n"))
 }
 
-fn ddl(agent: &str, language: Language, actions: &[String]) -> Value {
-    let in_process = language == Language::Rust;
+fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value {
+    let in_process = language == AgentLanguage::Rust;
     let input = json!({"message": {
         "prompt": "Message", "description": "What to say", "type": "string", "validation": "^.+$", "maxlength": 200,
         "optional": true, "default": "hello"}});
@@ -155,7 +155,7 @@ fn ddl(agent: &str, language: Language, actions: &[String]) -> Value {
         let mut declared = json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
                "class": "read", "read_only": true, "input": input, "output": output});
         if let (true, Some(fields)) = (in_process, declared.as_object_mut()) {
-            fields.insert("examples".to_owned(), rust::examples());
+            fields.insert("examples".to_owned(), rust::action_examples());
         }
         declared
     };
@@ -175,15 +175,15 @@ fn ddl(agent: &str, language: Language, actions: &[String]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use muster_ddl::Ddl;
+    use muster_ddl::AgentDdl;
 
-    use super::{Language, SkeletonError, files};
+    use super::{AgentLanguage, SkeletonError, generate_files};
 
     #[test]
     fn its_ddl_is_one_and_declares_each_action() {
         let actions = ["usage".to_owned(), "top".to_owned()];
-        for language in [Language::Python, Language::Sh] {
-            let files = files("disk", language, &actions).unwrap();
+        for language in [AgentLanguage::Python, AgentLanguage::Sh] {
+            let files = generate_files("disk", language, &actions).unwrap();
             let names: Vec<_> = files
                 .iter()
                 .map(|file| (file.name.as_str(), file.executable))
@@ -192,9 +192,9 @@ mod tests {
                 names,
                 [("disk.json", false), ("disk", true), ("test_disk", true)]
             );
-            let ddl = Ddl::from_slice(files[0].text.as_bytes()).unwrap();
+            let ddl = AgentDdl::from_slice(files[0].text.as_bytes()).unwrap();
             assert_eq!(ddl.warnings(), &[] as &[String]);
-            assert!(ddl.action("usage").is_some() && ddl.action("top").is_some());
+            assert!(ddl.find_action("usage").is_some() && ddl.find_action("top").is_some());
             assert!(
                 files.iter().all(|file| !file.text.contains('@')),
                 "{files:?}"
@@ -205,13 +205,13 @@ mod tests {
     #[test]
     fn names_that_no_subject_carries_are_refused() {
         for name in ["", "Disk", "a-b", "1st", "../x", "a.b"] {
-            let refused = files(name, Language::Sh, &["x".to_owned()]);
+            let refused = generate_files(name, AgentLanguage::Sh, &["x".to_owned()]);
             assert_eq!(refused, Err(SkeletonError::Name(name.to_owned())));
-            assert!(files("disk", Language::Sh, &[name.to_owned()]).is_err());
+            assert!(generate_files("disk", AgentLanguage::Sh, &[name.to_owned()]).is_err());
         }
         let twice = ["x".to_owned(), "x".to_owned()];
         assert_eq!(
-            files("disk", Language::Sh, &twice),
+            generate_files("disk", AgentLanguage::Sh, &twice),
             Err(SkeletonError::Twice("x".to_owned()))
         );
     }

@@ -1,23 +1,23 @@
 //! Finding nodes by asking everybody: a broadcast that only matching nodes answer.
 //!
-//! A filter of exact identities needs no discovery: [`known`] answers at once.
+//! A filter of exact identities needs no discovery: [`exact_nodes`] answers at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use tokio::time::Instant;
 
-use super::Discovered;
-use crate::call::{Aim, Call};
+use super::DiscoveryResult;
+use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::event::{Answer, Event};
-use crate::stats::Stats;
+use crate::event::{CallEvent, ReceivedReply};
+use crate::stats::CallStats;
 
 /// The nodes that a filter names by their exact identities, if it says nothing else.
-pub(super) fn known(filter: &Filter) -> Option<BTreeSet<Identity>> {
+pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
     filter
         .identities_exact()?
         .into_iter()
@@ -27,28 +27,31 @@ pub(super) fn known(filter: &Filter) -> Option<BTreeSet<Identity>> {
 
 impl Client {
     /// The nodes that match.
-    pub async fn discover(&self, filter: &Filter) -> Result<Discovered, ClientError> {
-        self.discover_watching(filter, |_| ()).await
+    pub async fn discover_nodes(
+        &self,
+        filter: &NodeFilter,
+    ) -> Result<DiscoveryResult, ClientError> {
+        self.discover_with_progress(filter, |_| ()).await
     }
 
     /// The nodes that match; each is shown as it answers. Nodes that the filter names are not asked, and not shown.
-    pub async fn discover_watching(
+    pub async fn discover_with_progress(
         &self,
-        filter: &Filter,
-        mut show: impl FnMut(&Answer),
-    ) -> Result<Discovered, ClientError> {
-        if let Some(nodes) = known(filter) {
-            return Ok(Discovered {
+        filter: &NodeFilter,
+        mut show: impl FnMut(&ReceivedReply),
+    ) -> Result<DiscoveryResult, ClientError> {
+        if let Some(nodes) = exact_nodes(filter) {
+            return Ok(DiscoveryResult {
                 nodes,
-                ..Discovered::default()
+                ..DiscoveryResult::default()
             });
         }
         let begun = Instant::now();
-        let mut found = Discovered {
+        let mut found = DiscoveryResult {
             broadcast: true,
-            ..Discovered::default()
+            ..DiscoveryResult::default()
         };
-        let everybody = Aim::Filter(filter.clone());
+        let everybody = CallTarget::Filter(filter.clone());
         self.ping(everybody, self.party.window.first, |answer| {
             found.nodes.insert(answer.reply.sender.clone());
             show(answer);
@@ -63,32 +66,32 @@ impl Client {
     /// have answered or are known to be absent, for `wait` at most.
     pub async fn ping(
         &self,
-        aim: Aim,
+        aim: CallTarget,
         wait: Duration,
-        mut show: impl FnMut(&Answer),
+        mut show: impl FnMut(&ReceivedReply),
     ) -> Result<bool, ClientError> {
-        let mut call = Call::new("rpcutil", "ping", aim)?;
+        let mut call = RpcCall::new("rpcutil", "ping", aim)?;
         call.wait = wait;
-        let good = |answer: &Answer| {
+        let good = |answer: &ReceivedReply| {
             if answer.is_ok() {
                 show(answer);
             }
         };
-        Ok(self.watch(call, good).await?.incomplete.is_none())
+        Ok(self.run_call(call, good).await?.incomplete.is_none())
     }
 
     /// Makes a call to its end, and shows each answer as it comes; the balance of it.
-    pub async fn watch(
+    pub async fn run_call(
         &self,
-        call: Call,
-        mut show: impl FnMut(&Answer),
-    ) -> Result<Stats, ClientError> {
+        call: RpcCall,
+        mut show: impl FnMut(&ReceivedReply),
+    ) -> Result<CallStats, ClientError> {
         let mut events = self.call(call);
         while let Some(event) = events.next().await {
             match event {
-                Event::Reply(answer) => show(&answer),
-                Event::Finished(stats) => return Ok(*stats),
-                Event::Failed(error) => return Err(error),
+                CallEvent::Reply(answer) => show(&answer),
+                CallEvent::Finished(stats) => return Ok(*stats),
+                CallEvent::Failed(error) => return Err(error),
                 _ => {}
             }
         }

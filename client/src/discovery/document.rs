@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 /// How a list or document is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum DiscoveryFileFormat {
     /// A name a line.
     Text,
     /// JSON.
@@ -17,7 +17,7 @@ pub enum Form {
     Yaml,
 }
 
-impl Form {
+impl DiscoveryFileFormat {
     /// Reads the name of a form.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -29,13 +29,13 @@ impl Form {
     }
 
     /// The form that a file's name tells.
-    pub(super) fn of_name(path: &Path) -> Option<Self> {
+    pub(super) fn from_file_name(path: &Path) -> Option<Self> {
         Self::parse(path.extension()?.to_str()?)
     }
 }
 
 /// The whole text, unless it has more than `limit` bytes.
-pub(super) fn bounded(from: impl Read, limit: u64) -> io::Result<Option<String>> {
+pub(super) fn read_bounded(from: impl Read, limit: u64) -> io::Result<Option<String>> {
     let mut text = String::new();
     let length = from
         .take(limit.saturating_add(1))
@@ -44,12 +44,12 @@ pub(super) fn bounded(from: impl Read, limit: u64) -> io::Result<Option<String>>
 }
 
 /// A file's whole text, unless it has more than `limit` bytes.
-pub(super) fn file(path: &Path, limit: u64) -> io::Result<Option<String>> {
-    bounded(File::open(path)?, limit)
+pub(super) fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<String>> {
+    read_bounded(File::open(path)?, limit)
 }
 
 /// Reads YAML: few aliases, for bombs are made of them, but as much of the rest as an inventory may have.
-pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     /// Far more than a fleet's description has, and bounded by the size of the text anyway.
     const EVENTS: usize = 100_000_000;
     let options = serde_saphyr::options! {

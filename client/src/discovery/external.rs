@@ -10,12 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_wire::filter::Pattern;
+use muster_wire::filter::FilterPattern;
 use muster_wire::identity::{Identity, NameError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Wanted;
+use super::DiscoveryQuery;
 
 /// The protocol of the request.
 pub const REQUEST_PROTOCOL: &str = "io.choria.choria.discovery.v1.external_request";
@@ -28,11 +28,11 @@ pub const REPLY_VARIABLE: &str = "CHORIA_EXTERNAL_REPLY";
 /// Which protocol is spoken.
 pub const PROTOCOL_VARIABLE: &str = "CHORIA_EXTERNAL_PROTOCOL";
 /// Largest reply in bytes.
-pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_REPLY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a reply cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ReplyError {
+pub enum DiscoveryReplyError {
     /// It wrote nothing.
     #[error("it wrote no reply")]
     Absent,
@@ -59,7 +59,7 @@ pub enum ReplyError {
 }
 
 #[derive(Debug, Deserialize)]
-struct Reply {
+struct DiscoveryReply {
     #[serde(default)]
     protocol: String,
     #[serde(default)]
@@ -69,9 +69,14 @@ struct Reply {
 }
 
 /// The request that the program reads.
-pub fn request(wanted: &Wanted, timeout: Duration, options: &BTreeMap<String, String>) -> Value {
+pub fn build_request(
+    wanted: &DiscoveryQuery,
+    timeout: Duration,
+    options: &BTreeMap<String, String>,
+) -> Value {
     let filter = &wanted.filter;
-    let texts = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts =
+        |patterns: &[FilterPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
     let compound: Vec<Value> = filter
         .select()
         .map(|select| json!([{ "expr": select.to_string() }]))
@@ -82,9 +87,9 @@ pub fn request(wanted: &Wanted, timeout: Duration, options: &BTreeMap<String, St
         .iter()
         .map(|term| {
             json!({
-                "fact": term.fact().as_str(),
+                "fact": term.fact_path().as_str(),
                 "operator": term.operator().as_str(),
-                "value": term.value(),
+                "value": term.value_text(),
             })
         })
         .collect();
@@ -105,23 +110,23 @@ pub fn request(wanted: &Wanted, timeout: Duration, options: &BTreeMap<String, St
 }
 
 /// The nodes of a reply.
-pub fn reply(text: &str) -> Result<BTreeSet<Identity>, ReplyError> {
+pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError> {
     if text.trim().is_empty() {
-        return Err(ReplyError::Absent);
+        return Err(DiscoveryReplyError::Absent);
     }
-    let reply: Reply = serde_json::from_str(text)?;
+    let reply: DiscoveryReply = serde_json::from_str(text)?;
     if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
         let plain = error.chars().map(|c| if c.is_control() { ' ' } else { c });
-        return Err(ReplyError::Failed(plain.collect()));
+        return Err(DiscoveryReplyError::Failed(plain.collect()));
     }
     if reply.protocol != REPLY_PROTOCOL {
-        return Err(ReplyError::Protocol {
+        return Err(DiscoveryReplyError::Protocol {
             found: reply.protocol,
         });
     }
     let names = reply.nodes.unwrap_or_default();
     let names = names.iter().enumerate().map(|(index, name)| {
-        Identity::parse(name).map_err(|why| ReplyError::Name {
+        Identity::parse(name).map_err(|why| DiscoveryReplyError::Name {
             entry: index + 1,
             why,
         })
@@ -134,27 +139,27 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use muster_wire::filter::Filter;
+    use muster_wire::filter::NodeFilter;
     use serde_json::json;
 
-    use super::{Wanted, reply, request};
+    use super::{DiscoveryQuery, build_request, parse_reply};
 
     #[test]
     fn a_request_has_the_members_that_programs_know() {
-        let filter = Filter::default()
+        let filter = NodeFilter::default()
             .with_words("country=mt apache")
             .and_then(|filter| filter.with_fact("kernel=~/^lin/"))
             .and_then(|filter| filter.with_agent("rpcutil"))
             .and_then(|filter| filter.with_identity("/^web/"))
             .and_then(|filter| filter.with_select("a or b"))
             .unwrap();
-        let wanted = Wanted {
+        let wanted = DiscoveryQuery {
             filter,
             collective: Some("ginkgo".parse().unwrap()),
-            ..Wanted::default()
+            ..DiscoveryQuery::default()
         };
         let options = BTreeMap::from([("foo".to_owned(), "bar".to_owned())]);
-        let request = request(&wanted, Duration::from_secs(2), &options);
+        let request = build_request(&wanted, Duration::from_secs(2), &options);
         assert_eq!(
             request,
             json!({
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn replies_are_believed_only_if_they_are_replies() {
         let good = r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["one", "TWO", "one"]}"#;
-        let nodes = reply(good).unwrap();
+        let nodes = parse_reply(good).unwrap();
         assert_eq!(
             nodes
                 .iter()
@@ -201,7 +206,7 @@ mod tests {
                 "name 2 of its reply: `b c` holds ' '",
             ),
         ] {
-            let told = reply(text).unwrap_err().to_string();
+            let told = parse_reply(text).unwrap_err().to_string();
             assert!(told.starts_with(expected), "{text}: {told}");
         }
     }

@@ -13,28 +13,28 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError};
 use serde_json::Value;
 
 use super::document;
 
-pub use super::document::Form;
+pub use super::document::DiscoveryFileFormat;
 
 /// Longest list in bytes.
-pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a list of nodes cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ListError {
+pub enum NodeListError {
     /// It cannot be read.
     #[error("it cannot be read")]
     Read(#[from] io::Error),
     /// More bytes than the limit.
-    #[error("it is longer than {MAX_BYTES} bytes")]
+    #[error("it is longer than {MAX_LIST_BYTES} bytes")]
     TooLong,
     /// A line that holds no name.
-    #[error("line {line}: {}", Plain(why))]
+    #[error("line {line}: {}", PrintableNameError(why))]
     Line {
         /// The line, from 1.
         line: usize,
@@ -42,7 +42,7 @@ pub enum ListError {
         why: NameError,
     },
     /// An entry of a JSON or YAML list that holds no name.
-    #[error("name {entry}: {}", Plain(why))]
+    #[error("name {entry}: {}", PrintableNameError(why))]
     Entry {
         /// Which name, from 1.
         entry: usize,
@@ -69,9 +69,9 @@ pub enum ListError {
 }
 
 /// A refusal that quotes what was found, without whatever could steer a terminal.
-struct Plain<'a>(&'a NameError);
+struct PrintableNameError<'a>(&'a NameError);
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for PrintableNameError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.to_string().chars() {
             if c == ' ' || c.is_ascii_graphic() {
@@ -85,38 +85,47 @@ impl fmt::Display for Plain<'_> {
 }
 
 /// Reads the list in a file; never empty.
-pub fn read_file(path: &Path, form: Option<Form>) -> Result<BTreeSet<Identity>, ListError> {
-    let form = form.or_else(|| Form::of_name(path));
+pub fn read_list_file(
+    path: &Path,
+    form: Option<DiscoveryFileFormat>,
+) -> Result<BTreeSet<Identity>, NodeListError> {
+    let form = form.or_else(|| DiscoveryFileFormat::from_file_name(path));
     let file = std::fs::File::open(path)?;
-    read(file, form)
+    read_list(file, form)
 }
 
 /// Reads a list from anywhere; never empty.
-pub fn read(from: impl Read, form: Option<Form>) -> Result<BTreeSet<Identity>, ListError> {
-    let text = document::bounded(from, MAX_BYTES)?.ok_or(ListError::TooLong)?;
-    let nodes = parse(&text, form)?;
+pub fn read_list(
+    from: impl Read,
+    form: Option<DiscoveryFileFormat>,
+) -> Result<BTreeSet<Identity>, NodeListError> {
+    let text = document::read_bounded(from, MAX_LIST_BYTES)?.ok_or(NodeListError::TooLong)?;
+    let nodes = parse_list(&text, form)?;
     if nodes.is_empty() {
-        return Err(ListError::Empty);
+        return Err(NodeListError::Empty);
     }
     Ok(nodes)
 }
 
 /// The nodes that a text names, each once. A form that is not given is found out by how the text begins.
-pub fn parse(text: &str, form: Option<Form>) -> Result<BTreeSet<Identity>, ListError> {
+pub fn parse_list(
+    text: &str,
+    form: Option<DiscoveryFileFormat>,
+) -> Result<BTreeSet<Identity>, NodeListError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match form.unwrap_or_else(|| guess(text)) {
-        Form::Text => lines(text),
-        Form::Json => json(text),
-        Form::Yaml => {
-            let mut found = Found::default();
-            found.take(&document::yaml(text).map_err(ListError::Yaml)?)?;
+    match form.unwrap_or_else(|| guess_format(text)) {
+        DiscoveryFileFormat::Text => parse_lines(text),
+        DiscoveryFileFormat::Json => parse_json(text),
+        DiscoveryFileFormat::Yaml => {
+            let mut found = NodeNameCollector::default();
+            found.collect_value(&document::parse_yaml(text).map_err(NodeListError::Yaml)?)?;
             Ok(found.nodes)
         }
     }
 }
 
 /// Those of the nodes that the filter's identities mean; all, if it names none.
-pub fn narrow(nodes: BTreeSet<Identity>, filter: &Filter) -> BTreeSet<Identity> {
+pub fn filter_identities(nodes: BTreeSet<Identity>, filter: &NodeFilter) -> BTreeSet<Identity> {
     let patterns = filter.identities();
     let meant = |node: &Identity| {
         patterns
@@ -130,19 +139,21 @@ pub fn narrow(nodes: BTreeSet<Identity>, filter: &Filter) -> BTreeSet<Identity> 
 }
 
 /// No name begins like JSON, or like a document or list in YAML.
-fn guess(text: &str) -> Form {
+fn guess_format(text: &str) -> DiscoveryFileFormat {
     let first = text
         .lines()
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with('#'));
     match first {
-        Some(line) if line.starts_with(['[', '{', '"']) => Form::Json,
-        Some(line) if line.starts_with("---") || line.starts_with("- ") => Form::Yaml,
-        _ => Form::Text,
+        Some(line) if line.starts_with(['[', '{', '"']) => DiscoveryFileFormat::Json,
+        Some(line) if line.starts_with("---") || line.starts_with("- ") => {
+            DiscoveryFileFormat::Yaml
+        }
+        _ => DiscoveryFileFormat::Text,
     }
 }
 
-fn lines(text: &str) -> Result<BTreeSet<Identity>, ListError> {
+fn parse_lines(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
     let mut nodes = BTreeSet::new();
     for (number, line) in text.lines().enumerate() {
         let name = line.split('#').next().unwrap_or_default().trim();
@@ -150,33 +161,33 @@ fn lines(text: &str) -> Result<BTreeSet<Identity>, ListError> {
             continue;
         }
         let line = number + 1;
-        let node = Identity::parse(name).map_err(|why| ListError::Line { line, why })?;
+        let node = Identity::parse(name).map_err(|why| NodeListError::Line { line, why })?;
         nodes.insert(node);
     }
     Ok(nodes)
 }
 
 /// The nodes of any number of JSON documents, one after the other.
-fn json(text: &str) -> Result<BTreeSet<Identity>, ListError> {
-    let mut found = Found::default();
+fn parse_json(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
+    let mut found = NodeNameCollector::default();
     for document in serde_json::Deserializer::from_str(text).into_iter() {
-        found.take(&document?)?;
+        found.collect_value(&document?)?;
     }
     Ok(found.nodes)
 }
 
 /// Nodes that were named so far.
 #[derive(Default)]
-struct Found {
+struct NodeNameCollector {
     nodes: BTreeSet<Identity>,
     entries: usize,
 }
 
-impl Found {
-    fn take(&mut self, value: &Value) -> Result<(), ListError> {
+impl NodeNameCollector {
+    fn collect_value(&mut self, value: &Value) -> Result<(), NodeListError> {
         match value {
-            Value::String(name) => self.name(name),
-            Value::Array(list) => list.iter().try_for_each(|value| self.take(value)),
+            Value::String(name) => self.collect_name(name),
+            Value::Array(list) => list.iter().try_for_each(|value| self.collect_value(value)),
             Value::Object(fields) => {
                 // Of the lines of `--jsonl` only those of results tell who answered.
                 let kind = fields.get("kind").and_then(Value::as_str);
@@ -185,24 +196,24 @@ impl Found {
                 }
                 let inner = ["sender", "certname", "replies", "nodes"];
                 match inner.iter().find_map(|key| fields.get(*key)) {
-                    Some(inner) => self.take(inner),
-                    None => Err(self.no_node()),
+                    Some(inner) => self.collect_value(inner),
+                    None => Err(self.not_a_node_error()),
                 }
             }
-            _ => Err(self.no_node()),
+            _ => Err(self.not_a_node_error()),
         }
     }
 
-    fn name(&mut self, name: &str) -> Result<(), ListError> {
+    fn collect_name(&mut self, name: &str) -> Result<(), NodeListError> {
         self.entries += 1;
         let entry = self.entries;
-        let node = Identity::parse(name).map_err(|why| ListError::Entry { entry, why })?;
+        let node = Identity::parse(name).map_err(|why| NodeListError::Entry { entry, why })?;
         self.nodes.insert(node);
         Ok(())
     }
 
-    fn no_node(&self) -> ListError {
-        ListError::NoNode {
+    fn not_a_node_error(&self) -> NodeListError {
+        NodeListError::NoNode {
             entry: self.entries + 1,
         }
     }

@@ -22,74 +22,75 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use muster_wire::filter::{Filter, FilterError, Sources};
+use muster_wire::filter::{DeclaredSources, FilterError, NodeFilter};
 use muster_wire::identity::{Identity, NameError};
-use muster_wire::state::{Facts, NodeView};
+use muster_wire::state::{NodeFacts, NodeView};
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Wanted;
-use super::document::{self, Form};
+use super::DiscoveryQuery;
+use super::document::{self, DiscoveryFileFormat};
 
 /// The layout's name.
-pub const SCHEMA: &str = "https://choria.io/schemas/choria/discovery/v1/inventory_file.json";
+pub const INVENTORY_SCHEMA: &str =
+    "https://choria.io/schemas/choria/discovery/v1/inventory_file.json";
 
 /// Largest document in bytes; ten thousand nodes with all their facts have some 200 MB.
-pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+pub const MAX_INVENTORY_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// A whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Inventory {
-    /// [`SCHEMA`].
+pub struct FleetInventory {
+    /// [`INVENTORY_SCHEMA`].
     #[serde(rename = "$schema")]
     schema: String,
     /// Filters with names.
-    #[serde(default, deserialize_with = "nullable")]
-    pub groups: Vec<Group>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub groups: Vec<InventoryGroup>,
     /// The nodes.
-    #[serde(default, deserialize_with = "nullable")]
-    pub nodes: Vec<Node>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub nodes: Vec<InventoryNode>,
 }
 
 /// A filter with a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Group {
+pub struct InventoryGroup {
     /// The name, for `-I group:NAME`.
     pub name: String,
     /// Which nodes are in it; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<GroupFilter>,
+    pub filter: Option<InventoryGroupFilter>,
 }
 
 /// The filter of a group, as texts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct GroupFilter {
+pub struct InventoryGroupFilter {
     /// As `-A`.
     #[serde(
         default,
-        deserialize_with = "nullable",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub agents: Vec<String>,
     /// As `-C`.
     #[serde(
         default,
-        deserialize_with = "nullable",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub classes: Vec<String>,
     /// As `-F`.
     #[serde(
         default,
-        deserialize_with = "nullable",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub facts: Vec<String>,
     /// As `-I`.
     #[serde(
         default,
-        deserialize_with = "nullable",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub identities: Vec<String>,
@@ -100,20 +101,20 @@ pub struct GroupFilter {
 
 /// One node, as it described itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct InventoryNode {
     /// Its identity.
     pub name: String,
     /// The collectives it is in; unknown when empty.
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub collectives: Vec<String>,
     /// Its facts.
-    #[serde(default, deserialize_with = "nullable")]
-    pub facts: Facts,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub facts: NodeFacts,
     /// Its classes.
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub classes: Vec<String>,
     /// Its agents.
-    #[serde(default, deserialize_with = "agents")]
+    #[serde(default, deserialize_with = "agent_names")]
     pub agents: Vec<String>,
 }
 
@@ -124,13 +125,13 @@ pub enum InventoryError {
     #[error("it cannot be read")]
     Read(#[from] io::Error),
     /// More bytes than the limit.
-    #[error("it is longer than {MAX_BYTES} bytes")]
+    #[error("it is longer than {MAX_INVENTORY_BYTES} bytes")]
     TooLong,
     /// Neither JSON nor YAML of the layout.
     #[error("it is no inventory: {0}")]
     Layout(String),
     /// Another layout.
-    #[error("its `$schema` is {found:?}; it must be {SCHEMA:?}")]
+    #[error("its `$schema` is {found:?}; it must be {INVENTORY_SCHEMA:?}")]
     Schema {
         /// What it says.
         found: String,
@@ -144,7 +145,7 @@ pub enum InventoryError {
         why: NameError,
     },
     /// A group that is not there.
-    #[error("it has no group {name:?}; it has {}", listed(known))]
+    #[error("it has no group {name:?}; it has {}", join_names(known))]
     NoGroup {
         /// What was asked for.
         name: String,
@@ -161,18 +162,18 @@ pub enum InventoryError {
     },
 }
 
-fn listed(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
         names => names.join(", "),
     }
 }
 
-impl Inventory {
+impl FleetInventory {
     /// A document without nodes.
-    pub fn new(groups: Vec<Group>) -> Self {
+    pub fn new(groups: Vec<InventoryGroup>) -> Self {
         Self {
-            schema: SCHEMA.to_owned(),
+            schema: INVENTORY_SCHEMA.to_owned(),
             groups,
             nodes: Vec::new(),
         }
@@ -180,14 +181,15 @@ impl Inventory {
 
     /// Reads the document in a file.
     pub fn read(path: &Path) -> Result<Self, InventoryError> {
-        let text = document::file(path, MAX_BYTES)?.ok_or(InventoryError::TooLong)?;
-        Self::parse(&text, Form::of_name(path))
+        let text = document::read_bounded_file(path, MAX_INVENTORY_BYTES)?
+            .ok_or(InventoryError::TooLong)?;
+        Self::parse(&text, DiscoveryFileFormat::from_file_name(path))
     }
 
     /// Reads a document.
-    pub fn parse(text: &str, form: Option<Form>) -> Result<Self, InventoryError> {
-        let inventory: Self = decode(text, form)?;
-        if inventory.schema != SCHEMA {
+    pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self, InventoryError> {
+        let inventory: Self = decode_document(text, form)?;
+        if inventory.schema != INVENTORY_SCHEMA {
             return Err(InventoryError::Schema {
                 found: inventory.schema,
             });
@@ -196,13 +198,16 @@ impl Inventory {
     }
 
     /// The nodes that are wanted.
-    pub fn find(&self, wanted: &Wanted) -> Result<BTreeSet<Identity>, InventoryError> {
-        let admission = Admission::new(self, wanted)?;
+    pub fn find_nodes(
+        &self,
+        wanted: &DiscoveryQuery,
+    ) -> Result<BTreeSet<Identity>, InventoryError> {
+        let admission = InventorySelector::new(self, wanted)?;
         let mut found = BTreeSet::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let seen = Seen::new(index, node)?;
+            let seen = InventoryNodeView::new(index, node)?;
             let view = seen.view();
-            if admission.admits(node, &view) && wanted.filter.matches_apart_from_identity(&view) {
+            if admission.admits(node, &view) && wanted.filter.matches_except_identity(&view) {
                 found.insert(seen.identity);
             }
         }
@@ -210,29 +215,31 @@ impl Inventory {
     }
 
     /// The filter of a group.
-    pub fn group(&self, name: &str) -> Result<Filter, InventoryError> {
+    pub fn group_filter(&self, name: &str) -> Result<NodeFilter, InventoryError> {
         let group = self.groups.iter().find(|group| group.name == name);
         let group = group.ok_or_else(|| InventoryError::NoGroup {
             name: name.to_owned(),
             known: self.groups.iter().map(|group| group.name.clone()).collect(),
         })?;
-        group.filter().map_err(|source| InventoryError::Group {
-            name: name.to_owned(),
-            source,
-        })
+        group
+            .parse_filter()
+            .map_err(|source| InventoryError::Group {
+                name: name.to_owned(),
+                source,
+            })
     }
 }
 
 /// Which nodes are looked at: those of the collective that are named, or are in one of the groups.
-struct Admission<'a> {
-    wanted: &'a Wanted,
-    groups: Vec<Filter>,
+struct InventorySelector<'a> {
+    wanted: &'a DiscoveryQuery,
+    groups: Vec<NodeFilter>,
 }
 
-impl<'a> Admission<'a> {
-    fn new(inventory: &Inventory, wanted: &'a Wanted) -> Result<Self, InventoryError> {
+impl<'a> InventorySelector<'a> {
+    fn new(inventory: &FleetInventory, wanted: &'a DiscoveryQuery) -> Result<Self, InventoryError> {
         let groups = wanted.groups.iter();
-        let groups = groups.map(|name| inventory.group(name));
+        let groups = groups.map(|name| inventory.group_filter(name));
         Ok(Self {
             wanted,
             groups: groups.collect::<Result<_, _>>()?,
@@ -240,7 +247,7 @@ impl<'a> Admission<'a> {
     }
 
     /// Identities and groups are alternatives; everything else is demanded.
-    fn admits(&self, node: &Node, view: &NodeView<'_>) -> bool {
+    fn admits(&self, node: &InventoryNode, view: &NodeView<'_>) -> bool {
         let identities = self.wanted.filter.identities();
         let anybody = identities.is_empty() && self.groups.is_empty();
         let named = || {
@@ -255,15 +262,15 @@ impl<'a> Admission<'a> {
 }
 
 /// A node as filters see it.
-struct Seen<'a> {
+struct InventoryNodeView<'a> {
     identity: Identity,
-    node: &'a Node,
+    node: &'a InventoryNode,
     classes: Vec<String>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> InventoryNodeView<'a> {
     /// The node that is at this place of the document, from 0.
-    fn new(index: usize, node: &'a Node) -> Result<Self, InventoryError> {
+    fn new(index: usize, node: &'a InventoryNode) -> Result<Self, InventoryError> {
         let identity = Identity::parse(&node.name).map_err(|why| InventoryError::Name {
             entry: index + 1,
             why,
@@ -271,7 +278,7 @@ impl<'a> Seen<'a> {
         Ok(Self {
             identity,
             node,
-            classes: folded(&node.classes),
+            classes: lowercase_names(&node.classes),
         })
     }
 
@@ -287,19 +294,19 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Group {
+impl InventoryGroup {
     /// The filter, read.
-    fn filter(&self) -> Result<Filter, FilterError> {
-        type With = fn(Filter, &str) -> Result<Filter, FilterError>;
-        let mut filter = Filter::default();
+    fn parse_filter(&self) -> Result<NodeFilter, FilterError> {
+        type With = fn(NodeFilter, &str) -> Result<NodeFilter, FilterError>;
+        let mut filter = NodeFilter::default();
         let Some(texts) = &self.filter else {
             return Ok(filter);
         };
         let kinds: [(&[String], With); 4] = [
-            (&texts.facts, Filter::with_fact),
-            (&texts.classes, Filter::with_class),
-            (&texts.agents, Filter::with_agent),
-            (&texts.identities, Filter::with_identity),
+            (&texts.facts, NodeFilter::with_fact),
+            (&texts.classes, NodeFilter::with_class),
+            (&texts.agents, NodeFilter::with_agent),
+            (&texts.identities, NodeFilter::with_identity),
         ];
         for (texts, with) in kinds {
             for text in texts {
@@ -308,14 +315,14 @@ impl Group {
         }
         match texts.compound.as_deref() {
             Some(text) if !text.trim().is_empty() => {
-                filter.with_declared_select(text, &Sources::default())
+                filter.with_declared_select(text, &DeclaredSources::default())
             }
             _ => Ok(filter),
         }
     }
 }
 
-impl Node {
+impl InventoryNode {
     /// A node whose collectives nobody has written down may be in any.
     fn is_in(&self, collective: Option<&str>) -> bool {
         collective.is_none_or(|wanted| {
@@ -325,17 +332,20 @@ impl Node {
 }
 
 /// What there is to say of a document that can be read, each in one line; nothing when all is well.
-pub fn problems(text: &str, form: Option<Form>) -> Result<Vec<String>, InventoryError> {
+pub fn find_problems(
+    text: &str,
+    form: Option<DiscoveryFileFormat>,
+) -> Result<Vec<String>, InventoryError> {
     let mut problems = Vec::new();
-    let value: Value = decode(text, form)?;
-    let read: Result<Inventory, _> = serde_ignored::deserialize(value, |path| {
+    let value: Value = decode_document(text, form)?;
+    let read: Result<FleetInventory, _> = serde_ignored::deserialize(value, |path| {
         problems.push(format!(
             "unknown key `{}` is ignored",
             path.to_string().replace(".?", "")
         ));
     });
     let inventory = read.map_err(|error| InventoryError::Layout(error.to_string()))?;
-    if inventory.schema != SCHEMA {
+    if inventory.schema != INVENTORY_SCHEMA {
         let found = inventory.schema.clone();
         problems.push(InventoryError::Schema { found }.to_string());
     }
@@ -347,7 +357,7 @@ pub fn problems(text: &str, form: Option<Form>) -> Result<Vec<String>, Inventory
                 group.name
             ));
         }
-        if let Err(error) = group.filter() {
+        if let Err(error) = group.parse_filter() {
             problems.push(format!("group {:?}: {error}", group.name));
         }
     }
@@ -365,34 +375,39 @@ pub fn problems(text: &str, form: Option<Form>) -> Result<Vec<String>, Inventory
     Ok(problems)
 }
 
-fn decode<T: DeserializeOwned>(text: &str, form: Option<Form>) -> Result<T, InventoryError> {
+fn decode_document<T: DeserializeOwned>(
+    text: &str,
+    form: Option<DiscoveryFileFormat>,
+) -> Result<T, InventoryError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let decoded = match form {
-        Some(Form::Yaml) => document::yaml(text),
-        Some(Form::Json) => serde_json::from_str(text).map_err(|error| error.to_string()),
+        Some(DiscoveryFileFormat::Yaml) => document::parse_yaml(text),
+        Some(DiscoveryFileFormat::Json) => {
+            serde_json::from_str(text).map_err(|error| error.to_string())
+        }
         _ if text.trim_start().starts_with('{') => {
             serde_json::from_str(text).map_err(|error| error.to_string())
         }
-        _ => document::yaml(text),
+        _ => document::parse_yaml(text),
     };
     decoded.map_err(InventoryError::Layout)
 }
 
 /// Filters look for classes in lower case.
-fn folded(names: &[String]) -> Vec<String> {
+fn lowercase_names(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.to_lowercase()).collect()
 }
 
 /// What is `null` is as good as absent.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     source: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(source)?.unwrap_or_default())
 }
 
 /// Names, or objects with a name.
-fn agents<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
-    let entries: Vec<Value> = nullable(source)?;
+fn agent_names<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
+    let entries: Vec<Value> = null_as_default(source)?;
     let name = |entry: Value| match entry {
         Value::String(name) => Ok(name),
         Value::Object(mut fields) => match fields.remove("name") {
@@ -405,9 +420,9 @@ fn agents<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error>
     names.map_err(serde::de::Error::custom)
 }
 
-mod judge;
+mod evaluate;
 
-pub use judge::Judgement;
+pub use evaluate::NodeEvaluation;
 
 #[cfg(test)]
 mod tests;

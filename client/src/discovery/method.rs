@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Wanted;
+use super::DiscoveryQuery;
 
 /// A way to find nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Method {
+pub enum DiscoveryMethod {
     /// Everybody is asked, and who matches answers.
     #[default]
     Broadcast,
@@ -25,7 +25,7 @@ pub enum Method {
 
 /// A kind of condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ConditionKind {
     /// `-F`, and facts in `-W`.
     Facts,
     /// `-C`, and classes in `-W`.
@@ -44,23 +44,26 @@ pub enum Kind {
 
 /// A word that names no method.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no discovery method; the methods are {}", Method::names())]
-pub struct MethodError {
+#[error(
+    "{text:?} is no discovery method; the methods are {}",
+    DiscoveryMethod::all_names()
+)]
+pub struct DiscoveryMethodError {
     /// What was given.
     pub text: String,
 }
 
 /// A condition that the method cannot answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the discovery method {method} cannot answer {kind}; {} can", kind.answered_by())]
-pub struct Unanswerable {
+#[error("the discovery method {method} cannot answer {kind}; {} can", kind.supporting_methods())]
+pub struct UnsupportedCondition {
     /// The method.
-    pub method: Method,
+    pub method: DiscoveryMethod,
     /// The kind of condition.
-    pub kind: Kind,
+    pub kind: ConditionKind,
 }
 
-impl Method {
+impl DiscoveryMethod {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Broadcast,
@@ -94,8 +97,8 @@ impl Method {
     }
 
     /// The kinds of conditions that it can answer; all others are refused.
-    pub fn answers(self) -> &'static [Kind] {
-        use Kind::{Agents, Classes, Facts, Groups, Identities, Pql, Select};
+    pub fn supported_conditions(self) -> &'static [ConditionKind] {
+        use ConditionKind::{Agents, Classes, Facts, Groups, Identities, Pql, Select};
         match self {
             Self::Broadcast | Self::External => &[Facts, Classes, Agents, Identities, Select],
             Self::Flat | Self::Stdin => &[Identities],
@@ -105,24 +108,27 @@ impl Method {
     }
 
     /// Whether it can answer everything that is wanted.
-    pub fn check(self, wanted: &Wanted) -> Result<(), Unanswerable> {
-        match wanted.kinds().find(|kind| !self.answers().contains(kind)) {
-            Some(kind) => Err(Unanswerable { method: self, kind }),
+    pub fn check_supported(self, wanted: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
+        match wanted
+            .condition_kinds()
+            .find(|kind| !self.supported_conditions().contains(kind))
+        {
+            Some(kind) => Err(UnsupportedCondition { method: self, kind }),
             None => Ok(()),
         }
     }
 
-    fn names() -> String {
+    fn all_names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 }
 
-impl Kind {
-    fn answered_by(self) -> String {
-        let able = Method::ALL
+impl ConditionKind {
+    fn supporting_methods(self) -> String {
+        let able = DiscoveryMethod::ALL
             .into_iter()
-            .filter(|method| method.answers().contains(&self));
-        let able: Vec<&str> = able.map(Method::name).collect();
+            .filter(|method| method.supported_conditions().contains(&self));
+        let able: Vec<&str> = able.map(DiscoveryMethod::name).collect();
         match able.split_last() {
             Some((last, [])) => format!("only {last}"),
             Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
@@ -131,13 +137,13 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Method {
+impl fmt::Display for DiscoveryMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ConditionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Facts => "facts (-F, -W)",
@@ -151,14 +157,14 @@ impl fmt::Display for Kind {
     }
 }
 
-impl FromStr for Method {
-    type Err = MethodError;
+impl FromStr for DiscoveryMethod {
+    type Err = DiscoveryMethodError;
 
-    fn from_str(text: &str) -> Result<Self, MethodError> {
+    fn from_str(text: &str) -> Result<Self, DiscoveryMethodError> {
         Self::ALL
             .into_iter()
             .find(|method| method.name() == text || method.aliases().contains(&text))
-            .ok_or_else(|| MethodError {
+            .ok_or_else(|| DiscoveryMethodError {
                 text: text.to_owned(),
             })
     }
@@ -166,64 +172,66 @@ impl FromStr for Method {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::filter::Filter;
+    use muster_wire::filter::NodeFilter;
 
-    use super::{Kind, Method};
-    use crate::discovery::Wanted;
+    use super::{ConditionKind, DiscoveryMethod};
+    use crate::discovery::DiscoveryQuery;
 
     #[test]
     fn methods_go_by_the_names_that_people_know() {
         for (text, method) in [
-            ("mc", Method::Broadcast),
-            ("broadcast", Method::Broadcast),
-            ("flatfile", Method::Flat),
-            ("file", Method::Flat),
-            ("choria", Method::PuppetDb),
+            ("mc", DiscoveryMethod::Broadcast),
+            ("broadcast", DiscoveryMethod::Broadcast),
+            ("flatfile", DiscoveryMethod::Flat),
+            ("file", DiscoveryMethod::Flat),
+            ("choria", DiscoveryMethod::PuppetDb),
         ] {
             assert_eq!(text.parse(), Ok(method));
         }
-        let names: Vec<&str> = Method::ALL
+        let names: Vec<&str> = DiscoveryMethod::ALL
             .iter()
             .flat_map(|method| method.aliases().iter().copied().chain([method.name()]))
             .collect();
         let unique: std::collections::BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(names.len(), unique.len());
         insta::assert_snapshot!(
-            "mongo".parse::<Method>().unwrap_err(),
+            "mongo".parse::<DiscoveryMethod>().unwrap_err(),
             @r#""mongo" is no discovery method; the methods are broadcast, flat, stdin, external, inventory, puppetdb"#
         );
     }
 
     #[test]
     fn what_a_method_does_not_declare_is_refused_with_who_can() {
-        let wanted = |filter: Filter| Wanted {
+        let wanted = |filter: NodeFilter| DiscoveryQuery {
             filter,
-            ..Wanted::default()
+            ..DiscoveryQuery::default()
         };
-        let facts = wanted(Filter::default().with_words("a=1 b").unwrap());
-        let select = wanted(Filter::default().with_select("a or b").unwrap());
-        let groups = Wanted {
+        let facts = wanted(NodeFilter::default().with_words("a=1 b").unwrap());
+        let select = wanted(NodeFilter::default().with_select("a or b").unwrap());
+        let groups = DiscoveryQuery {
             groups: vec!["web".into()],
-            ..Wanted::default()
+            ..DiscoveryQuery::default()
         };
         for (wanted, able) in [
             (facts, "broadcast external inventory puppetdb"),
             (select, "broadcast external inventory"),
             (groups, "inventory"),
             (
-                Wanted::default(),
+                DiscoveryQuery::default(),
                 "broadcast flat stdin external inventory puppetdb",
             ),
         ] {
-            let passed = Method::ALL
+            let passed = DiscoveryMethod::ALL
                 .into_iter()
-                .filter(|method| method.check(&wanted).is_ok());
-            let passed: Vec<&str> = passed.map(Method::name).collect();
+                .filter(|method| method.check_supported(&wanted).is_ok());
+            let passed: Vec<&str> = passed.map(DiscoveryMethod::name).collect();
             assert_eq!(passed.join(" "), able);
         }
-        let wanted = wanted(Filter::default().with_agent("rpcutil").unwrap());
-        let refused = Method::PuppetDb.check(&wanted).unwrap_err();
-        assert_eq!(refused.kind, Kind::Agents);
+        let wanted = wanted(NodeFilter::default().with_agent("rpcutil").unwrap());
+        let refused = DiscoveryMethod::PuppetDb
+            .check_supported(&wanted)
+            .unwrap_err();
+        assert_eq!(refused.kind, ConditionKind::Agents);
         assert_eq!(
             refused.to_string(),
             "the discovery method puppetdb cannot answer agents (-A); broadcast, external and inventory can"

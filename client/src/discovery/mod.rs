@@ -9,7 +9,7 @@
 //! external    a program of yours speaks Choria's protocol         (started by whoever may start processes)
 //! ```
 //!
-//! A method declares what it can answer ([`Method::answers`]). What it cannot is refused ([`Unanswerable`]), never
+//! A method declares what it can answer ([`DiscoveryMethod::supported_conditions`]). What it cannot is refused ([`UnsupportedCondition`]), never
 //! ignored: a filter that is not evaluated would aim a request at more nodes than was said.
 
 mod broadcast;
@@ -24,15 +24,15 @@ pub mod puppetdb;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_wire::filter::Filter;
-use muster_wire::identity::{Identity, Name};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
 
-pub use method::{Kind, Method, MethodError, Unanswerable};
-pub use options::{OptionError, Options, Source};
+pub use method::{ConditionKind, DiscoveryMethod, DiscoveryMethodError, UnsupportedCondition};
+pub use options::{DiscoveryOptionError, DiscoveryOptions, DiscoverySource};
 
 /// When a broadcast that nobody knows the size of is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct DiscoveryWindow {
     /// This long after the question, if nobody answers.
     pub first: Duration,
     /// This long after the last answer, once there is one.
@@ -41,7 +41,7 @@ pub struct Window {
     pub most: Duration,
 }
 
-impl Default for Window {
+impl Default for DiscoveryWindow {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(2),
@@ -53,7 +53,7 @@ impl Default for Window {
 
 /// What discovery found.
 #[derive(Debug, Clone, Default)]
-pub struct Discovered {
+pub struct DiscoveryResult {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
     /// How long it took.
@@ -66,39 +66,39 @@ pub struct Discovered {
 
 /// Which nodes are looked for, by whatever method.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub struct DiscoveryQuery {
     /// What they must satisfy.
-    pub filter: Filter,
+    pub filter: NodeFilter,
     /// Groups of an inventory (`-I group:web`), alternatives to one another and to the filter's identities.
     pub groups: Vec<String>,
     /// Queries for `PuppetDB` (`-I 'pql:nodes[certname] { ... }'`), alternatives in the same way.
     pub pql: Vec<String>,
     /// The collective they must be in, as far as the method knows; any when absent.
-    pub collective: Option<Name>,
+    pub collective: Option<SubjectName>,
 }
 
-impl Wanted {
+impl DiscoveryQuery {
     /// What kinds of conditions there are.
-    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+    pub fn condition_kinds(&self) -> impl Iterator<Item = ConditionKind> {
         let filter = &self.filter;
         [
-            (Kind::Facts, filter.facts().is_empty()),
-            (Kind::Classes, filter.classes().is_empty()),
-            (Kind::Agents, filter.agents().is_empty()),
-            (Kind::Identities, filter.identities().is_empty()),
-            (Kind::Select, filter.select().is_none()),
-            (Kind::Groups, self.groups.is_empty()),
-            (Kind::Pql, self.pql.is_empty()),
+            (ConditionKind::Facts, filter.facts().is_empty()),
+            (ConditionKind::Classes, filter.classes().is_empty()),
+            (ConditionKind::Agents, filter.agents().is_empty()),
+            (ConditionKind::Identities, filter.identities().is_empty()),
+            (ConditionKind::Select, filter.select().is_none()),
+            (ConditionKind::Groups, self.groups.is_empty()),
+            (ConditionKind::Pql, self.pql.is_empty()),
         ]
         .into_iter()
         .filter_map(|(kind, absent)| (!absent).then_some(kind))
     }
 
     /// The nodes that are named exactly, if nothing else is said: nobody needs to look for them.
-    pub fn named(&self) -> Option<BTreeSet<Identity>> {
+    pub fn exact_nodes(&self) -> Option<BTreeSet<Identity>> {
         if !self.groups.is_empty() || !self.pql.is_empty() {
             return None;
         }
-        broadcast::known(&self.filter)
+        broadcast::exact_nodes(&self.filter)
     }
 }

@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::document::Form;
-use super::method::Method;
+use super::document::DiscoveryFileFormat;
+use super::method::DiscoveryMethod;
 use super::puppetdb;
 
 /// Longest time that a source may be given.
-const LONGEST: Duration = Duration::from_hours(1);
+const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Options as they were given, not looked at yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options(BTreeMap<String, Value>);
+pub struct DiscoveryOptions(BTreeMap<String, DiscoveryOptionValue>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Value {
+enum DiscoveryOptionValue {
     Text(String),
     List(Vec<String>),
 }
 
 /// A method with its options, understood.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum DiscoverySource {
     /// Everybody is asked.
     Broadcast,
     /// A list in a file.
@@ -31,12 +31,12 @@ pub enum Source {
         /// The file.
         file: PathBuf,
         /// How it is written; found out when absent.
-        form: Option<Form>,
+        form: Option<DiscoveryFileFormat>,
     },
     /// A list on the standard input.
     Stdin {
         /// How it is written; found out when absent.
-        form: Option<Form>,
+        form: Option<DiscoveryFileFormat>,
     },
     /// A program.
     External {
@@ -53,12 +53,12 @@ pub enum Source {
         file: PathBuf,
     },
     /// `PuppetDB`.
-    PuppetDb(puppetdb::Server),
+    PuppetDb(puppetdb::PuppetDbServer),
 }
 
 /// Why options cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
+pub enum DiscoveryOptionError {
     /// Not `KEY=VALUE`.
     #[error("{text:?} is no discovery option; write it as KEY=VALUE")]
     NoPair {
@@ -75,7 +75,7 @@ pub enum OptionError {
     #[error("the discovery method {method} has no option `{name}`; it has {known}")]
     Unknown {
         /// The method.
-        method: Method,
+        method: DiscoveryMethod,
         /// The option.
         name: String,
         /// What it has.
@@ -85,7 +85,7 @@ pub enum OptionError {
     #[error("the discovery method {method} needs the option `{name}`, as in {example}")]
     Missing {
         /// The method.
-        method: Method,
+        method: DiscoveryMethod,
         /// The option.
         name: &'static str,
         /// How it may look.
@@ -103,157 +103,179 @@ pub enum OptionError {
     },
 }
 
-impl Options {
+impl DiscoveryOptions {
     /// Adds `KEY=VALUE`.
-    pub fn pair(&mut self, text: &str) -> Result<(), OptionError> {
+    pub fn add_pair(&mut self, text: &str) -> Result<(), DiscoveryOptionError> {
         match text.split_once('=') {
             Some((name, value)) if !name.is_empty() => {
-                self.add(name, Value::Text(value.to_owned()))
+                self.insert_option(name, DiscoveryOptionValue::Text(value.to_owned()))
             }
-            _ => Err(OptionError::NoPair {
+            _ => Err(DiscoveryOptionError::NoPair {
                 text: text.to_owned(),
             }),
         }
     }
 
     /// Adds an option with one value.
-    pub fn text(&mut self, name: &str, value: String) -> Result<(), OptionError> {
-        self.add(name, Value::Text(value))
+    pub fn add_text(&mut self, name: &str, value: String) -> Result<(), DiscoveryOptionError> {
+        self.insert_option(name, DiscoveryOptionValue::Text(value))
     }
 
     /// Adds an option that is a list, as the words of a command.
-    pub fn list(&mut self, name: &str, values: Vec<String>) -> Result<(), OptionError> {
-        self.add(name, Value::List(values))
+    pub fn add_list(
+        &mut self,
+        name: &str,
+        values: Vec<String>,
+    ) -> Result<(), DiscoveryOptionError> {
+        self.insert_option(name, DiscoveryOptionValue::List(values))
     }
 
-    fn add(&mut self, name: &str, value: Value) -> Result<(), OptionError> {
+    fn insert_option(
+        &mut self,
+        name: &str,
+        value: DiscoveryOptionValue,
+    ) -> Result<(), DiscoveryOptionError> {
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(OptionError::Twice {
+            Some(_) => Err(DiscoveryOptionError::Twice {
                 name: name.to_owned(),
             }),
         }
     }
 
-    fn take(&mut self, name: &str) -> Option<String> {
+    fn remove_text(&mut self, name: &str) -> Option<String> {
         self.0.remove(name).map(|value| match value {
-            Value::Text(text) => text,
-            Value::List(words) => words.join(" "),
+            DiscoveryOptionValue::Text(text) => text,
+            DiscoveryOptionValue::List(words) => words.join(" "),
         })
     }
 
     /// The words of a command. In one text they are what white space separates: there is no shell, and there are no quotes.
-    fn words(&mut self, name: &str) -> Vec<String> {
+    fn remove_words(&mut self, name: &str) -> Vec<String> {
         match self.0.remove(name) {
-            Some(Value::List(words)) => words,
-            Some(Value::Text(text)) => text.split_whitespace().map(str::to_owned).collect(),
+            Some(DiscoveryOptionValue::List(words)) => words,
+            Some(DiscoveryOptionValue::Text(text)) => {
+                text.split_whitespace().map(str::to_owned).collect()
+            }
             None => Vec::new(),
         }
     }
 }
 
-impl Source {
+impl DiscoverySource {
     /// What these options mean to this method; relative paths are relative to `base`.
-    pub fn read(method: Method, options: &Options, base: &Path) -> Result<Self, OptionError> {
+    pub fn from_options(
+        method: DiscoveryMethod,
+        options: &DiscoveryOptions,
+        base: &Path,
+    ) -> Result<Self, DiscoveryOptionError> {
         let mut left = options.clone();
         let source = match method {
-            Method::Broadcast => Self::Broadcast,
-            Method::Flat => Self::Flat {
-                file: required(&mut left, method, "file", "--do file=nodes.txt")
+            DiscoveryMethod::Broadcast => Self::Broadcast,
+            DiscoveryMethod::Flat => Self::Flat {
+                file: take_required(&mut left, method, "file", "--do file=nodes.txt")
                     .map(|file| base.join(file))?,
-                form: form(&mut left)?,
+                form: take_format(&mut left)?,
             },
-            Method::Stdin => Self::Stdin {
-                form: form(&mut left)?,
+            DiscoveryMethod::Stdin => Self::Stdin {
+                form: take_format(&mut left)?,
             },
-            Method::Inventory => Self::Inventory {
-                file: required(&mut left, method, "file", "--do file=fleet.json")
+            DiscoveryMethod::Inventory => Self::Inventory {
+                file: take_required(&mut left, method, "file", "--do file=fleet.json")
                     .map(|file| base.join(file))?,
             },
-            Method::External => external(&mut left, base)?,
-            Method::PuppetDb => Self::PuppetDb(puppetdb_server(&mut left, base)?),
+            DiscoveryMethod::External => external_source(&mut left, base)?,
+            DiscoveryMethod::PuppetDb => Self::PuppetDb(puppetdb_server(&mut left, base)?),
         };
         match left.0.into_keys().next() {
-            Some(name) => Err(OptionError::Unknown {
+            Some(name) => Err(DiscoveryOptionError::Unknown {
                 method,
                 name,
-                known: known(method).to_owned(),
+                known: known_options(method).to_owned(),
             }),
             None => Ok(source),
         }
     }
 
     /// The method.
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> DiscoveryMethod {
         match self {
-            Self::Broadcast => Method::Broadcast,
-            Self::Flat { .. } => Method::Flat,
-            Self::Stdin { .. } => Method::Stdin,
-            Self::External { .. } => Method::External,
-            Self::Inventory { .. } => Method::Inventory,
-            Self::PuppetDb(_) => Method::PuppetDb,
+            Self::Broadcast => DiscoveryMethod::Broadcast,
+            Self::Flat { .. } => DiscoveryMethod::Flat,
+            Self::Stdin { .. } => DiscoveryMethod::Stdin,
+            Self::External { .. } => DiscoveryMethod::External,
+            Self::Inventory { .. } => DiscoveryMethod::Inventory,
+            Self::PuppetDb(_) => DiscoveryMethod::PuppetDb,
         }
     }
 }
 
-fn known(method: Method) -> &'static str {
+fn known_options(method: DiscoveryMethod) -> &'static str {
     match method {
-        Method::Broadcast => "none",
-        Method::Flat => "file and format",
-        Method::Stdin => "format",
-        Method::Inventory => "file",
-        Method::External => "command, timeout and those of the program",
-        Method::PuppetDb => "url, ca, cert, key and timeout",
+        DiscoveryMethod::Broadcast => "none",
+        DiscoveryMethod::Flat => "file and format",
+        DiscoveryMethod::Stdin => "format",
+        DiscoveryMethod::Inventory => "file",
+        DiscoveryMethod::External => "command, timeout and those of the program",
+        DiscoveryMethod::PuppetDb => "url, ca, cert, key and timeout",
     }
 }
 
-fn required(
-    options: &mut Options,
-    method: Method,
+fn take_required(
+    options: &mut DiscoveryOptions,
+    method: DiscoveryMethod,
     name: &'static str,
     example: &'static str,
-) -> Result<String, OptionError> {
+) -> Result<String, DiscoveryOptionError> {
     options
-        .take(name)
+        .remove_text(name)
         .filter(|value| !value.is_empty())
-        .ok_or(OptionError::Missing {
+        .ok_or(DiscoveryOptionError::Missing {
             method,
             name,
             example,
         })
 }
 
-fn form(options: &mut Options) -> Result<Option<Form>, OptionError> {
+fn take_format(
+    options: &mut DiscoveryOptions,
+) -> Result<Option<DiscoveryFileFormat>, DiscoveryOptionError> {
     let read = |value: String| {
-        Form::parse(&value).ok_or(OptionError::Value {
+        DiscoveryFileFormat::parse(&value).ok_or(DiscoveryOptionError::Value {
             name: "format",
             value,
             expected: "text, json or yaml",
         })
     };
-    options.take("format").map(read).transpose()
+    options.remove_text("format").map(read).transpose()
 }
 
-fn timeout(options: &mut Options, default: Duration) -> Result<Duration, OptionError> {
-    let Some(value) = options.take("timeout") else {
+fn take_timeout(
+    options: &mut DiscoveryOptions,
+    default: Duration,
+) -> Result<Duration, DiscoveryOptionError> {
+    let Some(value) = options.remove_text("timeout") else {
         return Ok(default);
     };
     let seconds = value.strip_suffix('s').unwrap_or(&value).parse().ok();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|time| !time.is_zero() && *time <= LONGEST)
-        .ok_or(OptionError::Value {
+        .filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
+        .ok_or(DiscoveryOptionError::Value {
             name: "timeout",
             value,
             expected: "seconds, more than 0 and at most 3600",
         })
 }
 
-fn external(options: &mut Options, base: &Path) -> Result<Source, OptionError> {
-    let mut command = options.words("command");
+fn external_source(
+    options: &mut DiscoveryOptions,
+    base: &Path,
+) -> Result<DiscoverySource, DiscoveryOptionError> {
+    let mut command = options.remove_words("command");
     let Some(program) = command.first_mut() else {
-        return Err(OptionError::Missing {
-            method: Method::External,
+        return Err(DiscoveryOptionError::Missing {
+            method: DiscoveryMethod::External,
             name: "command",
             example: "--do command=/usr/local/bin/find-nodes",
         });
@@ -262,29 +284,32 @@ fn external(options: &mut Options, base: &Path) -> Result<Source, OptionError> {
     if program.contains('/') {
         *program = base.join(&*program).display().to_string();
     }
-    let timeout = timeout(options, Duration::from_secs(10))?;
+    let timeout = take_timeout(options, Duration::from_secs(10))?;
     let names: Vec<String> = options.0.keys().cloned().collect();
     let rest = names
         .into_iter()
-        .filter_map(|name| options.take(&name).map(|value| (name, value)));
+        .filter_map(|name| options.remove_text(&name).map(|value| (name, value)));
     let rest = rest.collect();
-    Ok(Source::External {
+    Ok(DiscoverySource::External {
         command,
         timeout,
         options: rest,
     })
 }
 
-fn puppetdb_server(options: &mut Options, base: &Path) -> Result<puppetdb::Server, OptionError> {
+fn puppetdb_server(
+    options: &mut DiscoveryOptions,
+    base: &Path,
+) -> Result<puppetdb::PuppetDbServer, DiscoveryOptionError> {
     let example = "--do url=https://puppetdb.acme.net:8081";
-    let url = required(options, Method::PuppetDb, "url", example)?;
+    let url = take_required(options, DiscoveryMethod::PuppetDb, "url", example)?;
     let expected =
         "an address such as https://puppetdb.acme.net:8081; plain http only to a loopback address";
     let path = |value: Option<String>| value.map(|path| base.join(path));
     let (ca, cert, key) = (
-        path(options.take("ca")),
-        path(options.take("cert")),
-        path(options.take("key")),
+        path(options.remove_text("ca")),
+        path(options.remove_text("cert")),
+        path(options.remove_text("key")),
     );
     let pair = match (cert, key) {
         (Some(cert), Some(key)) => Some((cert, key)),
@@ -300,15 +325,15 @@ fn puppetdb_server(options: &mut Options, base: &Path) -> Result<puppetdb::Serve
                     "--do cert=/etc/puppetlabs/puppet/ssl/certs/NAME.pem",
                 ),
             };
-            return Err(OptionError::Missing {
-                method: Method::PuppetDb,
+            return Err(DiscoveryOptionError::Missing {
+                method: DiscoveryMethod::PuppetDb,
                 name,
                 example,
             });
         }
     };
-    let timeout = timeout(options, Duration::from_secs(30))?;
-    puppetdb::Server::new(&url, ca, pair, timeout).ok_or(OptionError::Value {
+    let timeout = take_timeout(options, Duration::from_secs(30))?;
+    puppetdb::PuppetDbServer::new(&url, ca, pair, timeout).ok_or(DiscoveryOptionError::Value {
         name: "url",
         value: url,
         expected,
@@ -319,28 +344,31 @@ fn puppetdb_server(options: &mut Options, base: &Path) -> Result<puppetdb::Serve
 mod tests {
     use std::path::Path;
 
-    use super::{Options, Source};
-    use crate::discovery::Method;
+    use super::{DiscoveryOptions, DiscoverySource};
+    use crate::discovery::DiscoveryMethod;
 
-    fn read(method: Method, pairs: &[&str]) -> Result<Source, String> {
-        let mut options = Options::default();
+    fn read(method: DiscoveryMethod, pairs: &[&str]) -> Result<DiscoverySource, String> {
+        let mut options = DiscoveryOptions::default();
         for pair in pairs {
-            options.pair(pair).map_err(|error| error.to_string())?;
+            options.add_pair(pair).map_err(|error| error.to_string())?;
         }
-        Source::read(method, &options, Path::new("/base")).map_err(|error| error.to_string())
+        DiscoverySource::from_options(method, &options, Path::new("/base"))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn paths_are_relative_to_who_wrote_them() {
-        let Ok(Source::Inventory { file }) = read(Method::Inventory, &["file=fleet.yaml"]) else {
+        let Ok(DiscoverySource::Inventory { file }) =
+            read(DiscoveryMethod::Inventory, &["file=fleet.yaml"])
+        else {
             panic!()
         };
         assert_eq!(file, Path::new("/base/fleet.yaml"));
         let external = read(
-            Method::External,
+            DiscoveryMethod::External,
             &["command=bin/find  --all", "timeout=0.5", "site=lhr=1"],
         );
-        let Ok(Source::External {
+        let Ok(DiscoverySource::External {
             command,
             timeout,
             options,
@@ -356,51 +384,59 @@ mod tests {
     #[test]
     fn slips_are_told_with_what_there_is() {
         for (method, pairs, expected) in [
-            (Method::Flat, &["fiel=x"][..], "needs the option `file`"),
             (
-                Method::Flat,
+                DiscoveryMethod::Flat,
+                &["fiel=x"][..],
+                "needs the option `file`",
+            ),
+            (
+                DiscoveryMethod::Flat,
                 &["file=x", "fromat=json"],
                 "has no option `fromat`; it has file and format",
             ),
             (
-                Method::Flat,
+                DiscoveryMethod::Flat,
                 &["file=x", "format=xml"],
                 "must be text, json or yaml",
             ),
             (
-                Method::Broadcast,
+                DiscoveryMethod::Broadcast,
                 &["file=x"],
                 "broadcast has no option `file`",
             ),
-            (Method::Inventory, &["file"], "write it as KEY=VALUE"),
             (
-                Method::Inventory,
+                DiscoveryMethod::Inventory,
+                &["file"],
+                "write it as KEY=VALUE",
+            ),
+            (
+                DiscoveryMethod::Inventory,
                 &["file=a", "file=b"],
                 "`file` is given twice",
             ),
             (
-                Method::External,
+                DiscoveryMethod::External,
                 &["command= "],
                 "needs the option `command`",
             ),
             (
-                Method::External,
+                DiscoveryMethod::External,
                 &["command=x", "timeout=-1"],
                 "`timeout` is \"-1\"",
             ),
-            (Method::PuppetDb, &[], "needs the option `url`"),
+            (DiscoveryMethod::PuppetDb, &[], "needs the option `url`"),
             (
-                Method::PuppetDb,
+                DiscoveryMethod::PuppetDb,
                 &["url=http://puppetdb:8080"],
                 "plain http only to a loopback",
             ),
             (
-                Method::PuppetDb,
+                DiscoveryMethod::PuppetDb,
                 &["url=https://rip:x@puppetdb:8081"],
                 "must be an address",
             ),
             (
-                Method::PuppetDb,
+                DiscoveryMethod::PuppetDb,
                 &["url=https://p", "cert=a"],
                 "needs the option `key`",
             ),

@@ -11,14 +11,14 @@
 //!
 //! `order`, `schedule`, `outcome` and `proof` are functions of values; `campaign` is all that asks.
 
-mod campaign;
+mod concurrency;
 mod order;
 mod outcome;
-mod proof;
+mod puppet_rollout;
 mod schedule;
 
-pub use campaign::{Campaign, Mission, News};
-pub use order::Order;
-pub use outcome::Outcome;
-pub use proof::{Proof, Span, prove};
-pub use schedule::{Halt, Schedule, Shape};
+pub use concurrency::{ConcurrencyStats, PermitInterval, measure_concurrency};
+pub use order::RunOrder;
+pub use outcome::RunOutcome;
+pub use puppet_rollout::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
+pub use schedule::{PuppetRolloutLimits, PuppetRolloutStopReason, RunSchedule};

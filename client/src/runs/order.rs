@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use muster_wire::identity::Identity;
 
-use crate::limit::lot;
+use crate::limit::seeded_hash;
 
 /// An order of nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum RunOrder {
     /// By name.
     #[default]
     Name,
@@ -21,13 +21,13 @@ pub enum Order {
     Longest(BTreeMap<Identity, Duration>),
 }
 
-impl Order {
+impl RunOrder {
     /// The nodes in this order.
     pub fn arrange(&self, nodes: &BTreeSet<Identity>) -> Vec<Identity> {
         let mut order: Vec<Identity> = nodes.iter().cloned().collect();
         match self {
             Self::Name => {}
-            Self::Random(seed) => order.sort_by_cached_key(|node| lot(*seed, node)),
+            Self::Random(seed) => order.sort_by_cached_key(|node| seeded_hash(*seed, node)),
             Self::Longest(took) => {
                 order.sort_by_key(|node| Reverse(took.get(node).copied().unwrap_or(Duration::MAX)));
             }
@@ -44,7 +44,7 @@ mod tests {
     use muster_wire::identity::Identity;
     use proptest::prelude::*;
 
-    use super::Order;
+    use super::RunOrder;
 
     fn nodes(names: &[&str]) -> BTreeSet<Identity> {
         names.iter().map(|name| name.parse().unwrap()).collect()
@@ -57,18 +57,18 @@ mod tests {
     #[test]
     fn by_name_by_lot_and_the_longest_first() {
         let all = nodes(&["c", "a", "d", "b"]);
-        assert_eq!(names(&Order::Name.arrange(&all)), ["a", "b", "c", "d"]);
+        assert_eq!(names(&RunOrder::Name.arrange(&all)), ["a", "b", "c", "d"]);
         assert_eq!(
-            Order::Random(1).arrange(&all),
-            Order::Random(1).arrange(&all)
+            RunOrder::Random(1).arrange(&all),
+            RunOrder::Random(1).arrange(&all)
         );
         let drawn: BTreeSet<Vec<Identity>> = (0..20)
-            .map(|seed| Order::Random(seed).arrange(&all))
+            .map(|seed| RunOrder::Random(seed).arrange(&all))
             .collect();
         assert!(drawn.len() > 5, "{drawn:?}");
         let took = [("a", 3), ("b", 90), ("d", 3)]
             .map(|(name, seconds)| (name.parse().unwrap(), Duration::from_secs(seconds)));
-        let longest = Order::Longest(took.into());
+        let longest = RunOrder::Longest(took.into());
         assert_eq!(names(&longest.arrange(&all)), ["c", "b", "a", "d"]);
     }
 
@@ -76,7 +76,7 @@ mod tests {
         #[test]
         fn everybody_has_exactly_one_turn(count in 0_usize..60, seed: u64) {
             let all: BTreeSet<Identity> = (0..count).map(|n| format!("n{n}").parse().unwrap()).collect();
-            let order = Order::Random(seed).arrange(&all);
+            let order = RunOrder::Random(seed).arrange(&all);
             prop_assert_eq!(order.len(), count);
             prop_assert_eq!(order.into_iter().collect::<BTreeSet<_>>(), all);
         }

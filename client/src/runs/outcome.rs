@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use muster_wire::Millis;
 use muster_wire::reply::Reply;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value};
 
-use super::proof::Span;
+use super::concurrency::PermitInterval;
 
 /// The broker says that the node is not there.
 pub(super) const NOT_CONNECTED: &str = "not_connected";
@@ -20,18 +20,18 @@ pub(super) const NOT_SENT: &str = "not_sent";
 pub(super) const UNFINISHED: &str = "unfinished";
 
 /// Classes of nodes that were asked and are not known to have run.
-const UNHEARD: [&str; 3] = [NOT_CONNECTED, NO_ANSWER, NOT_SENT];
+const UNHEARD_CLASSES: [&str; 3] = [NOT_CONNECTED, NO_ANSWER, NOT_SENT];
 
 /// States of a run that has not ended.
-const GOES_ON: [&str; 4] = ["waiting_lock", "waiting_permit", "starting", "applying"];
+const UNFINISHED_STATES: [&str; 4] = ["waiting_lock", "waiting_permit", "starting", "applying"];
 /// Clocks this far apart are not called wrong: answers take time, too.
-const SKEW_MS: i64 = 1000;
+const TOLERATED_SKEW_MS: i64 = 1000;
 /// A class of a node is one short word.
-const CLASS_BYTES: usize = 32;
+const MAX_CLASS_BYTES: usize = 32;
 
 /// How it ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Whether the run did all that it should.
     pub ok: bool,
     /// How it ended in one word: `clean`, `changed`, `failed`, `compile_failed`, `disabled`, `no_answer` and so on. Short and plain,
@@ -45,50 +45,54 @@ pub struct Outcome {
     skew: i64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// What an answer says that came at this moment of our clock.
-    pub fn of(reply: &Reply, now: Millis) -> Self {
-        let skew = difference(reply.time, now);
-        let told = Self::told(
+    pub fn from_reply(reply: &Reply, now: Millis) -> Self {
+        let skew = clock_difference(reply.time, now);
+        let told = Self::from_saved_reply(
             reply.statuscode,
             reply.reason.as_ref(),
             &reply.statusmsg,
             reply.data.clone(),
         );
         Self {
-            skew: if skew.abs() > SKEW_MS { skew } else { 0 },
+            skew: if skew.abs() > TOLERATED_SKEW_MS {
+                skew
+            } else {
+                0
+            },
             ..told
         }
     }
 
     /// What an answer says that was kept, when nobody knows any more what the node's clock was.
-    pub fn told(
-        status: Status,
-        reason: Option<&Reason>,
+    pub fn from_saved_reply(
+        status: ReplyStatus,
+        reason: Option<&ReplyReason>,
         message: &str,
         data: Map<String, Value>,
     ) -> Self {
-        let ok = status == Status::Ok;
+        let ok = status == ReplyStatus::Ok;
         Self {
             ok,
-            class: class(status, reason, &data),
-            said: said(ok, &data).unwrap_or(message).to_owned(),
+            class: outcome_class(status, reason, &data),
+            said: outcome_message(ok, &data).unwrap_or(message).to_owned(),
             data,
             skew: 0,
         }
     }
 
     /// The node does not say whether it may run: it is not connected, or does not answer.
-    pub fn silent(absent: bool) -> Self {
+    pub fn state_unknown(absent: bool) -> Self {
         if absent {
-            Self::unheard(NOT_CONNECTED, "not connected")
+            Self::without_reply(NOT_CONNECTED, "not connected")
         } else {
-            Self::unheard(NO_ANSWER, "it did not say whether it may run")
+            Self::without_reply(NO_ANSWER, "it did not say whether it may run")
         }
     }
 
     /// There is no answer.
-    pub fn unheard(class: &'static str, why: impl Into<String>) -> Self {
+    pub fn without_reply(class: &'static str, why: impl Into<String>) -> Self {
         Self {
             ok: false,
             class: class.to_owned(),
@@ -100,7 +104,7 @@ impl Outcome {
 
     /// Whether the node was heard of.
     pub fn is_heard(&self) -> bool {
-        !UNHEARD.contains(&self.class.as_str())
+        !UNHEARD_CLASSES.contains(&self.class.as_str())
     }
 
     /// Whether the broker says that the node is not there.
@@ -114,22 +118,22 @@ impl Outcome {
     }
 
     /// A counter of the run, such as `changed`.
-    pub fn count(&self, name: &str) -> Option<u64> {
+    pub fn counter_value(&self, name: &str) -> Option<u64> {
         self.data.get(name)?.as_u64()
     }
 
     /// A time of the run, such as `waited_permit`.
-    pub fn seconds(&self, name: &str) -> Option<Duration> {
+    pub fn duration_value(&self, name: &str) -> Option<Duration> {
         let seconds = self.data.get(name)?.as_f64()?;
         Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// When the run had lock and permit, by the node's own clock; set to ours if the two are more than a second apart. Nothing for
     /// a run that never began.
-    pub fn span(&self) -> Option<Span> {
-        let moment = |name: &str| Some(self.count(name)?.saturating_add_signed(-self.skew));
+    pub fn permit_interval(&self) -> Option<PermitInterval> {
+        let moment = |name: &str| Some(self.counter_value(name)?.saturating_add_signed(-self.skew));
         let (start, end) = (moment("started_at")?, moment("finished_at")?);
-        (start > 0 && end >= start).then_some(Span { start, end })
+        (start > 0 && end >= start).then_some(PermitInterval { start, end })
     }
 
     /// Whether the node's clock had to be set to ours.
@@ -138,40 +142,44 @@ impl Outcome {
     }
 }
 
-fn difference(theirs: Millis, ours: Millis) -> i64 {
+fn clock_difference(theirs: Millis, ours: Millis) -> i64 {
     let apart = i64::try_from(theirs.abs_diff(ours)).unwrap_or(i64::MAX);
     if theirs < ours { -apart } else { apart }
 }
 
 /// The word for an answer: the run's own class, or else what kept it from having one.
-fn class(status: Status, reason: Option<&Reason>, data: &Map<String, Value>) -> String {
+fn outcome_class(
+    status: ReplyStatus,
+    reason: Option<&ReplyReason>,
+    data: &Map<String, Value>,
+) -> String {
     let own = data.get("class").and_then(Value::as_str);
     let is_plain = |word: &&str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
-        !word.is_empty() && word.len() <= CLASS_BYTES && word.bytes().all(plain)
+        !word.is_empty() && word.len() <= MAX_CLASS_BYTES && word.bytes().all(plain)
     };
     if let Some(word) = own.filter(is_plain) {
         return word.to_owned();
     }
     let state = data.get("state").and_then(Value::as_str);
-    if status != Status::Ok && state.is_some_and(|state| GOES_ON.contains(&state)) {
+    if status != ReplyStatus::Ok && state.is_some_and(|state| UNFINISHED_STATES.contains(&state)) {
         return UNFINISHED.to_owned();
     }
     let word = reason.map_or(
         match status {
-            Status::Ok => "clean",
-            Status::Failed => "failed",
-            Status::UnknownAction => "no_agent",
-            Status::MissingData | Status::InvalidData => "refused",
-            Status::Other => "broken",
+            ReplyStatus::Ok => "clean",
+            ReplyStatus::Failed => "failed",
+            ReplyStatus::UnknownAction => "no_agent",
+            ReplyStatus::MissingData | ReplyStatus::InvalidData => "refused",
+            ReplyStatus::Other => "broken",
         },
-        Reason::word,
+        ReplyReason::as_str,
     );
     word.to_owned()
 }
 
 /// What the node says of it beside its status: the error, or the summary.
-fn said(ok: bool, data: &Map<String, Value>) -> Option<&str> {
+fn outcome_message(ok: bool, data: &Map<String, Value>) -> Option<&str> {
     let text = |name: &str| data.get(name)?.as_str().filter(|text| !text.is_empty());
     let error = if ok { None } else { text("error") };
     error.or_else(|| text("summary"))
@@ -182,8 +190,8 @@ mod tests {
     use muster_wire::reply::Reply;
     use serde_json::{Value, json};
 
-    use super::{NO_ANSWER, Outcome};
-    use crate::runs::Span;
+    use super::{NO_ANSWER, RunOutcome};
+    use crate::runs::PermitInterval;
 
     fn reply(code: u8, reason: &Value, data: &Value) -> Reply {
         let reply = json!({
@@ -249,34 +257,37 @@ mod tests {
             (4, none.clone(), json!({}), false, "refused", "as it was"),
             (5, none, json!({}), false, "broken", "as it was"),
         ] {
-            let outcome = Outcome::of(&reply(code, &reason, &data), 100_000);
+            let outcome = RunOutcome::from_reply(&reply(code, &reason, &data), 100_000);
             assert_eq!(
                 (outcome.ok, outcome.class.as_str(), outcome.said.as_str()),
                 (ok, class, said)
             );
             assert!(outcome.is_heard());
         }
-        assert!(!Outcome::unheard(NO_ANSWER, "silent for 60 s").is_heard());
+        assert!(!RunOutcome::without_reply(NO_ANSWER, "silent for 60 s").is_heard());
     }
 
     #[test]
     fn a_run_that_began_has_a_span_by_a_clock_that_can_be_compared() {
         let data = json!({"class": "clean", "started_at": 40_000, "finished_at": 90_000, "waited_permit": 1.5});
-        let at = |now| Outcome::of(&reply(0, &Value::Null, &data), now);
-        let span = |start, end| Some(Span { start, end });
-        assert_eq!(at(100_900).span(), span(40_000, 90_000));
+        let at = |now| RunOutcome::from_reply(&reply(0, &Value::Null, &data), now);
+        let span = |start, end| Some(PermitInterval { start, end });
+        assert_eq!(at(100_900).permit_interval(), span(40_000, 90_000));
         let late = at(130_000);
         assert!(late.is_skewed());
-        assert_eq!(late.span(), span(70_000, 120_000));
-        assert_eq!(late.seconds("waited_permit").unwrap().as_millis(), 1500);
+        assert_eq!(late.permit_interval(), span(70_000, 120_000));
+        assert_eq!(
+            late.duration_value("waited_permit").unwrap().as_millis(),
+            1500
+        );
         let never = json!({"class": "locked", "started_at": null});
         assert_eq!(
-            Outcome::of(&reply(1, &Value::Null, &never), 100_000).span(),
+            RunOutcome::from_reply(&reply(1, &Value::Null, &never), 100_000).permit_interval(),
             None
         );
         let backwards = json!({"started_at": 5, "finished_at": 4});
         assert_eq!(
-            Outcome::of(&reply(0, &Value::Null, &backwards), 100_000).span(),
+            RunOutcome::from_reply(&reply(0, &Value::Null, &backwards), 100_000).permit_interval(),
             None
         );
     }

@@ -4,30 +4,30 @@ use std::collections::{BTreeSet, VecDeque};
 
 use muster_wire::identity::Identity;
 
-use crate::limit::Amount;
+use crate::limit::CountOrPercent;
 
 /// How many more than may run are asked at least, so that whoever ends is followed at once by somebody who waits already.
-const SLACK: usize = 2;
+const MIN_SLACK: usize = 2;
 /// And at most: these wait for a permit, and run whatever happens to the others.
-const MOST_SLACK: usize = 32;
+const MAX_SLACK: usize = 32;
 
 /// How a rollout is shaped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Shape {
+pub struct PuppetRolloutLimits {
     /// So many run at once; the nodes see to it. At least 1.
     pub limit: usize,
     /// So many have their turn at a time, and nobody else before all of them have ended.
-    pub batch: Option<Amount>,
+    pub batch: Option<CountOrPercent>,
     /// So many have their turn first and alone.
     pub canary: usize,
     /// So many may fail: a part is one of the canaries while they have their turn, and of all nodes later. When absent no canary
     /// may, and any number of the others.
-    pub max_failures: Option<Amount>,
+    pub max_failures: Option<CountOrPercent>,
 }
 
 /// Why nobody else is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halt {
+pub enum PuppetRolloutStopReason {
     /// More canaries failed than may.
     Canary {
         /// How many failed so far.
@@ -52,25 +52,28 @@ pub enum Halt {
 
 /// A rollout as far as it has come.
 #[derive(Debug, Clone)]
-pub struct Schedule {
+pub struct RunSchedule {
     waves: VecDeque<VecDeque<Identity>>,
     /// Asked, and not ended.
     under_way: BTreeSet<Identity>,
-    /// Those of them that take nobody's place: see [`Schedule::set_aside`].
+    /// Those of them that take nobody's place: see [`RunSchedule::set_aside`].
     aside: BTreeSet<Identity>,
-    shape: Shape,
+    shape: PuppetRolloutLimits,
     total: usize,
     /// Whether the canaries have their turn; then their number.
     canaries: Option<usize>,
     bad: usize,
-    halt: Option<Halt>,
+    halt: Option<PuppetRolloutStopReason>,
 }
 
-impl Schedule {
+impl RunSchedule {
     /// A rollout to these nodes in this order.
-    pub fn new(order: Vec<Identity>, shape: Shape) -> Self {
+    pub fn new(order: Vec<Identity>, shape: PuppetRolloutLimits) -> Self {
         let total = order.len();
-        let size = shape.batch.map_or(total, |batch| batch.of(total)).max(1);
+        let size = shape
+            .batch
+            .map_or(total, |batch| batch.count_rounded_up(total))
+            .max(1);
         let mut order = order.into_iter();
         let canaries: VecDeque<Identity> = order.by_ref().take(shape.canary).collect();
         let count = (!canaries.is_empty()).then_some(canaries.len());
@@ -96,15 +99,15 @@ impl Schedule {
     }
 
     /// How many may be asked and not ended at once.
-    pub fn window(&self) -> usize {
+    pub fn max_in_flight(&self) -> usize {
         let limit = self.shape.limit.max(1);
-        limit.saturating_add(limit.clamp(SLACK, MOST_SLACK))
+        limit.saturating_add(limit.clamp(MIN_SLACK, MAX_SLACK))
     }
 
     /// The next one to ask, if anybody may be asked now; from now on it is under way.
-    pub fn ask(&mut self) -> Option<Identity> {
+    pub fn next_node(&mut self) -> Option<Identity> {
         let waiting = self.under_way.len().saturating_sub(self.aside.len());
-        if self.halt.is_some() || waiting >= self.window() {
+        if self.halt.is_some() || waiting >= self.max_in_flight() {
             return None;
         }
         if self.waves.front().is_some_and(VecDeque::is_empty) {
@@ -130,7 +133,7 @@ impl Schedule {
     }
 
     /// A node's run has ended, well or not; answers why nobody else is asked, if that is now so.
-    pub fn ended(&mut self, node: &Identity, ok: bool) -> Option<Halt> {
+    pub fn record_end(&mut self, node: &Identity, ok: bool) -> Option<PuppetRolloutStopReason> {
         self.aside.remove(node);
         if !self.under_way.remove(node) || ok {
             return None;
@@ -139,37 +142,40 @@ impl Schedule {
         if self.halt.is_some() {
             return None;
         }
-        self.halt = self.verdict();
+        self.halt = self.check_failures();
         self.halt
     }
 
-    fn verdict(&self) -> Option<Halt> {
+    fn check_failures(&self) -> Option<PuppetRolloutStopReason> {
         let bad = self.bad;
         if let Some(of) = self.canaries {
-            let allowed = self.shape.max_failures.map_or(0, |most| most.at_most(of));
-            return (bad > allowed).then_some(Halt::Canary { bad, of, allowed });
+            let allowed = self
+                .shape
+                .max_failures
+                .map_or(0, |most| most.count_rounded_down(of));
+            return (bad > allowed).then_some(PuppetRolloutStopReason::Canary { bad, of, allowed });
         }
-        let allowed = self.shape.max_failures?.at_most(self.total);
-        (bad > allowed).then_some(Halt::Failures { bad, allowed })
+        let allowed = self.shape.max_failures?.count_rounded_down(self.total);
+        (bad > allowed).then_some(PuppetRolloutStopReason::Failures { bad, allowed })
     }
 
     /// Nobody else is to be asked.
-    pub fn halt(&mut self, why: Halt) {
+    pub fn stop(&mut self, why: PuppetRolloutStopReason) {
         self.halt.get_or_insert(why);
     }
 
     /// Why nobody else is asked, if so.
-    pub fn halted(&self) -> Option<Halt> {
+    pub fn stop_reason(&self) -> Option<PuppetRolloutStopReason> {
         self.halt
     }
 
     /// How many are asked and have not ended.
-    pub fn under_way(&self) -> usize {
+    pub fn in_flight_count(&self) -> usize {
         self.under_way.len()
     }
 
     /// Those who were never asked, in their order.
-    pub fn left(&self) -> impl Iterator<Item = &Identity> {
+    pub fn unasked_nodes(&self) -> impl Iterator<Item = &Identity> {
         self.waves.iter().flatten()
     }
 }
@@ -181,8 +187,8 @@ mod tests {
     use muster_wire::identity::Identity;
     use proptest::prelude::*;
 
-    use super::{Halt, Schedule, Shape};
-    use crate::limit::Amount;
+    use super::{PuppetRolloutLimits, PuppetRolloutStopReason, RunSchedule};
+    use crate::limit::CountOrPercent;
 
     fn order(count: usize) -> Vec<Identity> {
         (1..=count)
@@ -190,27 +196,27 @@ mod tests {
             .collect()
     }
 
-    fn shape(limit: usize) -> Shape {
-        Shape {
+    fn shape(limit: usize) -> PuppetRolloutLimits {
+        PuppetRolloutLimits {
             limit,
-            ..Shape::default()
+            ..PuppetRolloutLimits::default()
         }
     }
 
     /// Everybody who may be asked now.
-    fn ask(schedule: &mut Schedule) -> Vec<String> {
-        std::iter::from_fn(|| schedule.ask())
+    fn ask(schedule: &mut RunSchedule) -> Vec<String> {
+        std::iter::from_fn(|| schedule.next_node())
             .map(|node| node.to_string())
             .collect()
     }
 
-    fn end(schedule: &mut Schedule, node: &str, ok: bool) -> Option<Halt> {
-        schedule.ended(&node.parse().unwrap(), ok)
+    fn end(schedule: &mut RunSchedule, node: &str, ok: bool) -> Option<PuppetRolloutStopReason> {
+        schedule.record_end(&node.parse().unwrap(), ok)
     }
 
     #[test]
     fn as_many_are_asked_that_no_permit_is_idle_and_no_more() {
-        let mut schedule = Schedule::new(order(9), shape(2));
+        let mut schedule = RunSchedule::new(order(9), shape(2));
         assert_eq!(ask(&mut schedule), ["n01", "n02", "n03", "n04"]);
         assert_eq!(end(&mut schedule, "n03", true), None);
         assert_eq!(ask(&mut schedule), ["n05"]);
@@ -218,13 +224,13 @@ mod tests {
         assert_eq!(end(&mut schedule, "n01", false), None);
         assert_eq!(end(&mut schedule, "n01", false), None);
         assert_eq!(ask(&mut schedule), ["n06"]);
-        assert_eq!(Schedule::new(order(9), shape(1)).window(), 3);
-        assert_eq!(Schedule::new(order(9), shape(100)).window(), 132);
+        assert_eq!(RunSchedule::new(order(9), shape(1)).max_in_flight(), 3);
+        assert_eq!(RunSchedule::new(order(9), shape(100)).max_in_flight(), 132);
     }
 
     #[test]
     fn who_is_busy_with_something_else_blocks_nobody() {
-        let mut schedule = Schedule::new(order(9), shape(1));
+        let mut schedule = RunSchedule::new(order(9), shape(1));
         assert_eq!(ask(&mut schedule), ["n01", "n02", "n03"]);
         let busy: Vec<Identity> = ["n01", "n02", "n03"]
             .map(|name| name.parse().unwrap())
@@ -238,7 +244,7 @@ mod tests {
         }
         assert_eq!(end(&mut schedule, "n04", true), None);
         assert!(ask(&mut schedule).is_empty(), "they are back");
-        assert_eq!(schedule.under_way(), 5);
+        assert_eq!(schedule.in_flight_count(), 5);
         schedule.set_aside(&"n09".parse().unwrap(), true);
         for node in ["n01", "n02", "n03"] {
             end(&mut schedule, node, true);
@@ -248,15 +254,15 @@ mod tests {
 
     #[test]
     fn canaries_are_first_and_alone_and_a_bad_one_ends_it() {
-        let canary = Shape {
+        let canary = PuppetRolloutLimits {
             canary: 2,
             ..shape(4)
         };
-        let mut schedule = Schedule::new(order(5), canary);
+        let mut schedule = RunSchedule::new(order(5), canary);
         assert_eq!(ask(&mut schedule), ["n01", "n02"]);
         assert_eq!(end(&mut schedule, "n02", true), None);
         assert!(ask(&mut schedule).is_empty());
-        let bad = Halt::Canary {
+        let bad = PuppetRolloutStopReason::Canary {
             bad: 1,
             of: 2,
             allowed: 0,
@@ -273,12 +279,12 @@ mod tests {
 
     #[test]
     fn failures_are_counted_among_the_canaries_and_then_among_all() {
-        let tolerant = Shape {
+        let tolerant = PuppetRolloutLimits {
             canary: 4,
-            max_failures: Some(Amount::Percent(25)),
+            max_failures: Some(CountOrPercent::Percent(25)),
             ..shape(10)
         };
-        let mut schedule = Schedule::new(order(12), tolerant);
+        let mut schedule = RunSchedule::new(order(12), tolerant);
         assert_eq!(ask(&mut schedule).len(), 4);
         assert_eq!(end(&mut schedule, "n01", false), None, "1 of 4 is 25%");
         for node in ["n02", "n03", "n04"] {
@@ -290,28 +296,31 @@ mod tests {
         let (bad, allowed) = (4, 3);
         assert_eq!(
             end(&mut schedule, "n07", false),
-            Some(Halt::Failures { bad, allowed })
+            Some(PuppetRolloutStopReason::Failures { bad, allowed })
         );
         assert_eq!(end(&mut schedule, "n08", false), None, "told once");
-        assert_eq!(schedule.halted(), Some(Halt::Failures { bad, allowed }));
+        assert_eq!(
+            schedule.stop_reason(),
+            Some(PuppetRolloutStopReason::Failures { bad, allowed })
+        );
     }
 
     #[test]
     fn a_batch_waits_for_the_one_before_and_whoever_is_left_is_known() {
-        let batches = Shape {
-            batch: Some(Amount::Count(2)),
+        let batches = PuppetRolloutLimits {
+            batch: Some(CountOrPercent::Count(2)),
             ..shape(4)
         };
-        let mut schedule = Schedule::new(order(5), batches);
+        let mut schedule = RunSchedule::new(order(5), batches);
         assert_eq!(ask(&mut schedule), ["n01", "n02"]);
         assert_eq!(end(&mut schedule, "n01", true), None);
         assert!(ask(&mut schedule).is_empty());
         assert_eq!(end(&mut schedule, "n02", true), None);
         assert_eq!(ask(&mut schedule), ["n03", "n04"]);
-        schedule.halt(Halt::Interrupted);
+        schedule.stop(PuppetRolloutStopReason::Interrupted);
         assert!(ask(&mut schedule).is_empty());
-        assert_eq!(schedule.under_way(), 2);
-        let left: Vec<String> = schedule.left().map(ToString::to_string).collect();
+        assert_eq!(schedule.in_flight_count(), 2);
+        let left: Vec<String> = schedule.unasked_nodes().map(ToString::to_string).collect();
         assert_eq!(left, ["n05"]);
     }
 
@@ -321,34 +330,34 @@ mod tests {
             count in 0_usize..60, limit in 0_usize..20, canary in 0_usize..10, batch in prop::option::of(0_usize..20),
             last in prop::collection::vec(any::<bool>(), 200),
         ) {
-            let shape = Shape { limit, batch: batch.map(Amount::Count), canary, max_failures: None };
-            let mut schedule = Schedule::new(order(count), shape);
+            let shape = PuppetRolloutLimits { limit, batch: batch.map(CountOrPercent::Count), canary, max_failures: None };
+            let mut schedule = RunSchedule::new(order(count), shape);
             let (mut asked, mut under_way) = (Vec::new(), Vec::new());
             let mut last = last.into_iter().cycle();
             loop {
-                while let Some(node) = schedule.ask() {
+                while let Some(node) = schedule.next_node() {
                     asked.push(node.clone());
                     under_way.push(node);
                 }
-                prop_assert!(under_way.len() <= schedule.window());
+                prop_assert!(under_way.len() <= schedule.max_in_flight());
                 // The one that was asked last or first ends next.
                 let Some(node) = (if last.next().unwrap() { under_way.pop() } else { (!under_way.is_empty()).then(|| under_way.remove(0)) }) else { break };
-                prop_assert_eq!(schedule.ended(&node, true), None);
+                prop_assert_eq!(schedule.record_end(&node, true), None);
             }
             prop_assert_eq!(asked, order(count));
-            prop_assert_eq!(schedule.left().count(), 0);
+            prop_assert_eq!(schedule.unasked_nodes().count(), 0);
         }
 
         #[test]
         fn never_more_fail_than_may_before_it_ends(count in 1_usize..60, limit in 1_usize..20, allowed in 0_usize..10) {
-            let shape = Shape { limit, max_failures: Some(Amount::Count(allowed)), ..Shape::default() };
-            let mut schedule = Schedule::new(order(count), shape);
+            let shape = PuppetRolloutLimits { limit, max_failures: Some(CountOrPercent::Count(allowed)), ..PuppetRolloutLimits::default() };
+            let mut schedule = RunSchedule::new(order(count), shape);
             let mut asked = BTreeSet::new();
             let mut bad = 0;
-            while let Some(node) = schedule.ask() {
+            while let Some(node) = schedule.next_node() {
                 asked.insert(node.clone());
                 bad += 1;
-                let halted = schedule.ended(&node, false).is_some();
+                let halted = schedule.record_end(&node, false).is_some();
                 prop_assert_eq!(halted, bad == allowed.min(count) + 1);
             }
             prop_assert_eq!(asked.len(), count.min(allowed + 1));

@@ -2,26 +2,26 @@
 
 use serde_json::{Number, Value};
 
-use super::sum::Sum;
-use super::{Fold, SummaryResult};
+use super::sum::SumFold;
+use super::{AggregateFold, SummaryResult};
 
 #[derive(Default)]
-pub(super) struct Average(Sum);
+pub(super) struct AverageFold(SumFold);
 
-impl Fold for Average {
-    fn add(&mut self, value: &Value) {
-        self.0.add(value);
+impl AggregateFold for AverageFold {
+    fn add_value(&mut self, value: &Value) {
+        self.0.add_value(value);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "no fleet has 2^53 nodes")]
-    fn finish(&self) -> SummaryResult {
-        let count = self.0.count();
+    fn to_result(&self) -> SummaryResult {
+        let count = self.0.number_count();
         // Without numbers this divides by zero, and the result is no JSON number.
-        let value = Number::from_f64(self.0.total() / count as f64);
+        let value = Number::from_f64(self.0.float_total() / count as f64);
         SummaryResult::Number {
             value,
             count,
-            skipped: self.0.skipped(),
+            skipped: self.0.skipped_count(),
         }
     }
 }

@@ -3,24 +3,24 @@
 
 use serde_json::Value;
 
-use super::tally::Tally;
-use super::{Fold, SummaryResult};
-use crate::schema::Aggregate;
+use super::tally::LabelCounter;
+use super::{AggregateFold, SummaryResult};
+use crate::schema::AggregateSchema;
 
-pub(super) struct BooleanSummary(Tally);
+pub(super) struct BooleanSummaryFold(LabelCounter);
 
-impl BooleanSummary {
-    pub(super) fn new(aggregate: &Aggregate) -> Self {
-        Self(Tally::new(aggregate))
+impl BooleanSummaryFold {
+    pub(super) fn new(aggregate: &AggregateSchema) -> Self {
+        Self(LabelCounter::new(aggregate))
     }
 }
 
-impl Fold for BooleanSummary {
-    fn add(&mut self, value: &Value) {
-        self.0.count(value);
+impl AggregateFold for BooleanSummaryFold {
+    fn add_value(&mut self, value: &Value) {
+        self.0.count_value(value);
     }
 
-    fn finish(&self) -> SummaryResult {
-        self.0.rows()
+    fn to_result(&self) -> SummaryResult {
+        self.0.to_rows()
     }
 }

@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value};
 
-use super::{Fold, SummaryResult};
+use super::{AggregateFold, SummaryResult};
 
 /// How many bars there are at the most.
-const BARS: usize = 20;
+const MAX_BARS: usize = 20;
 
 /// The heights of a bar.
-const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BAR_GLYPHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The numbers of all replies: 8 bytes a node.
 #[derive(Default)]
-pub(super) struct Chart {
+pub(super) struct ChartFold {
     numbers: Vec<f64>,
     skipped: u64,
 }
 
 /// A distribution: how many numbers fall into each of equally wide ranges.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Distribution {
+pub struct NumberDistribution {
     /// The least number.
     pub least: f64,
     /// The greatest number.
@@ -30,15 +30,15 @@ pub struct Distribution {
     pub skipped: u64,
 }
 
-impl Fold for Chart {
-    fn add(&mut self, value: &Value) {
+impl AggregateFold for ChartFold {
+    fn add_value(&mut self, value: &Value) {
         match value.as_f64() {
             Some(number) => self.numbers.push(number),
             None => self.skipped = self.skipped.saturating_add(1),
         }
     }
 
-    fn finish(&self) -> SummaryResult {
+    fn to_result(&self) -> SummaryResult {
         let least = self.numbers.iter().copied().fold(f64::INFINITY, f64::min);
         let greatest = self
             .numbers
@@ -48,17 +48,17 @@ impl Fold for Chart {
         let mut counts = vec![
             0;
             if least < greatest {
-                BARS
+                MAX_BARS
             } else {
                 self.numbers.len().min(1)
             }
         ];
         for number in &self.numbers {
-            if let Some(count) = counts.get_mut(range(*number, least, greatest)) {
+            if let Some(count) = counts.get_mut(range_index(*number, least, greatest)) {
                 *count += 1;
             }
         }
-        SummaryResult::Spread(Distribution {
+        SummaryResult::Spread(NumberDistribution {
             least,
             greatest,
             counts,
@@ -74,23 +74,23 @@ impl Fold for Chart {
     clippy::cast_precision_loss,
     reason = "a share between 0 and 1 of a small number of bars"
 )]
-fn range(number: f64, least: f64, greatest: f64) -> usize {
+fn range_index(number: f64, least: f64, greatest: f64) -> usize {
     let share = (number / 2.0 - least / 2.0) / (greatest / 2.0 - least / 2.0);
     if share.is_finite() {
-        ((share * BARS as f64) as usize).min(BARS - 1)
+        ((share * MAX_BARS as f64) as usize).min(MAX_BARS - 1)
     } else {
         0
     }
 }
 
-impl Distribution {
+impl NumberDistribution {
     /// The bars, with the numbers at their ends; nothing without numbers.
-    pub fn line(&self) -> Option<String> {
+    pub fn chart_line(&self) -> Option<String> {
         let most = self.counts.iter().copied().max()?;
         let bar = |count: &u64| {
-            let top = HEIGHTS.len() as u64 - 1;
+            let top = BAR_GLYPHS.len() as u64 - 1;
             let height = usize::try_from((count * top).div_ceil(most)).unwrap_or_default();
-            HEIGHTS.get(height).copied().unwrap_or(' ')
+            BAR_GLYPHS.get(height).copied().unwrap_or(' ')
         };
         let bars: String = self.counts.iter().map(bar).collect();
         Some(format!("{} {bars} {}", self.least, self.greatest))
@@ -116,12 +116,12 @@ mod tests {
 
     use super::*;
 
-    fn spread(values: &[Value]) -> Distribution {
-        let mut chart = Chart::default();
+    fn spread(values: &[Value]) -> NumberDistribution {
+        let mut chart = ChartFold::default();
         for value in values {
-            chart.add(value);
+            chart.add_value(value);
         }
-        match chart.finish() {
+        match chart.to_result() {
             SummaryResult::Spread(distribution) => distribution,
             other => panic!("{other:?}"),
         }
@@ -130,14 +130,17 @@ mod tests {
     #[test]
     fn bars_run_from_the_least_to_the_greatest() {
         let values: Vec<Value> = [0, 0, 0, 0, 10, 20].iter().map(|n| json!(n)).collect();
-        assert_eq!(spread(&values).line().unwrap(), "0 █▁▁▁▁▁▁▁▁▁▃▁▁▁▁▁▁▁▁▃ 20");
-        assert_eq!(spread(&[json!(7), json!(7)]).line().unwrap(), "7 █ 7");
+        assert_eq!(
+            spread(&values).chart_line().unwrap(),
+            "0 █▁▁▁▁▁▁▁▁▁▃▁▁▁▁▁▁▁▁▃ 20"
+        );
+        assert_eq!(spread(&[json!(7), json!(7)]).chart_line().unwrap(), "7 █ 7");
     }
 
     #[test]
     fn what_is_no_number_is_counted_and_nothing_is_no_chart() {
         let distribution = spread(&[json!("x")]);
-        assert_eq!((distribution.skipped, distribution.line()), (1, None));
+        assert_eq!((distribution.skipped, distribution.chart_line()), (1, None));
         assert_eq!(distribution.to_json(), Value::Null);
     }
 

@@ -8,19 +8,19 @@
 use serde_json::Number;
 
 /// The widest padding and the longest fraction that a format may ask for.
-const MAX_WIDTH: usize = 200;
+const MAX_FORMAT_WIDTH: usize = 200;
 
-enum Argument<'a> {
+enum FormatArgument<'a> {
     Text(&'a str),
     Number(&'a Number),
 }
 
 /// `format` with the value's label, if any, and the number in their places.
-pub(super) fn rendered(format: &str, label: Option<&str>, number: &Number) -> String {
+pub(super) fn render_format(format: &str, label: Option<&str>, number: &Number) -> String {
     let mut arguments = label
-        .map(Argument::Text)
+        .map(FormatArgument::Text)
         .into_iter()
-        .chain([Argument::Number(number)]);
+        .chain([FormatArgument::Number(number)]);
     let mut output = String::new();
     let mut rest = format;
     while let Some((before, after)) = rest.split_once('%') {
@@ -30,13 +30,13 @@ pub(super) fn rendered(format: &str, label: Option<&str>, number: &Number) -> St
             rest = after;
             continue;
         }
-        let Some((directive, after)) = Directive::leading(after) else {
+        let Some((directive, after)) = FormatDirective::parse_leading(after) else {
             output.push('%');
             rest = after;
             continue;
         };
         match arguments.next() {
-            Some(argument) => output.push_str(&directive.rendered(&argument)),
+            Some(argument) => output.push_str(&directive.render_argument(&argument)),
             None => output.push_str(&directive.text),
         }
         rest = after;
@@ -44,7 +44,7 @@ pub(super) fn rendered(format: &str, label: Option<&str>, number: &Number) -> St
     output + rest
 }
 
-struct Directive {
+struct FormatDirective {
     text: String,
     left: bool,
     zeros: bool,
@@ -53,9 +53,9 @@ struct Directive {
     verb: char,
 }
 
-impl Directive {
+impl FormatDirective {
     /// The directive whose percent sign stood before `text`, and what follows it.
-    fn leading(text: &str) -> Option<(Self, &str)> {
+    fn parse_leading(text: &str) -> Option<(Self, &str)> {
         let after_flags = text.trim_start_matches(['-', '0', '+', ' ']);
         let flags = text.strip_suffix(after_flags)?;
         let (width, rest) = leading_number(after_flags);
@@ -79,22 +79,22 @@ impl Directive {
         Some((directive, after))
     }
 
-    fn rendered(&self, argument: &Argument<'_>) -> String {
+    fn render_argument(&self, argument: &FormatArgument<'_>) -> String {
         let text = match (self.verb, argument) {
-            ('d' | 'i', Argument::Number(number)) => match number.as_i128() {
+            ('d' | 'i', FormatArgument::Number(number)) => match number.as_i128() {
                 Some(integer) => integer.to_string(),
-                None => format!("{:.0}", float(number)),
+                None => format!("{:.0}", to_float(number)),
             },
-            ('f', Argument::Number(number)) => {
-                format!("{:.*}", self.precision.unwrap_or(6), float(number))
+            ('f', FormatArgument::Number(number)) => {
+                format!("{:.*}", self.precision.unwrap_or(6), to_float(number))
             }
-            (_, Argument::Number(number)) => number.to_string(),
-            (_, Argument::Text(text)) => (*text).to_owned(),
+            (_, FormatArgument::Number(number)) => number.to_string(),
+            (_, FormatArgument::Text(text)) => (*text).to_owned(),
         };
         let width = self.width;
         match argument {
             _ if self.left => format!("{text:<width$}"),
-            Argument::Number(_) if self.zeros => match text.strip_prefix('-') {
+            FormatArgument::Number(_) if self.zeros => match text.strip_prefix('-') {
                 Some(digits) => format!("-{digits:0>width$}", width = width.saturating_sub(1)),
                 None => format!("{text:0>width$}"),
             },
@@ -103,7 +103,7 @@ impl Directive {
     }
 }
 
-fn float(number: &Number) -> f64 {
+fn to_float(number: &Number) -> f64 {
     number.as_f64().unwrap_or_default()
 }
 
@@ -113,32 +113,38 @@ fn leading_number(text: &str) -> (usize, &str) {
     let number = if digits.is_empty() {
         0
     } else {
-        digits.parse().unwrap_or(MAX_WIDTH)
+        digits.parse().unwrap_or(MAX_FORMAT_WIDTH)
     };
-    (number.min(MAX_WIDTH), rest)
+    (number.min(MAX_FORMAT_WIDTH), rest)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rendered;
+    use super::render_format;
 
     #[test]
     fn rows_take_the_value_then_the_count() {
         assert_eq!(
-            rendered("%s Tests on %d node(s)", Some("7"), &3.into()),
+            render_format("%s Tests on %d node(s)", Some("7"), &3.into()),
             "7 Tests on 3 node(s)"
         );
-        assert_eq!(rendered("%-5s|%03d|", Some("ok"), &7.into()), "ok   |007|");
-        assert_eq!(rendered("%5s", Some("é"), &7.into()), "    é");
+        assert_eq!(
+            render_format("%-5s|%03d|", Some("ok"), &7.into()),
+            "ok   |007|"
+        );
+        assert_eq!(render_format("%5s", Some("é"), &7.into()), "    é");
     }
 
     #[test]
     fn numbers_are_rounded_as_asked() {
         let number = serde_json::Number::from_f64(2.625).unwrap();
-        assert_eq!(rendered("Average: %0.2f", None, &number), "Average: 2.62");
-        assert_eq!(rendered("Average: %d", None, &number), "Average: 3");
         assert_eq!(
-            rendered("%06.1f", None, &serde_json::Number::from_f64(-2.5).unwrap()),
+            render_format("Average: %0.2f", None, &number),
+            "Average: 2.62"
+        );
+        assert_eq!(render_format("Average: %d", None, &number), "Average: 3");
+        assert_eq!(
+            render_format("%06.1f", None, &serde_json::Number::from_f64(-2.5).unwrap()),
             "-002.5"
         );
     }
@@ -146,12 +152,12 @@ mod tests {
     #[test]
     fn odd_formats_are_text() {
         assert_eq!(
-            rendered("100%% %s %s %d %q %", Some("a"), &1.into()),
+            render_format("100%% %s %s %d %q %", Some("a"), &1.into()),
             "100% a 1 %d %q %"
         );
         assert_eq!(
-            rendered("%999999999999d", None, &1.into()).len(),
-            super::MAX_WIDTH
+            render_format("%999999999999d", None, &1.into()).len(),
+            super::MAX_FORMAT_WIDTH
         );
     }
 }

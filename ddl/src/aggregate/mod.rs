@@ -10,15 +10,15 @@ mod sum;
 mod summary;
 mod tally;
 
-pub use chart::Distribution;
+pub use chart::NumberDistribution;
 use serde_json::{Map, Number, Value};
 
-use crate::schema::{Action, Aggregate};
+use crate::schema::{ActionSchema, AggregateSchema};
 
 /// The functions that a DDL may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Function {
+pub enum AggregateFunction {
     /// How often each value occurs.
     Summary,
     /// The arithmetic mean of numbers.
@@ -31,7 +31,7 @@ pub enum Function {
     Chart,
 }
 
-impl Function {
+impl AggregateFunction {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Summary,
@@ -61,26 +61,26 @@ impl Function {
 }
 
 /// One function at work on one output.
-trait Fold: Send {
-    fn add(&mut self, value: &Value);
-    fn finish(&self) -> SummaryResult;
+trait AggregateFold: Send {
+    fn add_value(&mut self, value: &Value);
+    fn to_result(&self) -> SummaryResult;
 }
 
 /// Computes an action's summaries, reply by reply.
-pub struct Summarizer {
-    folds: Vec<(Summary, Box<dyn Fold>)>,
+pub struct ReplySummarizer {
+    folds: Vec<(OutputSummary, Box<dyn AggregateFold>)>,
 }
 
-impl std::fmt::Debug for Summarizer {
+impl std::fmt::Debug for ReplySummarizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.finish()).finish()
+        f.debug_list().entries(self.to_summaries()).finish()
     }
 }
 
-impl Summarizer {
+impl ReplySummarizer {
     /// Begins the summaries that `action` declares. What it declares twice is computed once.
-    pub fn new(action: &Action) -> Self {
-        let mut distinct: Vec<&Aggregate> = Vec::new();
+    pub fn new(action: &ActionSchema) -> Self {
+        let mut distinct: Vec<&AggregateSchema> = Vec::new();
         for aggregate in &action.aggregates {
             if !distinct.contains(&aggregate) {
                 distinct.push(aggregate);
@@ -88,16 +88,16 @@ impl Summarizer {
         }
         let folds = distinct.into_iter().map(|aggregate| {
             let display_as = action
-                .output(&aggregate.output)
+                .find_output(&aggregate.output)
                 .map_or(&aggregate.output, |out| &out.display_as);
-            let summary = Summary {
+            let summary = OutputSummary {
                 output: aggregate.output.clone(),
                 display_as: display_as.clone(),
                 function: aggregate.function,
                 result: SummaryResult::Rows(Vec::new()),
-                format: option(aggregate, "format"),
+                format: aggregate_option(aggregate, "format"),
             };
-            (summary, fold(aggregate))
+            (summary, new_fold(aggregate))
         });
         Self {
             folds: folds.collect(),
@@ -105,62 +105,64 @@ impl Summarizer {
     }
 
     /// Takes the outputs of one reply into account. Null is "not computed", and not counted.
-    pub fn add(&mut self, reply: &Map<String, Value>) {
+    pub fn add_reply(&mut self, reply: &Map<String, Value>) {
         for (summary, fold) in &mut self.folds {
             if let Some(value) = reply.get(&summary.output).filter(|value| !value.is_null()) {
-                fold.add(value);
+                fold.add_value(value);
             }
         }
     }
 
     /// The summaries of everything added up to now, in the DDL's order.
-    pub fn finish(&self) -> Vec<Summary> {
-        let finished = self.folds.iter().map(|(summary, fold)| Summary {
-            result: fold.finish(),
+    pub fn to_summaries(&self) -> Vec<OutputSummary> {
+        let finished = self.folds.iter().map(|(summary, fold)| OutputSummary {
+            result: fold.to_result(),
             ..summary.clone()
         });
         finished.collect()
     }
 }
 
-fn fold(aggregate: &Aggregate) -> Box<dyn Fold> {
+fn new_fold(aggregate: &AggregateSchema) -> Box<dyn AggregateFold> {
     match aggregate.function {
-        Function::Summary => Box::new(summary::Summary::new(aggregate)),
-        Function::Average => Box::<average::Average>::default(),
-        Function::Sum => Box::<sum::Sum>::default(),
-        Function::BooleanSummary => Box::new(boolean_summary::BooleanSummary::new(aggregate)),
-        Function::Chart => Box::<chart::Chart>::default(),
+        AggregateFunction::Summary => Box::new(summary::SummaryFold::new(aggregate)),
+        AggregateFunction::Average => Box::<average::AverageFold>::default(),
+        AggregateFunction::Sum => Box::<sum::SumFold>::default(),
+        AggregateFunction::BooleanSummary => {
+            Box::new(boolean_summary::BooleanSummaryFold::new(aggregate))
+        }
+        AggregateFunction::Chart => Box::<chart::ChartFold>::default(),
     }
 }
 
-fn option(aggregate: &Aggregate, wanted: &str) -> Option<String> {
+fn aggregate_option(aggregate: &AggregateSchema, wanted: &str) -> Option<String> {
     aggregate
-        .options()
+        .label_options()
         .find(|(key, _)| *key == wanted)
         .map(|(_, value)| value.to_owned())
 }
 
 /// The summaries of all `replies` that `action` declares.
-pub fn summarize<'a>(
-    action: &Action,
+pub fn summarize_replies<'a>(
+    action: &ActionSchema,
     replies: impl IntoIterator<Item = &'a Map<String, Value>>,
-) -> Vec<Summary> {
-    let mut summarizer = Summarizer::new(action);
+) -> Vec<OutputSummary> {
+    let mut summarizer = ReplySummarizer::new(action);
     for reply in replies {
-        summarizer.add(reply);
+        summarizer.add_reply(reply);
     }
-    summarizer.finish()
+    summarizer.to_summaries()
 }
 
 /// What one aggregate came to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct OutputSummary {
     /// The output that was summarised.
     pub output: String,
     /// The output's title.
     pub display_as: String,
     /// What was computed.
-    pub function: Function,
+    pub function: AggregateFunction,
     /// What it came to.
     pub result: SummaryResult,
     format: Option<String>,
@@ -181,10 +183,10 @@ pub enum SummaryResult {
         skipped: u64,
     },
     /// How numbers are spread.
-    Spread(Distribution),
+    Spread(NumberDistribution),
 }
 
-impl Summary {
+impl OutputSummary {
     /// The value as JSON: counts by value, or a number, or null.
     pub fn to_json(&self) -> Value {
         match &self.result {
@@ -198,7 +200,7 @@ impl Summary {
     }
 
     /// The value as lines of text: in the DDL's `format`, else `value = count`, aligned.
-    pub fn lines(&self) -> Vec<String> {
+    pub fn text_lines(&self) -> Vec<String> {
         match &self.result {
             SummaryResult::Rows(rows) => {
                 let width = rows
@@ -207,23 +209,23 @@ impl Summary {
                     .max()
                     .unwrap_or(0);
                 let line = |(label, count): &(String, u64)| match &self.format {
-                    Some(format) => format::rendered(format, Some(label), &(*count).into()),
+                    Some(format) => format::render_format(format, Some(label), &(*count).into()),
                     None => format!("{label:>width$} = {count}"),
                 };
                 rows.iter().map(line).collect()
             }
             SummaryResult::Number { value: None, .. } => Vec::new(),
-            SummaryResult::Spread(distribution) => distribution.line().into_iter().collect(),
+            SummaryResult::Spread(distribution) => distribution.chart_line().into_iter().collect(),
             SummaryResult::Number {
                 value: Some(number),
                 ..
             } => {
                 let default = match self.function {
-                    Function::Average => "Average: %0.2f",
+                    AggregateFunction::Average => "Average: %0.2f",
                     _ => "Total: %s",
                 };
                 let format = self.format.as_deref().unwrap_or(default);
-                vec![format::rendered(format, None, number)]
+                vec![format::render_format(format, None, number)]
             }
         }
     }
@@ -231,7 +233,7 @@ impl Summary {
 
 /// The `summaries` object of a result: `{"ensure": {"6.17": 1}}`. A second function on the same
 /// output is found under `output.function`.
-pub fn to_json(summaries: &[Summary]) -> Map<String, Value> {
+pub fn summaries_to_json(summaries: &[OutputSummary]) -> Map<String, Value> {
     let mut object = Map::new();
     for summary in summaries {
         let key = if object.contains_key(&summary.output) {

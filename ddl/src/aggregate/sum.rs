@@ -2,11 +2,11 @@
 
 use serde_json::{Number, Value};
 
-use super::{Fold, SummaryResult};
+use super::{AggregateFold, SummaryResult};
 
 /// A running total.
 #[derive(Default)]
-pub(super) struct Sum {
+pub(super) struct SumFold {
     /// The total of integers. 2^63 numbers of 64 bits fit, so it does not overflow.
     integers: i128,
     floats: f64,
@@ -15,12 +15,12 @@ pub(super) struct Sum {
     skipped: u64,
 }
 
-impl Sum {
-    pub(super) const fn count(&self) -> u64 {
+impl SumFold {
+    pub(super) const fn number_count(&self) -> u64 {
         self.count
     }
 
-    pub(super) const fn skipped(&self) -> u64 {
+    pub(super) const fn skipped_count(&self) -> u64 {
         self.skipped
     }
 
@@ -29,11 +29,11 @@ impl Sum {
         clippy::cast_precision_loss,
         reason = "a float is what the caller asks for"
     )]
-    pub(super) fn total(&self) -> f64 {
+    pub(super) fn float_total(&self) -> f64 {
         self.integers as f64 + self.floats
     }
 
-    fn exact(&self) -> Option<Number> {
+    fn exact_total(&self) -> Option<Number> {
         if self.has_floats {
             None
         } else {
@@ -42,8 +42,8 @@ impl Sum {
     }
 }
 
-impl Fold for Sum {
-    fn add(&mut self, value: &Value) {
+impl AggregateFold for SumFold {
+    fn add_value(&mut self, value: &Value) {
         let Some(number) = value.as_number() else {
             self.skipped = self.skipped.saturating_add(1);
             return;
@@ -57,10 +57,12 @@ impl Fold for Sum {
         }
     }
 
-    fn finish(&self) -> SummaryResult {
+    fn to_result(&self) -> SummaryResult {
         let value = match self.count {
             0 => None,
-            _ => self.exact().or_else(|| Number::from_f64(self.total())),
+            _ => self
+                .exact_total()
+                .or_else(|| Number::from_f64(self.float_total())),
         };
         SummaryResult::Number {
             value,

@@ -2,27 +2,27 @@
 
 use serde_json::Value;
 
-use super::tally::Tally;
-use super::{Fold, SummaryResult};
-use crate::schema::Aggregate;
+use super::tally::LabelCounter;
+use super::{AggregateFold, SummaryResult};
+use crate::schema::AggregateSchema;
 
-pub(super) struct Summary(Tally);
+pub(super) struct SummaryFold(LabelCounter);
 
-impl Summary {
-    pub(super) fn new(aggregate: &Aggregate) -> Self {
-        Self(Tally::new(aggregate))
+impl SummaryFold {
+    pub(super) fn new(aggregate: &AggregateSchema) -> Self {
+        Self(LabelCounter::new(aggregate))
     }
 }
 
-impl Fold for Summary {
-    fn add(&mut self, value: &Value) {
+impl AggregateFold for SummaryFold {
+    fn add_value(&mut self, value: &Value) {
         match value {
-            Value::Array(items) => items.iter().for_each(|item| self.add(item)),
-            other => self.0.count(other),
+            Value::Array(items) => items.iter().for_each(|item| self.add_value(item)),
+            other => self.0.count_value(other),
         }
     }
 
-    fn finish(&self) -> SummaryResult {
-        self.0.rows()
+    fn to_result(&self) -> SummaryResult {
+        self.0.to_rows()
     }
 }

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::SummaryResult;
-use crate::schema::Aggregate;
+use crate::schema::AggregateSchema;
 
 /// Counts values under their labels.
-pub(super) struct Tally {
+pub(super) struct LabelCounter {
     labels: BTreeMap<String, String>,
     counts: BTreeMap<String, u64>,
 }
 
-impl Tally {
+impl LabelCounter {
     /// Labels come from the aggregate's arguments: `{"true": "Changed", "false": "No Change"}`.
-    pub(super) fn new(aggregate: &Aggregate) -> Self {
-        let labels = aggregate.options().filter(|(key, _)| *key != "format");
+    pub(super) fn new(aggregate: &AggregateSchema) -> Self {
+        let labels = aggregate
+            .label_options()
+            .filter(|(key, _)| *key != "format");
         let labels = labels
             .map(|(value, label)| (value.to_owned(), label.to_owned()))
             .collect();
@@ -26,7 +28,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn count(&mut self, value: &Value) {
+    pub(super) fn count_value(&mut self, value: &Value) {
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
@@ -35,7 +37,7 @@ impl Tally {
         *count = count.saturating_add(1);
     }
 
-    pub(super) fn rows(&self) -> SummaryResult {
+    pub(super) fn to_rows(&self) -> SummaryResult {
         let mut rows: Vec<_> = self
             .counts
             .iter()

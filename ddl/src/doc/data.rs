@@ -1,32 +1,32 @@
 //! Documentation of data sources as one page of Markdown.
 
-use super::markdown::{code, indented_code, prose};
+use super::markdown::{code_span, escape_prose, indented_code};
 use crate::data::DataDdl;
-use crate::schema::Output;
+use crate::schema::OutputSchema;
 
 /// The reference of these data sources.
-pub fn data_markdown(sources: &[DataDdl]) -> String {
+pub fn render_data_markdown(sources: &[DataDdl]) -> String {
     let mut blocks = vec![
         "# Data sources".to_owned(),
         "What a node can be asked for in expressions (`-S`), by `rpc do rpcutil get_data`, and by policies. Written from their DDLs.".to_owned(),
     ];
     for ddl in sources {
-        blocks.extend(source(ddl));
+        blocks.extend(render_source(ddl));
     }
     blocks.join("\n\n") + "\n"
 }
 
-fn source(ddl: &DataDdl) -> Vec<String> {
-    let query = ddl.query().map_or_else(
+fn render_source(ddl: &DataDdl) -> Vec<String> {
+    let query = ddl.query_schema().map_or_else(
         || "Takes no query".to_owned(),
         |query| {
             let optional = if query.optional { ", or nothing" } else { "" };
-            format!("Query: {}{optional}", prose(&query.prompt))
+            format!("Query: {}{optional}", escape_prose(&query.prompt))
         },
     );
     let mut blocks = vec![
-        format!("## {}", code(ddl.name())),
-        format!("{}.", prose(&ddl.metadata().description)),
+        format!("## {}", code_span(ddl.name())),
+        format!("{}.", escape_prose(&ddl.metadata().description)),
         format!(
             "{query}. Answers within {} seconds.",
             ddl.timeout().as_secs()
@@ -36,20 +36,20 @@ fn source(ddl: &DataDdl) -> Vec<String> {
         "| output | type | meaning |".to_owned(),
         "|---|---|---|".to_owned(),
     ];
-    table.extend(ddl.outputs().iter().map(row));
+    table.extend(ddl.outputs().iter().map(output_row));
     blocks.push(table.join("\n"));
     for example in ddl.examples() {
-        blocks.push(format!("{}:", prose(&example.description)));
+        blocks.push(format!("{}:", escape_prose(&example.description)));
         blocks.push(indented_code(std::slice::from_ref(&example.expression)));
     }
     blocks
 }
 
-fn row(output: &Output) -> String {
+fn output_row(output: &OutputSchema) -> String {
     format!(
         "| {} | {} | {} |",
-        code(&output.name),
+        code_span(&output.name),
         output.value_type,
-        prose(&output.description)
+        escape_prose(&output.description)
     )
 }

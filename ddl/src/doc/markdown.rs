@@ -1,19 +1,19 @@
 //! Documentation as Markdown, for web sites and repositories.
 
 use super::{
-    Fact, action_facts, answer, command_line, input_facts, metadata_facts, output_facts, printable,
-    summaries, title,
+    LabelledValue, action_facts, agent_title, command_line, input_facts, metadata_facts,
+    output_facts, replace_control_characters, shown_outputs, summary_lines,
 };
-use crate::schema::{Action, Ddl};
+use crate::schema::{ActionSchema, AgentDdl};
 
 /// The whole documentation of an agent as Markdown.
-pub fn markdown(ddl: &Ddl) -> String {
+pub fn render_markdown(ddl: &AgentDdl) -> String {
     let mut blocks = vec![
-        format!("# {}", prose(&title(ddl))),
-        prose(&ddl.metadata().description),
-        facts(&metadata_facts(ddl)),
+        format!("# {}", escape_prose(&agent_title(ddl))),
+        escape_prose(&ddl.metadata().description),
+        fact_list(&metadata_facts(ddl)),
         "## Actions".to_owned(),
-        list(ddl.actions().iter().map(contents_line)),
+        bullet_list(ddl.actions().iter().map(contents_line)),
     ];
     for action in ddl.actions() {
         blocks.extend(action_blocks(ddl, action));
@@ -22,23 +22,27 @@ pub fn markdown(ddl: &Ddl) -> String {
     blocks.join("\n\n") + "\n"
 }
 
-fn contents_line(action: &Action) -> String {
-    format!("{}: {}", code(action.name()), prose(action.description()))
+fn contents_line(action: &ActionSchema) -> String {
+    format!(
+        "{}: {}",
+        code_span(action.name()),
+        escape_prose(action.description())
+    )
 }
 
-fn action_blocks(ddl: &Ddl, action: &Action) -> Vec<String> {
+fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
     let mut blocks = vec![
-        format!("## {}", code(action.name())),
-        prose(action.description()),
-        facts(&action_facts(action)),
+        format!("## {}", code_span(action.name())),
+        escape_prose(action.description()),
+        fact_list(&action_facts(action)),
     ];
     if !action.inputs().is_empty() {
         blocks.push("### Inputs".to_owned());
     }
     for input in action.inputs() {
         blocks.extend([
-            format!("#### {}", code(&input.name)),
-            facts(&input_facts(input)),
+            format!("#### {}", code_span(&input.name)),
+            fact_list(&input_facts(input)),
         ]);
     }
     if !action.outputs().is_empty() {
@@ -46,22 +50,22 @@ fn action_blocks(ddl: &Ddl, action: &Action) -> Vec<String> {
     }
     for output in action.outputs() {
         blocks.extend([
-            format!("#### {}", code(&output.name)),
-            facts(&output_facts(output)),
+            format!("#### {}", code_span(&output.name)),
+            fact_list(&output_facts(output)),
         ]);
     }
-    let summaries = summaries(action);
+    let summaries = summary_lines(action);
     if !summaries.is_empty() {
         blocks.push("### Summaries".to_owned());
-        blocks.push(list(summaries.iter().map(|line| prose(line))));
+        blocks.push(bullet_list(summaries.iter().map(|line| escape_prose(line))));
     }
     if !action.examples().is_empty() {
         blocks.push("### Examples".to_owned());
     }
     for example in action.examples() {
-        blocks.push(prose(&example.description));
+        blocks.push(escape_prose(&example.description));
         let mut lines = vec![format!("$ {}", command_line(ddl, action, &example.input))];
-        for (name, value) in answer(action, &example.output) {
+        for (name, value) in shown_outputs(action, &example.output) {
             lines.push(format!("{name}: {value}"));
         }
         blocks.push(indented_code(&lines));
@@ -69,15 +73,15 @@ fn action_blocks(ddl: &Ddl, action: &Action) -> Vec<String> {
     blocks
 }
 
-fn facts(facts: &[Fact]) -> String {
-    list(
+fn fact_list(facts: &[LabelledValue]) -> String {
+    bullet_list(
         facts
             .iter()
-            .map(|(label, value)| format!("{label}: {}", shown(label, value))),
+            .map(|(label, value)| format!("{label}: {}", render_fact_value(label, value))),
     )
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
+fn bullet_list(items: impl Iterator<Item = String>) -> String {
     items
         .map(|item| format!("- {item}"))
         .collect::<Vec<_>>()
@@ -85,17 +89,17 @@ fn list(items: impl Iterator<Item = String>) -> String {
 }
 
 /// Sentences are prose; everything that is typed or matched stands as code.
-fn shown(label: &str, value: &str) -> String {
+fn render_fact_value(label: &str, value: &str) -> String {
     match label {
-        "Validation" | "Default" | "Choices" | "Default Action" | "Never Shown" => code(value),
-        _ => prose(value),
+        "Validation" | "Default" | "Choices" | "Default Action" | "Never Shown" => code_span(value),
+        _ => escape_prose(value),
     }
 }
 
 /// Text on one line with everything escaped that Markdown or HTML would take for markup.
-pub(super) fn prose(text: &str) -> String {
+pub(super) fn escape_prose(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in printable(text).chars() {
+    for character in replace_control_characters(text).chars() {
         match character {
             '\n' => escaped.push(' '),
             '<' => escaped.push_str("&lt;"),
@@ -109,8 +113,8 @@ pub(super) fn prose(text: &str) -> String {
 }
 
 /// A code span, with a fence longer than any run of backticks in the text.
-pub(super) fn code(text: &str) -> String {
-    let text = printable(text).replace('\n', " ");
+pub(super) fn code_span(text: &str) -> String {
+    let text = replace_control_characters(text).replace('\n', " ");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if longest > 0 { " " } else { "" };
@@ -121,6 +125,6 @@ pub(super) fn code(text: &str) -> String {
 pub(super) fn indented_code(lines: &[String]) -> String {
     let indented = lines
         .iter()
-        .map(|line| "    ".to_owned() + &printable(line).replace('\n', " "));
+        .map(|line| "    ".to_owned() + &replace_control_characters(line).replace('\n', " "));
     indented.collect::<Vec<_>>().join("\n")
 }

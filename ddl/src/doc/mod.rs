@@ -8,16 +8,16 @@ mod text;
 
 use serde_json::{Map, Value};
 
-use crate::schema::{Action, ActionClass, Ddl, Input, Metadata, Output};
+use crate::schema::{ActionClass, ActionSchema, AgentDdl, DdlMetadata, InputSchema, OutputSchema};
 
-pub use data::data_markdown;
-pub use markdown::markdown;
-pub use text::{action, text};
+pub use data::render_data_markdown;
+pub use markdown::render_markdown;
+pub use text::{render_action_text, render_text};
 
 /// A label with what there is to say under it.
-type Fact = (&'static str, String);
+type LabelledValue = (&'static str, String);
 
-fn title(ddl: &Ddl) -> String {
+fn agent_title(ddl: &AgentDdl) -> String {
     let name = ddl.name();
     let mut letters = name.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
@@ -28,8 +28,8 @@ fn title(ddl: &Ddl) -> String {
     }
 }
 
-fn metadata_facts(ddl: &Ddl) -> Vec<Fact> {
-    let Metadata {
+fn metadata_facts(ddl: &AgentDdl) -> Vec<LabelledValue> {
+    let DdlMetadata {
         author,
         url,
         license,
@@ -57,9 +57,9 @@ fn metadata_facts(ddl: &Ddl) -> Vec<Fact> {
 }
 
 /// What a caller should know of an action before anything else.
-fn action_facts(action: &Action) -> Vec<Fact> {
+fn action_facts(action: &ActionSchema) -> Vec<LabelledValue> {
     let mut facts = vec![("Displays", action.display().to_string())];
-    let effect = match (action.read_only(), action.idempotent()) {
+    let effect = match (action.is_read_only(), action.is_idempotent()) {
         (true, _) => "reads only",
         (false, true) => "may change the node; asking twice changes no more than asking once",
         (false, false) => "may change the node",
@@ -68,7 +68,7 @@ fn action_facts(action: &Action) -> Vec<Fact> {
     if let Some(timeout) = action.timeout() {
         facts.push(("Timeout", format!("{} seconds", timeout.as_secs())));
     }
-    if action.streams() {
+    if action.streams_progress() {
         facts.push(("Progress", "told while it runs".to_owned()));
     }
     let class = match action.class() {
@@ -89,23 +89,23 @@ fn action_facts(action: &Action) -> Vec<Fact> {
     facts
 }
 
-fn optional(input: &Input) -> String {
+fn optional_phrase(input: &InputSchema) -> String {
     match &input.required_unless {
         Some(other) if !input.optional => format!("when `{other}` is given"),
         _ => yes_or_no(input.optional),
     }
 }
 
-fn input_facts(input: &Input) -> Vec<Fact> {
+fn input_facts(input: &InputSchema) -> Vec<LabelledValue> {
     let mut facts = vec![
         ("Prompt", input.prompt.clone()),
         ("Description", input.description.clone()),
         ("Type", input.value_type.to_string()),
         ("Choices", input.choices.join(", ")),
-        ("Optional", optional(input)),
+        ("Optional", optional_phrase(input)),
         (
             "Validation",
-            input.validation().unwrap_or_default().to_owned(),
+            input.validation_text().unwrap_or_default().to_owned(),
         ),
     ];
     if input.max_length > 0 {
@@ -116,7 +116,7 @@ fn input_facts(input: &Input) -> Vec<Fact> {
     facts
 }
 
-fn output_facts(output: &Output) -> Vec<Fact> {
+fn output_facts(output: &OutputSchema) -> Vec<LabelledValue> {
     let mut facts = vec![
         ("Description", output.description.clone()),
         ("Display As", output.display_as.clone()),
@@ -127,7 +127,7 @@ fn output_facts(output: &Output) -> Vec<Fact> {
     facts
 }
 
-fn default_fact(default: Option<&Value>, sensitive: bool) -> Option<Fact> {
+fn default_fact(default: Option<&Value>, sensitive: bool) -> Option<LabelledValue> {
     let shown = |value: &Value| {
         if sensitive {
             crate::REDACTED.to_owned()
@@ -147,11 +147,11 @@ fn yes_or_no(flag: bool) -> String {
 }
 
 /// `summary of Service Status`, for every summary an action declares.
-fn summaries(action: &Action) -> Vec<String> {
+fn summary_lines(action: &ActionSchema) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for aggregate in action.aggregates() {
         let title = action
-            .output(aggregate.output())
+            .find_output(aggregate.output_name())
             .map_or("", |output| &output.display_as);
         let line = format!("{} of {title}", aggregate.function().name());
         if !lines.contains(&line) {
@@ -163,28 +163,28 @@ fn summaries(action: &Action) -> Vec<String> {
 
 /// The command line of an example, with sensitive values hidden; declared inputs come first, in
 /// the order of their declaration.
-fn command_line(ddl: &Ddl, action: &Action, input: &Map<String, Value>) -> String {
-    let shown = action.redact(input);
+fn command_line(ddl: &AgentDdl, action: &ActionSchema, input: &Map<String, Value>) -> String {
+    let shown = action.redact_input(input);
     let declared = action
         .inputs()
         .iter()
         .filter_map(|input| shown.get_key_value(&input.name));
     let additional = shown
         .iter()
-        .filter(|(name, _)| action.input(name).is_none());
+        .filter(|(name, _)| action.find_input(name).is_none());
     let mut line = format!("rpc do {} {}", ddl.name(), action.name());
     for (name, value) in declared.chain(additional) {
         let word = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
         line.push(' ');
-        line.push_str(&quoted(&format!("{name}={word}")));
+        line.push_str(&shell_quoted(&format!("{name}={word}")));
     }
     line
 }
 
 /// The outputs of an example in the order of their declaration, with sensitive values hidden.
-fn answer(action: &Action, output: &Map<String, Value>) -> Vec<(String, Value)> {
+fn shown_outputs(action: &ActionSchema, output: &Map<String, Value>) -> Vec<(String, Value)> {
     let mut shown = action.redact_output(output);
     let declared = action.outputs().iter();
     declared
@@ -193,7 +193,7 @@ fn answer(action: &Action, output: &Map<String, Value>) -> Vec<(String, Value)> 
 }
 
 /// `word` so that a shell takes it for one word.
-fn quoted(word: &str) -> String {
+fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
     if word.chars().all(plain) {
         word.to_owned()
@@ -203,7 +203,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// DDLs come from elsewhere too: their text must not steer the reader's terminal.
-fn printable(text: &str) -> String {
+fn replace_control_characters(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })
         .collect()

@@ -10,29 +10,31 @@
 //! Does not judge patterns: what is not a pattern stays as it is, and fails to compile.
 
 /// `pattern` as Rust's `regex` must be told it.
-pub(super) fn translated(pattern: &str) -> String {
+pub(super) fn translate_pattern(pattern: &str) -> String {
     let mut rest = pattern;
     let mut output = String::with_capacity(pattern.len());
     let mut in_class = false;
     while let Some(character) = rest.chars().next() {
         let taken = match character {
-            '\\' => escape(rest, &mut output),
+            '\\' => translate_escape(rest, &mut output),
             '[' if !in_class => {
                 in_class = true;
-                class_opening(rest, &mut output)
+                translate_class_opening(rest, &mut output)
             }
-            '[' => bracket_in_class(rest, &mut output),
+            '[' => translate_bracket_in_class(rest, &mut output),
             ']' if in_class => {
                 in_class = false;
-                copy(rest, 1, &mut output)
+                copy_bytes(rest, 1, &mut output)
             }
-            '&' | '~' if in_class => literally(character, &mut output),
+            '&' | '~' if in_class => push_escaped(character, &mut output),
             '{' if !in_class && counted_repetition(rest).is_none() => {
-                literally(character, &mut output)
+                push_escaped(character, &mut output)
             }
-            '{' if !in_class => copy(rest, counted_repetition(rest).unwrap_or(1), &mut output),
-            '}' if !in_class => literally(character, &mut output),
-            _ => copy(rest, character.len_utf8(), &mut output),
+            '{' if !in_class => {
+                copy_bytes(rest, counted_repetition(rest).unwrap_or(1), &mut output)
+            }
+            '}' if !in_class => push_escaped(character, &mut output),
+            _ => copy_bytes(rest, character.len_utf8(), &mut output),
         };
         rest = rest.get(taken..).unwrap_or_default();
     }
@@ -40,19 +42,19 @@ pub(super) fn translated(pattern: &str) -> String {
 }
 
 /// Copies `length` bytes, and says how many those were.
-fn copy(rest: &str, length: usize, output: &mut String) -> usize {
+fn copy_bytes(rest: &str, length: usize, output: &mut String) -> usize {
     output.push_str(rest.get(..length).unwrap_or(rest));
     length
 }
 
-fn literally(character: char, output: &mut String) -> usize {
+fn push_escaped(character: char, output: &mut String) -> usize {
     output.push('\\');
     output.push(character);
     character.len_utf8()
 }
 
 /// A backslash and what belongs to it. Bracketed classes may stand inside classes too.
-fn escape(rest: &str, output: &mut String) -> usize {
+fn translate_escape(rest: &str, output: &mut String) -> usize {
     let class = match rest.as_bytes().get(1) {
         Some(b'd') => "[0-9]",
         Some(b'D') => "[^0-9]",
@@ -62,7 +64,7 @@ fn escape(rest: &str, output: &mut String) -> usize {
         Some(b'S') => r"[^\t\n\x0B\f\r ]",
         // `\p{Greek}`, `\x{1F600}`: the braces belong to the escape.
         Some(b'p' | b'P' | b'x') if rest.as_bytes().get(2) == Some(&b'{') => {
-            return copy(
+            return copy_bytes(
                 rest,
                 rest.find('}').map_or(rest.len(), |end| end + 1),
                 output,
@@ -70,7 +72,7 @@ fn escape(rest: &str, output: &mut String) -> usize {
         }
         _ => {
             let escaped = rest.chars().take(2).map(char::len_utf8).sum();
-            return copy(rest, escaped, output);
+            return copy_bytes(rest, escaped, output);
         }
     };
     output.push_str(class);
@@ -78,10 +80,10 @@ fn escape(rest: &str, output: &mut String) -> usize {
 }
 
 /// `[`, `[^`, `[]` or `[^]`: a bracket that comes first is a literal.
-fn class_opening(rest: &str, output: &mut String) -> usize {
+fn translate_class_opening(rest: &str, output: &mut String) -> usize {
     let negated = usize::from(rest.as_bytes().get(1) == Some(&b'^'));
     let literal_bracket = rest.as_bytes().get(1 + negated) == Some(&b']');
-    let length = copy(rest, 1 + negated, output);
+    let length = copy_bytes(rest, 1 + negated, output);
     if literal_bracket {
         output.push_str(r"\]");
     }
@@ -89,11 +91,11 @@ fn class_opening(rest: &str, output: &mut String) -> usize {
 }
 
 /// `[:alpha:]` is a class inside a class, every other bracket there a literal.
-fn bracket_in_class(rest: &str, output: &mut String) -> usize {
+fn translate_bracket_in_class(rest: &str, output: &mut String) -> usize {
     let posix = rest.strip_prefix("[:").and_then(|name| name.find(":]"));
     match posix {
-        Some(end) => copy(rest, end + 4, output),
-        None => literally('[', output),
+        Some(end) => copy_bytes(rest, end + 4, output),
+        None => push_escaped('[', output),
     }
 }
 
@@ -110,10 +112,10 @@ fn counted_repetition(rest: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::translated;
+    use super::translate_pattern;
 
     fn matches(pattern: &str, text: &str) -> bool {
-        regex::Regex::new(&translated(pattern))
+        regex::Regex::new(&translate_pattern(pattern))
             .unwrap()
             .is_match(text)
     }

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-pub(super) const DEMANDS: &str = "a duration like 10s, 1h30m or 1.5d";
+pub(super) const REQUIREMENT: &str = "a duration like 10s, 1h30m or 1.5d";
 
 /// Nanoseconds per unit; longer names first, so that `m` does not hide `ms`.
-const UNITS: [(&str, u128); 10] = [
+const DURATION_UNITS: [(&str, u128); 10] = [
     ("ns", 1),
     ("us", 1_000),
     ("µs", 1_000),
@@ -21,14 +21,14 @@ const UNITS: [(&str, u128); 10] = [
 ];
 
 /// Digits of a fraction that can matter: a nanosecond is more than 10^-15 weeks.
-const FRACTION_DIGITS: usize = 15;
+const MAX_FRACTION_DIGITS: usize = 15;
 
-pub(super) fn accepts(text: &str) -> bool {
-    parse(text).is_some()
+pub(super) fn is_duration(text: &str) -> bool {
+    parse_duration(text).is_some()
 }
 
 /// The span that `text` means; `None` when it means none, or one beyond what [`Duration`] holds.
-pub fn parse(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -54,7 +54,7 @@ fn leading_part(text: &str) -> Option<(u128, &str)> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    let (unit, rest) = UNITS
+    let (unit, rest) = DURATION_UNITS
         .iter()
         .find_map(|(name, unit)| Some((*unit, rest.strip_prefix(name)?)))?;
     let whole = if whole.is_empty() {
@@ -64,7 +64,7 @@ fn leading_part(text: &str) -> Option<(u128, &str)> {
     };
     let nanoseconds = whole
         .checked_mul(unit)?
-        .checked_add(part_of(unit, fraction)?)?;
+        .checked_add(fraction_of_unit(unit, fraction)?)?;
     Some((nanoseconds, rest))
 }
 
@@ -76,8 +76,8 @@ fn leading_digits(text: &str) -> (&str, &str) {
 }
 
 /// `unit * 0.fraction`, rounded down to whole nanoseconds.
-fn part_of(unit: u128, fraction: &str) -> Option<u128> {
-    let digits = fraction.get(..fraction.len().min(FRACTION_DIGITS))?;
+fn fraction_of_unit(unit: u128, fraction: &str) -> Option<u128> {
+    let digits = fraction.get(..fraction.len().min(MAX_FRACTION_DIGITS))?;
     if digits.is_empty() {
         return Some(0);
     }

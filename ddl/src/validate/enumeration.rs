@@ -1,11 +1,11 @@
 //! One word out of a declared list.
 
-use super::Violation;
+use super::ValueViolation;
 
-pub(super) fn check(choices: &[String], text: &str) -> Result<(), Violation> {
+pub(super) fn check_choice(choices: &[String], text: &str) -> Result<(), ValueViolation> {
     if choices.iter().any(|choice| choice == text) {
         Ok(())
     } else {
-        Err(Violation::NotAChoice(choices.to_vec()))
+        Err(ValueViolation::NotAChoice(choices.to_vec()))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-pub(super) const DEMANDS: &str = "an IPv4 or IPv6 address";
+pub(super) const REQUIREMENT: &str = "an IPv4 or IPv6 address";
 
-pub(super) fn accepts(text: &str) -> bool {
+pub(super) fn is_ip_address(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok()
 }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-pub(super) const DEMANDS: &str = "an IPv4 address";
+pub(super) const REQUIREMENT: &str = "an IPv4 address";
 
-pub(super) fn accepts(text: &str) -> bool {
+pub(super) fn is_ipv4_address(text: &str) -> bool {
     text.parse::<Ipv4Addr>().is_ok()
 }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-pub(super) const DEMANDS: &str = "an IPv6 address";
+pub(super) const REQUIREMENT: &str = "an IPv6 address";
 
-pub(super) fn accepts(text: &str) -> bool {
+pub(super) fn is_ipv6_address(text: &str) -> bool {
     text.parse::<Ipv6Addr>().is_ok()
 }

@@ -1,13 +1,13 @@
 //! The greatest length of a string, counted in characters as a reader counts them, not bytes.
 
-use super::Violation;
+use super::ValueViolation;
 
 /// A limit of 0 is no limit, as in `MCollective`.
-pub(super) fn check(limit: u64, text: &str) -> Result<(), Violation> {
+pub(super) fn check_max_length(limit: u64, text: &str) -> Result<(), ValueViolation> {
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     if limit == 0 || length <= limit {
         Ok(())
     } else {
-        Err(Violation::TooLong(limit))
+        Err(ValueViolation::TooLong(limit))
     }
 }

@@ -23,13 +23,13 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-pub use self::regex::BadPattern;
-use crate::schema::{Input, Output};
+pub use self::regex::InvalidPattern;
+use crate::schema::{InputSchema, OutputSchema};
 use crate::value_type::ValueType;
 
 /// What a value should have been. Holds nothing of the value itself, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
+pub enum ValueViolation {
     /// Not of the declared type.
     #[error("must be {0}")]
     Type(&'static str),
@@ -58,148 +58,150 @@ struct NamedValidator {
 }
 
 /// Every named validator, with the older names of the same ones.
-static NAMED: [NamedValidator; 11] = [
+static NAMED_VALIDATORS: [NamedValidator; 11] = [
     NamedValidator {
         name: "duration",
-        demands: duration::DEMANDS,
-        accepts: duration::accepts,
+        demands: duration::REQUIREMENT,
+        accepts: duration::is_duration,
     },
     NamedValidator {
         name: "ipaddress",
-        demands: ipaddress::DEMANDS,
-        accepts: ipaddress::accepts,
+        demands: ipaddress::REQUIREMENT,
+        accepts: ipaddress::is_ip_address,
     },
     NamedValidator {
         name: "ipv4",
-        demands: ipv4::DEMANDS,
-        accepts: ipv4::accepts,
+        demands: ipv4::REQUIREMENT,
+        accepts: ipv4::is_ipv4_address,
     },
     NamedValidator {
         name: "ipv4address",
-        demands: ipv4::DEMANDS,
-        accepts: ipv4::accepts,
+        demands: ipv4::REQUIREMENT,
+        accepts: ipv4::is_ipv4_address,
     },
     NamedValidator {
         name: "ipv6",
-        demands: ipv6::DEMANDS,
-        accepts: ipv6::accepts,
+        demands: ipv6::REQUIREMENT,
+        accepts: ipv6::is_ipv6_address,
     },
     NamedValidator {
         name: "ipv6address",
-        demands: ipv6::DEMANDS,
-        accepts: ipv6::accepts,
+        demands: ipv6::REQUIREMENT,
+        accepts: ipv6::is_ipv6_address,
     },
     NamedValidator {
         name: "puppet_server_address",
-        demands: puppet_server_address::DEMANDS,
-        accepts: puppet_server_address::accepts,
+        demands: puppet_server_address::REQUIREMENT,
+        accepts: puppet_server_address::is_puppet_server_address,
     },
     NamedValidator {
         name: "puppet_tags",
-        demands: puppet_tags::DEMANDS,
-        accepts: puppet_tags::accepts,
+        demands: puppet_tags::REQUIREMENT,
+        accepts: puppet_tags::is_puppet_tags,
     },
     NamedValidator {
         name: "puppet_variable",
-        demands: puppet_variable::DEMANDS,
-        accepts: puppet_variable::accepts,
+        demands: puppet_variable::REQUIREMENT,
+        accepts: puppet_variable::is_puppet_variable,
     },
     NamedValidator {
         name: "service_name",
-        demands: service_name::DEMANDS,
-        accepts: service_name::accepts,
+        demands: service_name::REQUIREMENT,
+        accepts: service_name::is_service_name,
     },
     NamedValidator {
         name: "shellsafe",
-        demands: shellsafe::DEMANDS,
-        accepts: shellsafe::accepts,
+        demands: shellsafe::REQUIREMENT,
+        accepts: shellsafe::is_shell_safe,
     },
 ];
 
 /// The `validation` of an input, ready for use.
 #[derive(Clone)]
-pub(crate) enum Rule {
+pub(crate) enum ValidationRule {
     Named(&'static str, &'static str, fn(&str) -> bool),
-    Pattern(regex::Pattern),
+    Pattern(regex::ValidationPattern),
 }
 
 /// Why a `validation` could not be made ready.
-pub(crate) enum RuleError {
+pub(crate) enum ValidationRuleError {
     UnknownValidator,
-    Pattern(BadPattern),
+    Pattern(InvalidPattern),
 }
 
-impl Rule {
+impl ValidationRule {
     /// A bare lower-case word is a validator's name, everything else a regular expression.
-    pub(crate) fn new(text: &str) -> Result<Self, RuleError> {
-        if let Some(named) = NAMED.iter().find(|named| named.name == text) {
+    pub(crate) fn new(text: &str) -> Result<Self, ValidationRuleError> {
+        if let Some(named) = NAMED_VALIDATORS.iter().find(|named| named.name == text) {
             return Ok(Self::Named(named.name, named.demands, named.accepts));
         }
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word) {
-            return Err(RuleError::UnknownValidator);
+            return Err(ValidationRuleError::UnknownValidator);
         }
-        regex::Pattern::new(text)
+        regex::ValidationPattern::new(text)
             .map(Self::Pattern)
-            .map_err(RuleError::Pattern)
+            .map_err(ValidationRuleError::Pattern)
     }
 
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn rule_text(&self) -> &str {
         match self {
             Self::Named(name, _, _) => name,
-            Self::Pattern(pattern) => pattern.text(),
+            Self::Pattern(pattern) => pattern.pattern_text(),
         }
     }
 
-    fn check(&self, text: &str) -> Result<(), Violation> {
+    fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         match self {
             Self::Named(_, demands, accepts) => accepts(text)
                 .then_some(())
-                .ok_or(Violation::Validator(demands)),
-            Self::Pattern(pattern) => pattern.check(text),
+                .ok_or(ValueViolation::Validator(demands)),
+            Self::Pattern(pattern) => pattern.check_text(text),
         }
     }
 }
 
-impl fmt::Debug for Rule {
+impl fmt::Debug for ValidationRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rule").field(&self.text()).finish()
+        f.debug_tuple("Rule").field(&self.rule_text()).finish()
     }
 }
 
-impl Serialize for Rule {
+impl Serialize for ValidationRule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text())
+        serializer.serialize_str(self.rule_text())
     }
 }
 
 /// The names that `validation` may use, for error messages and documentation.
 pub fn validator_names() -> impl Iterator<Item = &'static str> {
-    NAMED.iter().map(|named| named.name)
+    NAMED_VALIDATORS.iter().map(|named| named.name)
 }
 
-impl Input {
+impl InputSchema {
     /// Whether `value` is one that this input may have.
-    pub fn check(&self, value: &Value) -> Result<(), Violation> {
-        typecheck::check(self.value_type, value)?;
+    pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
+        typecheck::check_type(self.value_type, value)?;
         let Some(text) = value.as_str() else {
             return Ok(());
         };
-        maxlength::check(self.max_length, text)?;
+        maxlength::check_max_length(self.max_length, text)?;
         if self.value_type == ValueType::List {
-            enumeration::check(&self.choices, text)?;
+            enumeration::check_choice(&self.choices, text)?;
         }
-        self.rule.as_ref().map_or(Ok(()), |rule| rule.check(text))
+        self.rule
+            .as_ref()
+            .map_or(Ok(()), |rule| rule.check_text(text))
     }
 }
 
-impl Output {
+impl OutputSchema {
     /// Whether `value` is one that this output may have: of its type, its own default, or null
     /// for "not computed".
-    pub fn check(&self, value: &Value) -> Result<(), Violation> {
+    pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
         if value.is_null() || self.default.as_ref() == Some(value) {
             return Ok(());
         }
-        typecheck::check(self.value_type, value)
+        typecheck::check_type(self.value_type, value)
     }
 }

@@ -3,9 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub(super) const DEMANDS: &str = "a host name or address, optionally with :port";
+pub(super) const REQUIREMENT: &str = "a host name or address, optionally with :port";
 
-pub(super) fn accepts(text: &str) -> bool {
+pub(super) fn is_puppet_server_address(text: &str) -> bool {
     if text.parse::<Ipv6Addr>().is_ok() {
         return true;
     }

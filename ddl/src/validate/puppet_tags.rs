@@ -2,10 +2,10 @@
 
 use super::puppet_variable;
 
-pub(super) const DEMANDS: &str = "a comma separated list of tags like `web,mysql::server`";
+pub(super) const REQUIREMENT: &str = "a comma separated list of tags like `web,mysql::server`";
 
-pub(super) fn accepts(text: &str) -> bool {
+pub(super) fn is_puppet_tags(text: &str) -> bool {
     text.split(',')
         .flat_map(|tag| tag.split("::"))
-        .all(puppet_variable::accepts)
+        .all(puppet_variable::is_puppet_variable)
 }

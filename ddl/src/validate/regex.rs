@@ -5,14 +5,14 @@
 
 use ::regex::{Regex, RegexBuilder};
 
-use super::{Violation, dialect};
+use super::{ValueViolation, dialect};
 
 /// Bytes that one compiled pattern may take; `check` limits how many of them one DDL may have.
-const COMPILED_BYTES: usize = 128 * 1024;
+const MAX_COMPILED_REGEX_BYTES: usize = 128 * 1024;
 
 /// A compiled pattern with the text it came from.
 #[derive(Clone)]
-pub(crate) struct Pattern {
+pub(crate) struct ValidationPattern {
     text: String,
     regex: Regex,
 }
@@ -20,13 +20,13 @@ pub(crate) struct Pattern {
 /// Why a pattern did not compile.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct BadPattern(#[from] ::regex::Error);
+pub struct InvalidPattern(#[from] ::regex::Error);
 
-impl Pattern {
-    pub(super) fn new(text: &str) -> Result<Self, BadPattern> {
-        let regex = RegexBuilder::new(&dialect::translated(text))
-            .size_limit(COMPILED_BYTES)
-            .dfa_size_limit(COMPILED_BYTES)
+impl ValidationPattern {
+    pub(super) fn new(text: &str) -> Result<Self, InvalidPattern> {
+        let regex = RegexBuilder::new(&dialect::translate_pattern(text))
+            .size_limit(MAX_COMPILED_REGEX_BYTES)
+            .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
             .build()?;
         Ok(Self {
             text: text.to_owned(),
@@ -34,15 +34,15 @@ impl Pattern {
         })
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(super) fn pattern_text(&self) -> &str {
         &self.text
     }
 
-    pub(super) fn check(&self, text: &str) -> Result<(), Violation> {
+    pub(super) fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         if self.regex.is_match(text) {
             Ok(())
         } else {
-            Err(Violation::Pattern(self.text.clone()))
+            Err(ValueViolation::Pattern(self.text.clone()))
         }
     }
 }

@@ -4,8 +4,8 @@
 //! line breaks, which separate commands too, and NUL, which ends an argument. Still no reason
 //! to build command lines from text: quotes and spaces pass.
 
-pub(super) const DEMANDS: &str = "free of the shell's ` $ ; | & > < and of line breaks";
+pub(super) const REQUIREMENT: &str = "free of the shell's ` $ ; | & > < and of line breaks";
 
-pub(super) fn accepts(text: &str) -> bool {
+pub(super) fn is_shell_safe(text: &str) -> bool {
     !text.contains(['`', '$', ';', '|', '&', '>', '<', '\n', '\r', '\0'])
 }

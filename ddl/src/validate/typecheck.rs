@@ -2,10 +2,10 @@
 
 use serde_json::{Number, Value};
 
-use super::Violation;
+use super::ValueViolation;
 use crate::value_type::ValueType;
 
-pub(super) fn check(kind: ValueType, value: &Value) -> Result<(), Violation> {
+pub(super) fn check_type(kind: ValueType, value: &Value) -> Result<(), ValueViolation> {
     let fits = match kind {
         ValueType::String | ValueType::List => value.is_string(),
         ValueType::Integer => value.as_number().is_some_and(is_integral),
@@ -18,7 +18,7 @@ pub(super) fn check(kind: ValueType, value: &Value) -> Result<(), Violation> {
     if fits {
         Ok(())
     } else {
-        Err(Violation::Type(described(kind)))
+        Err(ValueViolation::Type(type_description(kind)))
     }
 }
 
@@ -27,7 +27,7 @@ fn is_integral(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 
-const fn described(kind: ValueType) -> &'static str {
+const fn type_description(kind: ValueType) -> &'static str {
     match kind {
         ValueType::String => "a string",
         ValueType::Integer => "an integer",

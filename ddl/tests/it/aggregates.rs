@@ -1,7 +1,10 @@
 //! Summaries over replies.
 
-use muster_ddl::Ddl;
-use muster_ddl::aggregate::{Function, Summarizer, Summary, SummaryResult, summarize, to_json};
+use muster_ddl::AgentDdl;
+use muster_ddl::aggregate::{
+    AggregateFunction, OutputSummary, ReplySummarizer, SummaryResult, summaries_to_json,
+    summarize_replies,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -14,12 +17,12 @@ fn replies(values: &[Value]) -> Vec<Map<String, Value>> {
         .collect()
 }
 
-fn aggregated(aggregate: Value, values: &[Value]) -> Summary {
+fn aggregated(aggregate: Value, values: &[Value]) -> OutputSummary {
     let ddl = ddl(json!([aggregate]));
-    summarize(ddl.action("act").unwrap(), &replies(values)).remove(0)
+    summarize_replies(ddl.find_action("act").unwrap(), &replies(values)).remove(0)
 }
 
-fn ddl(aggregates: Value) -> Ddl {
+fn ddl(aggregates: Value) -> AgentDdl {
     one_action(json!({"output": {"x": {"display_as": "The X"}}, "aggregate": aggregates})).unwrap()
 }
 
@@ -41,7 +44,7 @@ fn summary_counts_values_and_elements_most_frequent_first() {
     let rows = [("b", 3), ("a", 2), ("7", 1), ("c", 1)].map(|(label, n)| (label.to_owned(), n));
     assert_eq!(summary.result, SummaryResult::Rows(rows.to_vec()));
     assert_eq!(summary.to_json(), json!({"a": 2, "b": 3, "c": 1, "7": 1}));
-    assert_eq!(summary.lines(), ["b = 3", "a = 2", "7 = 1", "c = 1"]);
+    assert_eq!(summary.text_lines(), ["b = 3", "a = 2", "7 = 1", "c = 1"]);
 }
 
 #[test]
@@ -52,7 +55,7 @@ fn booleans_are_counted_under_their_labels() {
         let values = [json!(true), json!(false), json!(false), json!(null)];
         let summary = aggregated(aggregate, &values);
         assert_eq!(summary.to_json(), json!({"No Change": 2, "Changed": 1}));
-        assert_eq!(summary.lines(), ["No Change = 2", "  Changed = 1"]);
+        assert_eq!(summary.text_lines(), ["No Change = 2", "  Changed = 1"]);
     }
 }
 
@@ -63,13 +66,13 @@ fn formats_are_followed() {
         json!({"function": "summary", "args": ["x", format]}),
         &[json!(3), json!(3)],
     );
-    assert_eq!(summary.lines(), ["3 Tests on 2 node(s)"]);
+    assert_eq!(summary.text_lines(), ["3 Tests on 2 node(s)"]);
     let format = json!({"format": "Mean %0.1f"});
     let mean = aggregated(
         json!({"function": "average", "args": ["x", format]}),
         &[json!(1), json!(2)],
     );
-    assert_eq!(mean.lines(), ["Mean 1.5"]);
+    assert_eq!(mean.text_lines(), ["Mean 1.5"]);
 }
 
 #[test]
@@ -87,10 +90,10 @@ fn numbers_are_added_and_averaged_and_the_rest_is_told() {
     );
     let mean = aggregated(json!({"function": "average", "args": ["x"]}), &values);
     assert_eq!(mean.to_json(), json!(1.75));
-    assert_eq!(mean.lines(), ["Average: 1.75"]);
+    assert_eq!(mean.text_lines(), ["Average: 1.75"]);
     for function in ["sum", "average"] {
         let none = aggregated(json!({"function": function, "args": ["x"]}), &[json!("a")]);
-        assert_eq!((none.to_json(), none.lines()), (Value::Null, vec![]));
+        assert_eq!((none.to_json(), none.text_lines()), (Value::Null, vec![]));
     }
     let huge = aggregated(
         json!({"function": "sum", "args": ["x"]}),
@@ -106,22 +109,28 @@ fn numbers_are_added_and_averaged_and_the_rest_is_told() {
 #[test]
 fn what_is_declared_twice_is_computed_once_and_two_functions_do_not_collide() {
     let ddl = packages();
-    let install = ddl.action("install").unwrap();
+    let install = ddl.find_action("install").unwrap();
     let reply = object(json!({"ensure": "1.0", "since": 4}));
-    let summaries = summarize(install, [&reply]);
+    let summaries = summarize_replies(install, [&reply]);
     let functions: Vec<_> = summaries.iter().map(|summary| summary.function).collect();
-    assert_eq!(functions, [Function::Summary, Function::Average]);
     assert_eq!(
-        Value::from(to_json(&summaries)),
+        functions,
+        [AggregateFunction::Summary, AggregateFunction::Average]
+    );
+    assert_eq!(
+        Value::from(summaries_to_json(&summaries)),
         json!({"ensure": {"1.0": 1}, "since": 4.0})
     );
 
     let ddl = self::ddl(
         json!([{"function": "sum", "args": ["x"]}, {"function": "average", "args": ["x"]}]),
     );
-    let summaries = summarize(ddl.action("act").unwrap(), &replies(&[json!(2), json!(4)]));
+    let summaries = summarize_replies(
+        ddl.find_action("act").unwrap(),
+        &replies(&[json!(2), json!(4)]),
+    );
     assert_eq!(
-        Value::from(to_json(&summaries)),
+        Value::from(summaries_to_json(&summaries)),
         json!({"x": 6, "x.average": 3.0})
     );
 }
@@ -131,11 +140,11 @@ proptest! {
     fn counts_add_up_whatever_the_order(mut values in proptest::collection::vec("[a-d]", 0..40)) {
         let ddl = ddl(json!([{"function": "summary", "args": ["x"]}]));
         let summed = |values: &[String]| {
-            let mut summarizer = Summarizer::new(ddl.action("act").unwrap());
+            let mut summarizer = ReplySummarizer::new(ddl.find_action("act").unwrap());
             for value in values {
-                summarizer.add(&object(json!({"x": value})));
+                summarizer.add_reply(&object(json!({"x": value})));
             }
-            summarizer.finish().remove(0).result
+            summarizer.to_summaries().remove(0).result
         };
         let result = summed(&values);
         let SummaryResult::Rows(rows) = &result else { panic!("{result:?}") };

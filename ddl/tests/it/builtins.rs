@@ -3,20 +3,22 @@
 use std::path::Path;
 use std::{env, fs};
 
-use muster_ddl::{BUILTIN, BUILTIN_DATA, DataDdl, Ddl, builtin, builtin_data, doc};
+use muster_ddl::{
+    AgentDdl, BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, DataDdl, builtin_agent, builtin_data, doc,
+};
 use serde_json::{Value, json};
 
 use crate::support::{object, packages};
 
-fn load(name: &str) -> Ddl {
-    Ddl::from_slice(builtin(name).unwrap().as_bytes()).unwrap()
+fn load(name: &str) -> AgentDdl {
+    AgentDdl::from_slice(builtin_agent(name).unwrap().as_bytes()).unwrap()
 }
 
 #[test]
 fn every_built_in_ddl_is_valid_complete_and_named_by_its_file() {
-    assert!(BUILTIN.is_sorted_by_key(|(name, _)| *name));
-    for (name, document) in BUILTIN {
-        let ddl = Ddl::from_slice(document.as_bytes()).unwrap();
+    assert!(BUILTIN_AGENTS.is_sorted_by_key(|(name, _)| *name));
+    for (name, document) in BUILTIN_AGENTS {
+        let ddl = AgentDdl::from_slice(document.as_bytes()).unwrap();
         assert_eq!(ddl.name(), *name);
         assert!(ddl.warnings().is_empty(), "{name}: {:?}", ddl.warnings());
         assert!(!ddl.actions().is_empty());
@@ -41,14 +43,14 @@ fn every_built_in_ddl_is_valid_complete_and_named_by_its_file() {
             );
         }
     }
-    assert!(builtin("nothing").is_none());
+    assert!(builtin_agent("nothing").is_none());
 }
 
 #[test]
 fn every_built_in_data_source_is_valid_complete_and_in_the_reference() {
-    assert!(BUILTIN_DATA.is_sorted_by_key(|(name, _)| *name));
+    assert!(BUILTIN_DATA_SOURCES.is_sorted_by_key(|(name, _)| *name));
     let mut sources = Vec::new();
-    for (name, document) in BUILTIN_DATA {
+    for (name, document) in BUILTIN_DATA_SOURCES {
         let ddl = DataDdl::from_slice(document.as_bytes()).unwrap();
         assert_eq!(ddl.name(), *name);
         assert!(ddl.warnings().is_empty(), "{name}: {:?}", ddl.warnings());
@@ -65,7 +67,7 @@ fn every_built_in_data_source_is_valid_complete_and_in_the_reference() {
     }
     golden(
         "../../../docs/reference/data.md",
-        &doc::data_markdown(&sources),
+        &doc::render_data_markdown(&sources),
     );
 }
 
@@ -100,7 +102,11 @@ fn a_data_source_is_asked_and_answers_as_declared() {
 #[test]
 fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
     let ddl = load("rpcutil");
-    let mut names: Vec<_> = ddl.actions().iter().map(muster_ddl::Action::name).collect();
+    let mut names: Vec<_> = ddl
+        .actions()
+        .iter()
+        .map(muster_ddl::ActionSchema::name)
+        .collect();
     names.sort_unstable();
     assert_eq!(
         names,
@@ -122,8 +128,8 @@ fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
         ]
     );
     // Taking requests back changes what others do, and is recorded as a change.
-    let changing = ddl.actions().iter().filter(|action| !action.read_only());
-    let changing: Vec<_> = changing.map(muster_ddl::Action::name).collect();
+    let changing = ddl.actions().iter().filter(|action| !action.is_read_only());
+    let changing: Vec<_> = changing.map(muster_ddl::ActionSchema::name).collect();
     assert_eq!(changing, ["cancel", "cancel_any"]);
 }
 
@@ -131,7 +137,7 @@ fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
 fn puppetral_takes_the_properties_of_any_type() {
     let ddl = load("puppetral");
     assert_eq!(ddl.default_action(), Some("do"));
-    let action = ddl.action("do").unwrap();
+    let action = ddl.find_action("do").unwrap();
     let words = [
         ("type", "user"),
         ("name", "rip"),
@@ -140,12 +146,12 @@ fn puppetral_takes_the_properties_of_any_type() {
     ];
     let words = words.map(|(name, word)| (name.to_owned(), word.to_owned()));
     let inputs = action
-        .validate_input(&action.coerce(&words).unwrap())
+        .validate_input(&action.coerce_words(&words).unwrap())
         .unwrap();
     let expected = json!({"type": "user", "name": "rip", "password": "$1$xxx", "noop": true});
     assert_eq!(Value::from(inputs.clone()), expected);
     assert_eq!(
-        action.redact(&inputs).get("password"),
+        action.redact_input(&inputs).get("password"),
         Some(&json!("[redacted]"))
     );
     assert!(
@@ -159,17 +165,17 @@ fn puppetral_takes_the_properties_of_any_type() {
             .unwrap_err()
             .is_missing()
     );
-    assert!(ddl.action("plan").unwrap().read_only() && !action.read_only());
+    assert!(ddl.find_action("plan").unwrap().is_read_only() && !action.is_read_only());
 }
 
 #[test]
 fn documentation_is_as_agreed() {
     for name in ["package", "puppetral", "rpcutil", "service"] {
-        golden(&format!("{name}.txt"), &doc::text(&load(name)));
-        golden(&format!("{name}.md"), &doc::markdown(&load(name)));
+        golden(&format!("{name}.txt"), &doc::render_text(&load(name)));
+        golden(&format!("{name}.md"), &doc::render_markdown(&load(name)));
     }
-    golden("packages.txt", &doc::text(&packages()));
-    golden("packages.md", &doc::markdown(&packages()));
+    golden("packages.txt", &doc::render_text(&packages()));
+    golden("packages.md", &doc::render_markdown(&packages()));
 }
 
 #[test]
@@ -182,15 +188,15 @@ fn documentation_keeps_secrets_and_cannot_steer_a_terminal_or_a_page() {
             "examples": [{"input": {"key": "hunter2"}}],
         }],
     });
-    let ddl = Ddl::from_slice(document.to_string().as_bytes()).unwrap();
-    for page in [doc::text(&ddl), doc::markdown(&ddl)] {
+    let ddl = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap();
+    for page in [doc::render_text(&ddl), doc::render_markdown(&ddl)] {
         assert!(!page.contains("hunter2"), "{page}");
         assert!(
             page.chars().all(|c| c == '\n' || !c.is_control()),
             "{page:?}"
         );
     }
-    let page = doc::markdown(&ddl);
+    let page = doc::render_markdown(&ddl);
     assert!(
         !page.contains("<script>") && !page.contains("\n# x") && !page.contains("*x*\n"),
         "{page}"

@@ -1,7 +1,7 @@
 //! The class of every built-in action, as it was reviewed, and what a document means that says none.
 
 use muster_ddl::ActionClass::{self, Change, Read, RootEquivalent};
-use muster_ddl::{BUILTIN, Ddl};
+use muster_ddl::{AgentDdl, BUILTIN_AGENTS};
 use serde_json::json;
 
 /// Who changes a line here changes who needs a second person: `root_equivalent` is whatever can run programs of the caller's choosing as
@@ -100,14 +100,14 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
 #[test]
 fn every_built_in_action_has_the_class_that_was_reviewed() {
     let mut declared = Vec::new();
-    for (agent, document) in BUILTIN {
+    for (agent, document) in BUILTIN_AGENTS {
         let raw: serde_json::Value = serde_json::from_str(document).unwrap();
-        let ddl = Ddl::from_slice(document.as_bytes()).unwrap();
+        let ddl = AgentDdl::from_slice(document.as_bytes()).unwrap();
         for (action, raw) in ddl.actions().iter().zip(raw["actions"].as_array().unwrap()) {
             let written = raw["class"].as_str();
             assert_eq!(
                 written,
-                Some(action.class().word()),
+                Some(action.class().as_str()),
                 "{agent} {}",
                 action.name()
             );
@@ -128,9 +128,9 @@ fn load(keys: serde_json::Value) -> Result<ActionClass, String> {
         .unwrap()
         .extend(keys.as_object().unwrap().clone());
     let document = json!({"metadata": {"name": "a"}, "actions": [action]}).to_string();
-    let ddl = Ddl::from_slice(document.as_bytes()).map_err(|error| error.to_string())?;
-    let action = ddl.action("act").unwrap();
-    assert_eq!(action.dangerous(), action.class() == RootEquivalent);
+    let ddl = AgentDdl::from_slice(document.as_bytes()).map_err(|error| error.to_string())?;
+    let action = ddl.find_action("act").unwrap();
+    assert_eq!(action.is_dangerous(), action.class() == RootEquivalent);
     Ok(action.class())
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use muster_ddl::InputError;
+use muster_ddl::InputValidationError;
 
 use crate::support::{one_action, packages};
 
@@ -14,9 +14,12 @@ fn words(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn coerced(kind: &str, word: &str) -> Result<Value, InputError> {
+fn coerced(kind: &str, word: &str) -> Result<Value, InputValidationError> {
     let ddl = one_action(json!({"input": {"x": {"type": kind, "list": ["a"]}}})).unwrap();
-    let values = ddl.action("act").unwrap().coerce(&words(&[("x", word)]))?;
+    let values = ddl
+        .find_action("act")
+        .unwrap()
+        .coerce_words(&words(&[("x", word)]))?;
     Ok(values.get("x").unwrap().clone())
 }
 
@@ -64,7 +67,7 @@ fn words_that_mean_no_such_value_are_refused() {
     ] {
         let error = coerced(kind, word).unwrap_err();
         assert!(
-            matches!(error, InputError::Invalid { .. }) && !error.is_missing(),
+            matches!(error, InputValidationError::Invalid { .. }) && !error.is_missing(),
             "{error}"
         );
         assert!(error.to_string().contains("`x`"), "{error}");
@@ -74,22 +77,26 @@ fn words_that_mean_no_such_value_are_refused() {
 #[test]
 fn undeclared_names_are_refused_with_the_nearest_or_kept_as_words() {
     let ddl = packages();
-    let settings = ddl.action("settings").unwrap();
-    let error = settings.coerce(&words(&[("levle", "3")])).unwrap_err();
+    let settings = ddl.find_action("settings").unwrap();
+    let error = settings
+        .coerce_words(&words(&[("levle", "3")]))
+        .unwrap_err();
     assert!(
         error.to_string().contains("did you mean `level`?"),
         "{error}"
     );
-    let error = settings.coerce(&words(&[("xyzzyxyzzy", "3")])).unwrap_err();
+    let error = settings
+        .coerce_words(&words(&[("xyzzyxyzzy", "3")]))
+        .unwrap_err();
     assert!(
         error.to_string().contains("values, hosts, level"),
         "{error}"
     );
     let open = one_action(json!({"additional_input": true})).unwrap();
     let values = open
-        .action("act")
+        .find_action("act")
         .unwrap()
-        .coerce(&words(&[("uid", "1000")]))
+        .coerce_words(&words(&[("uid", "1000")]))
         .unwrap();
     assert_eq!(Value::from(values), json!({"uid": "1000"}));
 }
@@ -98,21 +105,21 @@ fn undeclared_names_are_refused_with_the_nearest_or_kept_as_words() {
 fn a_name_given_twice_is_refused() {
     let ddl = packages();
     let error = ddl
-        .action("install")
+        .find_action("install")
         .unwrap()
-        .coerce(&words(&[("package", "a"), ("package", "b")]));
-    assert!(matches!(error, Err(InputError::Repeated { .. })));
+        .coerce_words(&words(&[("package", "a"), ("package", "b")]));
+    assert!(matches!(error, Err(InputValidationError::Repeated { .. })));
 }
 
 proptest! {
     #[test]
     fn values_written_as_words_are_read_back(level in any::<i64>(), share in -1e9..1e9_f64, force in any::<bool>(), key in "[a-z]{1,5}", text in "\\PC{0,10}") {
         let ddl = packages();
-        let settings = ddl.action("settings").unwrap();
+        let settings = ddl.find_action("settings").unwrap();
         let values = json!({"values": {key: text.clone()}, "hosts": [text, level], "level": level, "share": share, "force": force});
         let values: Map<String, Value> = values.as_object().unwrap().clone();
         let written: Vec<_> = values.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
-        let read = settings.coerce(&written).unwrap();
+        let read = settings.coerce_words(&written).unwrap();
         prop_assert_eq!(&read, &values);
         prop_assert_eq!(settings.validate_input(&read).unwrap(), values);
     }
@@ -120,9 +127,9 @@ proptest! {
     #[test]
     fn what_was_coerced_is_of_the_declared_type(kind in "string|integer|float|number|boolean|array|hash|any", word in "\\PC{0,12}") {
         let ddl = one_action(json!({"input": {"x": {"type": kind}}})).unwrap();
-        let act = ddl.action("act").unwrap();
-        if let Ok(values) = act.coerce(&[("x".to_owned(), word)]) {
-            prop_assert!(act.input("x").unwrap().check(values.get("x").unwrap()).is_ok());
+        let act = ddl.find_action("act").unwrap();
+        if let Ok(values) = act.coerce_words(&[("x".to_owned(), word)]) {
+            prop_assert!(act.find_input("x").unwrap().check_value(values.get("x").unwrap()).is_ok());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_ddl::{Ddl, DisplayMode, DisplayOverride, MAX_DDL_BYTES, ValueType};
+use muster_ddl::{AgentDdl, DisplayMode, DisplayOverride, MAX_DDL_BYTES, ValueType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn a_published_layout_loads_in_order() {
     assert_eq!((ddl.name(), ddl.version()), ("packages", "5.0.0"));
     assert_eq!(ddl.timeout(), Duration::from_mins(3));
     assert_eq!(ddl.default_action(), None);
-    let install = ddl.action("install").unwrap();
+    let install = ddl.find_action("install").unwrap();
     let names: Vec<_> = install
         .inputs()
         .iter()
@@ -29,10 +29,16 @@ fn a_published_layout_loads_in_order() {
         ["package", "channel", "address", "C", "options", "token"]
     );
     assert_eq!(install.display(), DisplayMode::Failed);
-    assert_eq!(install.output("ensure").unwrap().value_type, ValueType::Any);
-    assert_eq!(install.output("log").unwrap().value_type, ValueType::Array);
+    assert_eq!(
+        install.find_output("ensure").unwrap().value_type,
+        ValueType::Any
+    );
+    assert_eq!(
+        install.find_output("log").unwrap().value_type,
+        ValueType::Array
+    );
     assert_eq!(install.sensitive_inputs().collect::<Vec<_>>(), ["token"]);
-    assert!(ddl.action("remove").is_none());
+    assert!(ddl.find_action("remove").is_none());
 }
 
 #[test]
@@ -53,14 +59,19 @@ fn what_is_odd_is_tolerated_and_told() {
 
 #[test]
 fn writing_a_ddl_and_reading_it_again_loses_nothing() {
-    let documents = muster_ddl::BUILTIN.iter().map(|(_, document)| *document);
+    let documents = muster_ddl::BUILTIN_AGENTS
+        .iter()
+        .map(|(_, document)| *document);
     for document in documents.chain([PACKAGES]) {
-        let ddl = Ddl::from_slice(document.as_bytes()).unwrap();
+        let ddl = AgentDdl::from_slice(document.as_bytes()).unwrap();
         let written = serde_json::to_string(&ddl).unwrap();
-        let again = Ddl::from_slice(written.as_bytes()).unwrap();
+        let again = AgentDdl::from_slice(written.as_bytes()).unwrap();
         assert_eq!(serde_json::to_string(&again).unwrap(), written);
-        let order = |ddl: &Ddl| -> Vec<String> {
-            let inputs = ddl.actions().iter().flat_map(muster_ddl::Action::inputs);
+        let order = |ddl: &AgentDdl| -> Vec<String> {
+            let inputs = ddl
+                .actions()
+                .iter()
+                .flat_map(muster_ddl::ActionSchema::inputs);
             inputs.map(|input| input.name.clone()).collect()
         };
         assert_eq!(order(&ddl), order(&again));
@@ -69,9 +80,9 @@ fn writing_a_ddl_and_reading_it_again_loses_nothing() {
 
 #[test]
 fn a_built_in_ddl_is_written_back_as_its_file_says() {
-    let document = muster_ddl::builtin("puppetral").unwrap();
+    let document = muster_ddl::builtin_agent("puppetral").unwrap();
     let mut file: Value = serde_json::from_str(document).unwrap();
-    let written = serde_json::to_value(Ddl::from_slice(document.as_bytes()).unwrap()).unwrap();
+    let written = serde_json::to_value(AgentDdl::from_slice(document.as_bytes()).unwrap()).unwrap();
     for key in [
         "/actions/0/input/type",
         "/actions/0/examples",
@@ -90,7 +101,7 @@ fn the_default_action_may_stand_in_either_place_and_must_exist() {
             "default_action": beside,
             "actions": [{"action": "act"}, {"action": "other"}],
         });
-        Ddl::from_slice(document.to_string().as_bytes())
+        AgentDdl::from_slice(document.to_string().as_bytes())
     };
     for (beside, inside) in [
         (Some("act"), None),
@@ -105,9 +116,9 @@ fn the_default_action_may_stand_in_either_place_and_must_exist() {
 
 #[test]
 fn a_document_beyond_the_limit_is_refused_before_it_is_parsed() {
-    let error = Ddl::from_slice(&vec![b'['; MAX_DDL_BYTES + 1]).unwrap_err();
+    let error = AgentDdl::from_slice(&vec![b'['; MAX_DDL_BYTES + 1]).unwrap_err();
     assert!(matches!(error, muster_ddl::DdlError::TooLarge { .. }));
-    let error = Ddl::from_slice(&vec![b'['; MAX_DDL_BYTES]).unwrap_err();
+    let error = AgentDdl::from_slice(&vec![b'['; MAX_DDL_BYTES]).unwrap_err();
     assert!(
         matches!(error, muster_ddl::DdlError::Json(_)),
         "deep nesting ends in an error"
@@ -119,14 +130,14 @@ fn names_are_checked() {
     let long = "a".repeat(65);
     for name in ["", "Act", "a-b", "a.b", "a*", "a>", "ä", &long] {
         let document = json!({"metadata": {"name": "one"}, "actions": [{"action": name}]});
-        let error = Ddl::from_slice(document.to_string().as_bytes()).unwrap_err();
+        let error = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap_err();
         assert!(
             matches!(error, muster_ddl::DdlError::Name { .. }),
             "{name}: {error}"
         );
         let document = json!({"metadata": {"name": name}});
         assert!(
-            Ddl::from_slice(document.to_string().as_bytes()).is_err(),
+            AgentDdl::from_slice(document.to_string().as_bytes()).is_err(),
             "{name}"
         );
     }
@@ -137,7 +148,7 @@ fn names_are_checked() {
 #[test]
 fn what_is_declared_twice_is_refused() {
     let twice = json!({"metadata": {"name": "one"}, "actions": [{"action": "a"}, {"action": "a"}]});
-    let error = Ddl::from_slice(twice.to_string().as_bytes()).unwrap_err();
+    let error = AgentDdl::from_slice(twice.to_string().as_bytes()).unwrap_err();
     assert!(
         error.to_string().contains("`a` is declared twice"),
         "{error}"
@@ -145,7 +156,8 @@ fn what_is_declared_twice_is_refused() {
     let text = r#"{"metadata": {"name": "one"},
         "actions": [{"action": "a", "input": {"x": {}, "x": {}}}]}"#;
     assert!(
-        chain(&Ddl::from_slice(text.as_bytes()).unwrap_err()).contains("`x` is declared twice")
+        chain(&AgentDdl::from_slice(text.as_bytes()).unwrap_err())
+            .contains("`x` is declared twice")
     );
 }
 
@@ -197,7 +209,7 @@ fn contradictions_are_refused() {
     assert!(example.contains("does not declare"), "{example}");
     for timeout in [0, 86_401] {
         let document = json!({"metadata": {"name": "one", "timeout": timeout}});
-        assert!(Ddl::from_slice(document.to_string().as_bytes()).is_err());
+        assert!(AgentDdl::from_slice(document.to_string().as_bytes()).is_err());
         let action = refused(json!({"timeout": timeout}));
         assert!(action.starts_with("action `act`: a timeout of"), "{action}");
     }
@@ -207,9 +219,9 @@ fn contradictions_are_refused() {
 fn an_action_may_have_another_timeout_than_its_agent() {
     let document = json!({"metadata": {"name": "one", "timeout": 20},
                           "actions": [{"action": "quick", "timeout": 2}, {"action": "slow", "timeout": 600}, {"action": "plain"}]});
-    let ddl = Ddl::from_slice(document.to_string().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap();
     assert!(ddl.warnings().is_empty(), "{:?}", ddl.warnings());
-    let seconds = |name: &str| ddl.timeout_of(ddl.action(name).unwrap()).as_secs();
+    let seconds = |name: &str| ddl.timeout_of(ddl.find_action(name).unwrap()).as_secs();
     assert_eq!(["quick", "slow", "plain"].map(seconds), [2, 600, 20]);
     let written = serde_json::to_value(&ddl).unwrap();
     let timeouts = ["/actions/0/timeout", "/actions/2/timeout"].map(|at| written.pointer(at));
@@ -220,7 +232,7 @@ fn an_action_may_have_another_timeout_than_its_agent() {
 fn replies_are_shown_by_outcome_unless_the_operator_says_otherwise() {
     let shown = |mode: DisplayMode, wish: Option<&str>| {
         let wish = wish.map(|word| word.parse::<DisplayOverride>().unwrap());
-        (mode.shows(true, wish), mode.shows(false, wish))
+        (mode.shows_reply(true, wish), mode.shows_reply(false, wish))
     };
     assert_eq!(shown(DisplayMode::Ok, None), (true, false));
     assert_eq!(shown(DisplayMode::Failed, None), (false, true));
@@ -248,10 +260,10 @@ proptest! {
         if cut {
             bytes.truncate(length);
         }
-        if let Ok(ddl) = Ddl::from_slice(&bytes) {
+        if let Ok(ddl) = AgentDdl::from_slice(&bytes) {
             let written = serde_json::to_string(&ddl).unwrap();
-            prop_assert!(Ddl::from_slice(written.as_bytes()).is_ok(), "{}", written);
-            prop_assert!(!muster_ddl::doc::text(&ddl).is_empty());
+            prop_assert!(AgentDdl::from_slice(written.as_bytes()).is_ok(), "{}", written);
+            prop_assert!(!muster_ddl::doc::render_text(&ddl).is_empty());
         }
     }
 
@@ -264,9 +276,9 @@ proptest! {
     fn patterns_without_special_signs_match_themselves(text in "[A-Z][a-zA-Z0-9 ]{0,20}") {
         let ddl = one_action(json!({"input": {"x": {"type": "string", "validation": format!("^{text}$")}}}));
         let ddl = ddl.unwrap();
-        let input = ddl.action("act").unwrap().input("x").unwrap();
-        prop_assert!(input.check(&json!(text)).is_ok());
+        let input = ddl.find_action("act").unwrap().find_input("x").unwrap();
+        prop_assert!(input.check_value(&json!(text)).is_ok());
         let longer = text + "!";
-        prop_assert!(input.check(&json!(longer)).is_err());
+        prop_assert!(input.check_value(&json!(longer)).is_err());
     }
 }

@@ -1,21 +1,21 @@
 //! What the tests share: DDLs to begin with, and short ways to write values.
 
-use muster_ddl::Ddl;
+use muster_ddl::AgentDdl;
 use serde_json::{Map, Value};
 
 /// A DDL in the shape of published ones.
 pub(crate) const PACKAGES: &str = include_str!("fixtures/packages.json");
 
-pub(crate) fn packages() -> Ddl {
-    Ddl::from_slice(PACKAGES.as_bytes()).unwrap()
+pub(crate) fn packages() -> AgentDdl {
+    AgentDdl::from_slice(PACKAGES.as_bytes()).unwrap()
 }
 
 /// A DDL of one action, `act`, with the given keys.
-pub(crate) fn one_action(keys: Value) -> Result<Ddl, muster_ddl::DdlError> {
+pub(crate) fn one_action(keys: Value) -> Result<AgentDdl, muster_ddl::DdlError> {
     let mut action = serde_json::json!({"action": "act", "description": "Act"});
     action.as_object_mut().unwrap().extend(object(keys));
     let document = serde_json::json!({"metadata": {"name": "one"}, "actions": [action]});
-    Ddl::from_slice(document.to_string().as_bytes())
+    AgentDdl::from_slice(document.to_string().as_bytes())
 }
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_ddl::{InputError, OutputError, validate::duration};
+use muster_ddl::{InputValidationError, OutputValidationError, validate::duration};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,7 +12,10 @@ use crate::support::{object, one_action, packages};
 fn accepts(keys: Value, value: impl Into<Value>) -> bool {
     let ddl = one_action(json!({"input": {"x": keys}})).unwrap();
     let given = object(json!({"x": value.into()}));
-    ddl.action("act").unwrap().validate_input(&given).is_ok()
+    ddl.find_action("act")
+        .unwrap()
+        .validate_input(&given)
+        .is_ok()
 }
 
 fn validates(validator: &str, text: &str) -> bool {
@@ -22,7 +25,7 @@ fn validates(validator: &str, text: &str) -> bool {
 #[test]
 fn defaults_are_filled_in_and_missing_inputs_refused() {
     let ddl = packages();
-    let install = ddl.action("install").unwrap();
+    let install = ddl.find_action("install").unwrap();
     let complete = install
         .validate_input(&object(json!({"package": "zsh", "C": null})))
         .unwrap();
@@ -40,7 +43,7 @@ fn defaults_are_filled_in_and_missing_inputs_refused() {
 #[test]
 fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
     let ddl = packages();
-    let install = ddl.action("install").unwrap();
+    let install = ddl.find_action("install").unwrap();
     for (given, expected) in [
         (json!({"package": 7}), "must be a string, and is 7"),
         (json!({"package": "a;b"}), "and is \"a;b\""),
@@ -73,11 +76,11 @@ fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
 fn undeclared_inputs_need_the_actions_consent() {
     let ddl = packages();
     let error = ddl
-        .action("install")
+        .find_action("install")
         .unwrap()
         .validate_input(&object(json!({"pakcage": "a"})));
     let error = error.unwrap_err();
-    assert!(matches!(error, InputError::Undeclared { .. }));
+    assert!(matches!(error, InputValidationError::Undeclared { .. }));
     assert!(
         error.to_string().contains("did you mean `package`?"),
         "{error}"
@@ -85,7 +88,10 @@ fn undeclared_inputs_need_the_actions_consent() {
     let open = one_action(json!({"additional_input": true})).unwrap();
     let given = object(json!({"anything": [1, null]}));
     assert_eq!(
-        open.action("act").unwrap().validate_input(&given).unwrap(),
+        open.find_action("act")
+            .unwrap()
+            .validate_input(&given)
+            .unwrap(),
         given
     );
 }
@@ -93,7 +99,7 @@ fn undeclared_inputs_need_the_actions_consent() {
 #[test]
 fn sensitive_values_are_in_no_error_and_no_redacted_copy() {
     let ddl = packages();
-    let install = ddl.action("install").unwrap();
+    let install = ddl.find_action("install").unwrap();
     let secret = "hunter2;hunter2";
     for value in [json!(secret), json!([secret]), json!(secret.repeat(9))] {
         let given = object(json!({"package": "a", "token": value}));
@@ -103,13 +109,13 @@ fn sensitive_values_are_in_no_error_and_no_redacted_copy() {
             "{error:?}"
         );
         assert!(error.to_string().contains("[redacted]"));
-        assert!(!format!("{:?}", install.redact(&given)).contains("hunter2"));
+        assert!(!format!("{:?}", install.redact_input(&given)).contains("hunter2"));
     }
     let words = [
         ("token".to_owned(), "x".to_owned()),
         ("Token".to_owned(), secret.to_owned()),
     ];
-    let error = install.coerce(&words).unwrap_err();
+    let error = install.coerce_words(&words).unwrap_err();
     assert!(
         !format!("{error} {error:?}").contains("hunter2"),
         "{error:?}"
@@ -121,9 +127,9 @@ fn additional_inputs_can_be_sensitive_whatever_their_letter_case() {
     let ddl =
         one_action(json!({"additional_input": true, "sensitive_inputs": ["password"]})).unwrap();
     let shown = ddl
-        .action("act")
+        .find_action("act")
         .unwrap()
-        .redact(&object(json!({"Password": "x", "name": "rip"})));
+        .redact_input(&object(json!({"Password": "x", "name": "rip"})));
     assert_eq!(
         Value::from(shown),
         json!({"Password": "[redacted]", "name": "rip"})
@@ -219,7 +225,7 @@ fn addresses_of_puppet_servers() {
 #[test]
 fn outputs_are_typed_and_declared() {
     let ddl = packages();
-    let install = ddl.action("install").unwrap();
+    let install = ddl.find_action("install").unwrap();
     let complete = install
         .validate_output(&object(json!({"ensure": "1.0"})))
         .unwrap();
@@ -244,7 +250,7 @@ fn outputs_are_typed_and_declared() {
     let error = install
         .validate_output(&object(json!({"sinc": 1})))
         .unwrap_err();
-    assert!(matches!(error, OutputError::Undeclared { .. }));
+    assert!(matches!(error, OutputValidationError::Undeclared { .. }));
     assert!(error.to_string().contains("sinc"), "{error}");
 }
 
@@ -253,7 +259,7 @@ fn sensitive_outputs_are_redacted_too() {
     let ddl =
         one_action(json!({"output": {"key": {"type": "integer", "sensitive": true}, "n": {}}}))
             .unwrap();
-    let act = ddl.action("act").unwrap();
+    let act = ddl.find_action("act").unwrap();
     let given = object(json!({"key": "hunter2", "n": 1}));
     let error = act.validate_output(&given).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("hunter2"));
@@ -265,7 +271,7 @@ fn sensitive_outputs_are_redacted_too() {
 
 #[test]
 fn durations_are_read_as_go_writes_them() {
-    let read = |text: &str| duration::parse(text);
+    let read = |text: &str| duration::parse_duration(text);
     assert_eq!(read("1h30m"), Some(Duration::from_mins(90)));
     assert_eq!(read("1.5h"), Some(Duration::from_mins(90)));
     assert_eq!(read("10s"), Some(Duration::from_secs(10)));
@@ -296,18 +302,18 @@ proptest! {
     #[test]
     fn every_duration_written_in_units_is_read_back(h in 0..10_000_u64, m in 0..60_u64, s in 0..60_u64, n in 0..1_000_000_000_u32) {
         let text = format!("{h}h{m}m{s}.{n:09}s");
-        prop_assert_eq!(duration::parse(&text), Some(Duration::new(h * 3600 + m * 60 + s, n)));
+        prop_assert_eq!(duration::parse_duration(&text), Some(Duration::new(h * 3600 + m * 60 + s, n)));
     }
 
     #[test]
     fn any_text_is_a_duration_or_not(text in "[0-9.hmsnuµdw -]{0,30}") {
-        let _ = duration::parse(&text);
+        let _ = duration::parse_duration(&text);
     }
 
     #[test]
     fn validated_inputs_validate_to_themselves(package in "[a-z;]{0,8}", country in proptest::option::of("[A-Z]{1,3}")) {
         let ddl = packages();
-        let install = ddl.action("install").unwrap();
+        let install = ddl.find_action("install").unwrap();
         if let Ok(once) = install.validate_input(&object(json!({"package": package, "C": country}))) {
             prop_assert!(!package.contains(';'));
             prop_assert_eq!(install.validate_input(&once).unwrap(), once);

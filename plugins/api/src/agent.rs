@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use muster_ddl::{Ddl, DdlError};
+use muster_ddl::{AgentDdl, DdlError};
 
-use crate::action::{Action, Handler};
+use crate::action::{ActionHandler, AgentAction};
 
 /// A plugin's callable face.
 #[derive(Clone)]
 pub struct Agent {
-    ddl: Arc<Ddl>,
-    handlers: BTreeMap<String, Arc<dyn Handler>>,
+    ddl: Arc<AgentDdl>,
+    handlers: BTreeMap<String, Arc<dyn ActionHandler>>,
 }
 
 /// Why an agent cannot be put together.
@@ -42,12 +42,12 @@ pub enum AgentError {
 impl Agent {
     /// Starts from the JSON of a DDL.
     pub fn builder(ddl: &str) -> Result<AgentBuilder, AgentError> {
-        let ddl = Ddl::from_slice(ddl.as_bytes())?;
-        Ok(Self::builder_over(Arc::new(ddl)))
+        let ddl = AgentDdl::from_slice(ddl.as_bytes())?;
+        Ok(Self::builder_from_ddl(Arc::new(ddl)))
     }
 
     /// Starts from a schema that others have too: many nodes in one process need it once.
-    pub fn builder_over(ddl: Arc<Ddl>) -> AgentBuilder {
+    pub fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
         AgentBuilder {
             ddl,
             handlers: BTreeMap::new(),
@@ -60,12 +60,12 @@ impl Agent {
     }
 
     /// The schema.
-    pub fn ddl(&self) -> &Arc<Ddl> {
+    pub fn ddl(&self) -> &Arc<AgentDdl> {
         &self.ddl
     }
 
     /// The code of one action.
-    pub fn handler(&self, action: &str) -> Option<&Arc<dyn Handler>> {
+    pub fn find_handler(&self, action: &str) -> Option<&Arc<dyn ActionHandler>> {
         self.handlers.get(action)
     }
 }
@@ -80,20 +80,20 @@ impl fmt::Debug for Agent {
 
 /// Collects an agent's actions.
 pub struct AgentBuilder {
-    ddl: Arc<Ddl>,
-    handlers: BTreeMap<String, Arc<dyn Handler>>,
+    ddl: Arc<AgentDdl>,
+    handlers: BTreeMap<String, Arc<dyn ActionHandler>>,
 }
 
 impl AgentBuilder {
     /// Adds a typed action.
     #[must_use]
-    pub fn action<A: Action>(self, action: A) -> Self {
-        self.handler(A::NAME, Arc::new(action))
+    pub fn with_action<A: AgentAction>(self, action: A) -> Self {
+        self.with_handler(A::NAME, Arc::new(action))
     }
 
     /// Adds an action that is known only at run time, as of an external agent.
     #[must_use]
-    pub fn handler(mut self, name: &str, handler: Arc<dyn Handler>) -> Self {
+    pub fn with_handler(mut self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
         self.handlers.insert(name.to_owned(), handler);
         self
     }
@@ -112,7 +112,7 @@ impl AgentBuilder {
         if let Some(action) = self
             .handlers
             .keys()
-            .find(|name| self.ddl.action(name).is_none())
+            .find(|name| self.ddl.find_action(name).is_none())
         {
             return Err(AgentError::Undeclared {
                 agent,

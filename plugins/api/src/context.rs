@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 use muster_system::System;
-use muster_system::command::Cancel;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::trace::Traceparent;
+use muster_system::command::CancelFlag;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::trace::TraceContext;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::ActionError;
-use crate::node::Node;
-use crate::progress::Sink;
+use crate::node::NodeHandle;
+use crate::progress::ProgressSink;
 
 /// The circumstances of one call.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct CallContext {
     /// The request's id.
     pub request: Uuid,
     /// Who asks; verified and authorised.
     pub caller: Identity,
     /// The agent that was asked.
-    pub agent: Name,
+    pub agent: SubjectName,
     /// The action that was asked.
-    pub action: Name,
+    pub action: SubjectName,
     /// The trace that the call is part of; a program that is started for it gets it in its environment, as
-    /// [`muster_wire::trace::VARIABLE`].
-    pub trace: Option<Traceparent>,
+    /// [`muster_wire::trace::TRACEPARENT_VARIABLE`].
+    pub trace: Option<TraceContext>,
     /// When the answer is due; after it nobody listens.
     pub deadline: Instant,
     /// Cancelled when the caller gives up, the deadline passes, or the daemon must stop.
@@ -36,33 +36,33 @@ pub struct Context {
     /// The machine that the action acts on.
     pub system: Arc<dyn System>,
     /// The node that the action runs on.
-    pub node: Arc<dyn Node>,
+    pub node: Arc<dyn NodeHandle>,
     /// Where to tell of progress, for a caller that wants to hear it.
-    pub progress: Sink,
+    pub progress: ProgressSink,
 }
 
-impl Context {
-    /// Tells a caller that wants to hear it that this happened; see [`Sink::emit`]. Never waits.
-    pub fn emit(&self, event: Value) {
-        self.progress.emit(event);
+impl CallContext {
+    /// Tells a caller that wants to hear it that this happened; see [`ProgressSink::emit_event`]. Never waits.
+    pub fn emit_event(&self, event: Value) {
+        self.progress.emit_event(event);
     }
 
     /// Tells a caller that wants to hear it, in a sentence, how far the work is. Never waits.
-    pub fn progress(&self, message: impl Into<String>) {
+    pub fn report_progress(&self, message: impl Into<String>) {
         if self.progress.is_wanted() {
-            self.emit(json!({ "message": message.into() }));
+            self.emit_event(json!({ "message": message.into() }));
         }
     }
 
     /// Runs blocking work on a thread of its own. The flag that it is given goes up when the call is cancelled; programs started
     /// through the system stop by themselves then. What the work has to say after that still counts, as long as the host waits:
     /// so that the caller learns what was done before.
-    pub async fn blocking<T: Send + 'static>(
+    pub async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Cancel) -> T + Send + 'static,
+        work: impl FnOnce(CancelFlag) -> T + Send + 'static,
     ) -> Result<T, ActionError> {
-        let cancel = Cancel::default();
-        let _raised_when_dropped = Raise(cancel.clone());
+        let cancel = CancelFlag::default();
+        let _raised_when_dropped = CallCancelGuard(cancel.clone());
         let flag = cancel.clone();
         let mut worker = tokio::task::spawn_blocking(move || work(cancel));
         let done = tokio::select! {
@@ -72,14 +72,14 @@ impl Context {
                 worker.await
             }
         };
-        done.map_err(|error| ActionError::broken(error.to_string()))
+        done.map_err(|error| ActionError::internal_error(error.to_string()))
     }
 }
 
 /// Raises the flag when the call ends in any way, also by being dropped at its deadline.
-struct Raise(Cancel);
+struct CallCancelGuard(CancelFlag);
 
-impl Drop for Raise {
+impl Drop for CallCancelGuard {
     fn drop(&mut self) {
         self.0.cancel();
     }

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use muster_ddl::{DataDdl, DdlError, QueryError};
+use muster_ddl::{DataDdl, DataQueryError, DdlError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::action::Answer;
-use crate::context::Context;
+use crate::action::ActionFuture;
+use crate::context::CallContext;
 use crate::error::ActionError;
 
 /// Queryable values on a node, such as `fact("os.family")` or `fstat("/etc/hosts")`, with a type of their own.
@@ -20,24 +20,24 @@ pub trait DataSource: Send + Sync + 'static {
     type Output: Serialize + Send;
 
     /// Looks the values up, for a query that the DDL has validated. Dropped at the deadline; blocking work belongs on
-    /// [`Context::blocking`]. An error makes every value unknown.
+    /// [`CallContext::run_blocking`]. An error makes every value unknown.
     fn query(
         &self,
-        cx: &Context,
+        cx: &CallContext,
         query: Option<&str>,
     ) -> impl Future<Output = Result<Self::Output, ActionError>> + Send;
 }
 
 /// A data source with its schema: JSON out, whatever its own type is.
 #[derive(Clone)]
-pub struct Data {
+pub struct ValidatedDataSource {
     ddl: Arc<DataDdl>,
-    source: Arc<dyn Erased>,
+    source: Arc<dyn ErasedDataSource>,
 }
 
 /// Why a data source cannot be offered.
 #[derive(Debug, thiserror::Error)]
-pub enum DataError {
+pub enum DataSourceError {
     /// Its schema is not one.
     #[error("the DDL of the data source {name} cannot be used")]
     Ddl {
@@ -57,15 +57,15 @@ pub enum DataError {
     },
 }
 
-impl Data {
+impl ValidatedDataSource {
     /// Puts code and the JSON of its schema together.
-    pub fn new<S: DataSource>(ddl: &str, source: S) -> Result<Self, DataError> {
-        let ddl = DataDdl::from_slice(ddl.as_bytes()).map_err(|source| DataError::Ddl {
+    pub fn new<S: DataSource>(ddl: &str, source: S) -> Result<Self, DataSourceError> {
+        let ddl = DataDdl::from_slice(ddl.as_bytes()).map_err(|source| DataSourceError::Ddl {
             name: S::NAME,
             source,
         })?;
         if ddl.name() != S::NAME {
-            return Err(DataError::Name {
+            return Err(DataSourceError::Name {
                 code: S::NAME,
                 ddl: ddl.name().to_owned(),
             });
@@ -77,7 +77,7 @@ impl Data {
     }
 
     /// The same, with the built-in schema of that name.
-    pub fn builtin<S: DataSource>(source: S) -> Result<Self, DataError> {
+    pub fn with_builtin_ddl<S: DataSource>(source: S) -> Result<Self, DataSourceError> {
         Self::new(
             muster_ddl::builtin_data(S::NAME).unwrap_or_default(),
             source,
@@ -95,23 +95,23 @@ impl Data {
     }
 
     /// Asks, between the checks of the schema: every declared value is there, null where it is nothing.
-    pub async fn query(
+    pub async fn query_values(
         &self,
-        cx: &Context,
+        cx: &CallContext,
         query: Option<&str>,
     ) -> Result<Map<String, Value>, ActionError> {
         let query = query.filter(|query| !query.is_empty());
         self.ddl
             .check_query(query)
-            .map_err(|error| refused(&error))?;
-        let answer = self.source.query(cx, query).await?;
+            .map_err(|error| map_query_error(&error))?;
+        let answer = self.source.query_json(cx, query).await?;
         self.ddl
             .check_answer(answer)
-            .map_err(|error| ActionError::broken(error.to_string()))
+            .map_err(|error| ActionError::internal_error(error.to_string()))
     }
 }
 
-impl fmt::Debug for Data {
+impl fmt::Debug for ValidatedDataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Data")
             .field("name", &self.name())
@@ -119,29 +119,29 @@ impl fmt::Debug for Data {
     }
 }
 
-fn refused(error: &QueryError) -> ActionError {
+fn map_query_error(error: &DataQueryError) -> ActionError {
     if error.is_missing() {
-        ActionError::missing(error.to_string())
+        ActionError::missing_input(error.to_string())
     } else {
-        ActionError::invalid(error.to_string())
+        ActionError::invalid_input(error.to_string())
     }
 }
 
 /// A source without its type.
-trait Erased: Send + Sync + 'static {
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a>;
+trait ErasedDataSource: Send + Sync + 'static {
+    fn query_json<'a>(&'a self, cx: &'a CallContext, query: Option<&'a str>) -> ActionFuture<'a>;
 }
 
-impl<S: DataSource> Erased for S {
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a> {
+impl<S: DataSource> ErasedDataSource for S {
+    fn query_json<'a>(&'a self, cx: &'a CallContext, query: Option<&'a str>) -> ActionFuture<'a> {
         Box::pin(async move {
             let output = DataSource::query(self, cx, query).await?;
             match serde_json::to_value(output) {
                 Ok(Value::Object(output)) => Ok(output),
-                Ok(other) => Err(ActionError::broken(format!(
+                Ok(other) => Err(ActionError::internal_error(format!(
                     "the answer is {other}, not an object"
                 ))),
-                Err(error) => Err(ActionError::broken(format!(
+                Err(error) => Err(ActionError::internal_error(format!(
                     "the answer is no JSON: {error}"
                 ))),
             }

@@ -1,24 +1,24 @@
 //! How an action says that it did not succeed.
 
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value};
 
 /// A failed action: the field's status code, words for the caller, and whatever was found out on the way.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ActionError {
-    /// Never [`Status::Ok`].
-    pub status: Status,
+    /// Never [`ReplyStatus::Ok`].
+    pub status: ReplyStatus,
     /// One line for the caller: what went wrong, with what.
     pub message: String,
     /// What the status cannot say.
-    pub reason: Option<Reason>,
+    pub reason: Option<ReplyReason>,
     /// Outputs that are true all the same, as the events of what was done before the failure.
     pub data: Map<String, Value>,
 }
 
 impl ActionError {
-    fn new(status: Status, message: impl Into<String>, reason: Option<Reason>) -> Self {
+    fn new(status: ReplyStatus, message: impl Into<String>, reason: Option<ReplyReason>) -> Self {
         Self {
             status,
             message: message.into(),
@@ -29,39 +29,39 @@ impl ActionError {
 
     /// The action ran and did not succeed (status 1).
     pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(Status::Failed, message, None)
+        Self::new(ReplyStatus::Failed, message, None)
     }
 
     /// An input is missing that only the action could know to be needed (status 3).
-    pub fn missing(message: impl Into<String>) -> Self {
-        Self::new(Status::MissingData, message, None)
+    pub fn missing_input(message: impl Into<String>) -> Self {
+        Self::new(ReplyStatus::MissingData, message, None)
     }
 
     /// An input is wrong, and nothing was changed (status 4).
-    pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Status::InvalidData, message, None)
+    pub fn invalid_input(message: impl Into<String>) -> Self {
+        Self::new(ReplyStatus::InvalidData, message, None)
     }
 
     /// The node's own rules forbid it, and nothing was changed (status 5).
-    pub fn denied(message: impl Into<String>, rule: impl Into<String>) -> Self {
+    pub fn denied_by_rule(message: impl Into<String>, rule: impl Into<String>) -> Self {
         Self::new(
-            Status::Other,
+            ReplyStatus::Other,
             message,
-            Some(Reason::Denied { rule: rule.into() }),
+            Some(ReplyReason::Denied { rule: rule.into() }),
         )
     }
 
     /// The plugin is at fault (status 5).
-    pub fn broken(message: impl Into<String>) -> Self {
-        Self::new(Status::Other, message, Some(Reason::Broken))
+    pub fn internal_error(message: impl Into<String>) -> Self {
+        Self::new(ReplyStatus::Other, message, Some(ReplyReason::Broken))
     }
 
     /// The caller gave up (status 5).
     pub fn cancelled() -> Self {
         Self::new(
-            Status::Other,
+            ReplyStatus::Other,
             "cancelled before it was done",
-            Some(Reason::Cancelled),
+            Some(ReplyReason::Cancelled),
         )
     }
 

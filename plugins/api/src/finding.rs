@@ -2,16 +2,16 @@
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum FindingLevel {
     /// Worth a look; everything works.
     Warning,
     /// Something does not work, or soon will not.
     Error,
 }
 
-impl Level {
+impl FindingLevel {
     /// The word for it: `warning` or `error`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Warning => "warning",
             Self::Error => "error",
@@ -21,11 +21,11 @@ impl Level {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct HealthFinding {
     /// What was looked at, in one word that stays: `policies`, `disk`.
     pub check: &'static str,
     /// How bad it is.
-    pub level: Level,
+    pub level: FindingLevel,
     /// What is wrong, with what, and where. No secrets.
     pub message: String,
 }

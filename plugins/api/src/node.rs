@@ -5,54 +5,54 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_ddl::Ddl;
+use muster_ddl::AgentDdl;
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::state::Facts;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::state::NodeFacts;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::data_source::Data;
-use crate::finding::Finding;
+use crate::data_source::ValidatedDataSource;
+use crate::finding::HealthFinding;
 
 /// The daemon, as a plugin sees it. Everything is a snapshot.
-pub trait Node: fmt::Debug + Send + Sync {
+pub trait NodeHandle: fmt::Debug + Send + Sync {
     /// The node's name.
     fn identity(&self) -> &Identity;
     /// The collectives that it belongs to; the first is the main one.
-    fn collectives(&self) -> &[Name];
+    fn collectives(&self) -> &[SubjectName];
     /// Its facts.
-    fn facts(&self) -> Arc<Facts>;
+    fn facts(&self) -> Arc<NodeFacts>;
     /// Its configuration management classes, lower case.
     fn classes(&self) -> Arc<[String]>;
     /// The agents that it offers.
-    fn agents(&self) -> Vec<AgentInfo>;
+    fn agent_infos(&self) -> Vec<AgentInfo>;
     /// The agents that it would offer, were their files in order.
     fn agent_problems(&self) -> Vec<AgentProblem> {
         Vec::new()
     }
     /// The DDL of an agent that it offers.
-    fn ddl(&self, agent: &str) -> Option<Arc<Ddl>>;
+    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>>;
     /// The data sources that it offers.
-    fn data_sources(&self) -> &[Data];
+    fn data_sources(&self) -> &[ValidatedDataSource];
     /// One value of its configuration, by dotted name.
     fn config_item(&self, name: &str) -> Option<Value>;
     /// The file that the configuration was read from.
     fn config_file(&self) -> &Path;
     /// The requests that are at work on the node or wait for their turn, the oldest first.
-    fn running(&self) -> Vec<RunningRequest>;
+    fn running_requests(&self) -> Vec<RunningRequest>;
     /// Takes a request back; with `of`, only if it is that caller's own. Tells what was found, and whether it was taken back;
     /// `None` when no such request is at work.
-    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
+    fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
     /// What the daemon has counted.
-    fn stats(&self) -> Stats;
+    fn counter_snapshot(&self) -> CounterSnapshot;
     /// What each external agent is held to, in words, by its name.
-    fn sandboxes(&self) -> BTreeMap<String, String> {
+    fn describe_sandboxes(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
     /// What is wrong with the daemon and its surroundings now; looks at disks, so it may block for a moment.
-    fn findings(&self) -> Vec<Finding>;
+    fn collect_findings(&self) -> Vec<HealthFinding>;
 }
 
 /// An agent's metadata.
@@ -104,7 +104,7 @@ pub struct RunningRequest {
 
 /// Counters since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
+pub struct CounterSnapshot {
     /// Messages that arrived.
     pub total: u64,
     /// Signature and token were good.

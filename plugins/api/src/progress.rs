@@ -11,53 +11,57 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Most events that wait to be sent.
-const EVENTS: usize = 4096;
+const MAX_QUEUED_EVENTS: usize = 4096;
 /// Most bytes of events that wait to be sent, as JSON.
-const BYTES: usize = 256 * 1024;
+const MAX_QUEUED_BYTES: usize = 256 * 1024;
 /// Largest event, as JSON, in bytes.
-pub const EVENT_BYTES: usize = 16 * 1024;
+pub const MAX_EVENT_BYTES: usize = 16 * 1024;
 
 /// Where an action puts its events. Clones are the same place. Where nobody listens, events go nowhere and cost nothing.
 #[derive(Clone, Default)]
-pub struct Sink(Option<Arc<Shared>>);
+pub struct ProgressSink(Option<Arc<ProgressChannel>>);
 
 /// Where the daemon takes them from.
-pub struct Source(Arc<Shared>);
+pub struct ProgressSource(Arc<ProgressChannel>);
 
 #[derive(Default)]
-struct Shared {
-    buffer: Mutex<Buffer>,
+struct ProgressChannel {
+    buffer: Mutex<EventBuffer>,
     added: Notify,
     closed: CancellationToken,
 }
 
 #[derive(Default)]
-struct Buffer {
+struct EventBuffer {
     events: VecDeque<(usize, Value)>,
     bytes: usize,
     dropped: u64,
 }
 
 /// A sink and its source, empty.
-pub fn channel() -> (Sink, Source) {
-    let shared = Arc::new(Shared::default());
-    (Sink(Some(Arc::clone(&shared))), Source(shared))
+pub fn progress_channel() -> (ProgressSink, ProgressSource) {
+    let shared = Arc::new(ProgressChannel::default());
+    (
+        ProgressSink(Some(Arc::clone(&shared))),
+        ProgressSource(shared),
+    )
 }
 
-impl Sink {
+impl ProgressSink {
     /// Whether somebody wants to hear of progress. An action may leave out work that only serves its telling.
     pub fn is_wanted(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Tells of an event; tells back whether it will be sent. Never waits. An event that is larger than [`EVENT_BYTES`], or
+    /// Tells of an event; tells back whether it will be sent. Never waits. An event that is larger than [`MAX_EVENT_BYTES`], or
     /// comes faster than events are sent, is given up and counted. Sensitive values must not be in it.
-    pub fn emit(&self, event: Value) -> bool {
+    pub fn emit_event(&self, event: Value) -> bool {
         let Some(shared) = &self.0 else { return false };
         let size = serde_json::to_vec(&event).map_or(usize::MAX, |json| json.len());
-        let mut buffer = shared.lock();
-        let room = buffer.events.len() < EVENTS && buffer.bytes.saturating_add(size) <= BYTES;
-        if shared.closed.is_cancelled() || size > EVENT_BYTES || !room {
+        let mut buffer = shared.lock_buffer();
+        let room = buffer.events.len() < MAX_QUEUED_EVENTS
+            && buffer.bytes.saturating_add(size) <= MAX_QUEUED_BYTES;
+        if shared.closed.is_cancelled() || size > MAX_EVENT_BYTES || !room {
             buffer.dropped = buffer.dropped.saturating_add(1);
             return false;
         }
@@ -69,15 +73,15 @@ impl Sink {
     }
 }
 
-impl Source {
+impl ProgressSource {
     /// Waits for events, and takes those that fit into so many bytes of JSON, at least one. `None` after the last one, once
     /// the source is closed.
-    pub async fn take(&self, bytes: usize) -> Option<Vec<Value>> {
+    pub async fn take_events(&self, bytes: usize) -> Option<Vec<Value>> {
         loop {
             {
-                let mut buffer = self.0.lock();
+                let mut buffer = self.0.lock_buffer();
                 if !buffer.events.is_empty() {
-                    return Some(buffer.take(bytes));
+                    return Some(buffer.take_events(bytes));
                 }
                 if self.0.closed.is_cancelled() {
                     return None;
@@ -93,23 +97,23 @@ impl Source {
     /// The action is over: what it still says is given up.
     pub fn close(&self) {
         // Under the lock: whoever emits has done it before, or sees it.
-        let _buffer = self.0.lock();
+        let _buffer = self.0.lock_buffer();
         self.0.closed.cancel();
     }
 
     /// Returns when the source is closed.
-    pub async fn closed(&self) {
+    pub async fn wait_closed(&self) {
         self.0.closed.cancelled().await;
     }
 
     /// How many events were given up so far.
-    pub fn dropped(&self) -> u64 {
-        self.0.lock().dropped
+    pub fn dropped_events(&self) -> u64 {
+        self.0.lock_buffer().dropped
     }
 
     /// Gives up what was taken and cannot be sent, and all that waits.
-    pub fn give_up(&self, taken: usize) {
-        let mut buffer = self.0.lock();
+    pub fn discard_pending(&self, taken: usize) {
+        let mut buffer = self.0.lock_buffer();
         let lost = taken.saturating_add(buffer.events.len());
         buffer.dropped = buffer
             .dropped
@@ -119,14 +123,14 @@ impl Source {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
+impl ProgressChannel {
+    fn lock_buffer(&self) -> MutexGuard<'_, EventBuffer> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Buffer {
-    fn take(&mut self, bytes: usize) -> Vec<Value> {
+impl EventBuffer {
+    fn take_events(&mut self, bytes: usize) -> Vec<Value> {
         let (mut taken, mut used) = (Vec::new(), 0_usize);
         while let Some((size, _)) = self.events.front() {
             used = used.saturating_add(*size);
@@ -142,7 +146,7 @@ impl Buffer {
     }
 }
 
-impl fmt::Debug for Sink {
+impl fmt::Debug for ProgressSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sink")
             .field("wanted", &self.is_wanted())
@@ -150,7 +154,7 @@ impl fmt::Debug for Sink {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for ProgressSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source").finish_non_exhaustive()
     }
@@ -160,43 +164,48 @@ impl fmt::Debug for Source {
 mod tests {
     use serde_json::json;
 
-    use super::{EVENT_BYTES, EVENTS, Sink, channel};
+    use super::{MAX_EVENT_BYTES, MAX_QUEUED_EVENTS, ProgressSink, progress_channel};
 
     #[tokio::test]
     async fn events_come_in_order_and_in_portions() {
-        let (sink, source) = channel();
+        let (sink, source) = progress_channel();
         for number in 0..10 {
-            assert!(sink.emit(json!(number)));
+            assert!(sink.emit_event(json!(number)));
         }
-        assert_eq!(source.take(3).await.unwrap(), [0, 1, 2].map(|n| json!(n)));
+        assert_eq!(
+            source.take_events(3).await.unwrap(),
+            [0, 1, 2].map(|n| json!(n))
+        );
         source.close();
-        assert!(!sink.emit(json!("late")));
-        assert_eq!(source.take(1000).await.unwrap().len(), 7);
-        assert_eq!(source.take(1000).await, None);
-        assert_eq!(source.dropped(), 1);
+        assert!(!sink.emit_event(json!("late")));
+        assert_eq!(source.take_events(1000).await.unwrap().len(), 7);
+        assert_eq!(source.take_events(1000).await, None);
+        assert_eq!(source.dropped_events(), 1);
     }
 
     #[tokio::test]
     async fn a_flood_is_counted_and_never_waits() {
-        let (sink, source) = channel();
-        assert!(!sink.emit(json!("x".repeat(EVENT_BYTES))));
-        let kept = (0..EVENTS + 5).filter(|n| sink.emit(json!(n))).count();
-        assert_eq!((kept, source.dropped()), (EVENTS, 6));
-        source.give_up(1);
-        assert_eq!(source.dropped(), 6 + 1 + EVENTS as u64);
-        assert!(sink.emit(json!("again")));
+        let (sink, source) = progress_channel();
+        assert!(!sink.emit_event(json!("x".repeat(MAX_EVENT_BYTES))));
+        let kept = (0..MAX_QUEUED_EVENTS + 5)
+            .filter(|n| sink.emit_event(json!(n)))
+            .count();
+        assert_eq!((kept, source.dropped_events()), (MAX_QUEUED_EVENTS, 6));
+        source.discard_pending(1);
+        assert_eq!(source.dropped_events(), 6 + 1 + MAX_QUEUED_EVENTS as u64);
+        assert!(sink.emit_event(json!("again")));
     }
 
     #[test]
     fn nobody_listens_to_a_sink_of_its_own() {
-        let sink = Sink::default();
-        assert!(!sink.is_wanted() && !sink.emit(json!("x")));
+        let sink = ProgressSink::default();
+        assert!(!sink.is_wanted() && !sink.emit_event(json!("x")));
     }
 
     #[tokio::test]
     async fn both_the_taker_and_the_one_who_waits_for_the_end_are_woken() {
-        let (sink, source) = channel();
-        let (taken, (), ()) = tokio::join!(source.take(10), source.closed(), async {
+        let (sink, source) = progress_channel();
+        let (taken, (), ()) = tokio::join!(source.take_events(10), source.wait_closed(), async {
             tokio::task::yield_now().await;
             source.close();
         });

@@ -5,33 +5,33 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_ddl::{DataDdl, Ddl, ValueType, builtin_data};
+use muster_ddl::{AgentDdl, DataDdl, ValueType, builtin_data};
 use muster_system::System;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::state::Facts;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::state::NodeFacts;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::action::Action;
-use crate::context::Context;
-use crate::data_source::{Data, DataSource};
-use crate::finding::Finding;
-use crate::node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};
+use crate::action::AgentAction;
+use crate::context::CallContext;
+use crate::data_source::{DataSource, ValidatedDataSource};
+use crate::finding::HealthFinding;
+use crate::node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};
 
 /// Everything in which an action's types and its DDL differ; empty when they are equal.
 ///
 /// Compared are the names of inputs and outputs, the required ones, the JSON types, and that every example's input and output are
 /// accepted by the types' schemas and by the DDL's own validation.
-pub fn differences<A>(ddl: &Ddl) -> Vec<String>
+pub fn differences<A>(ddl: &AgentDdl) -> Vec<String>
 where
-    A: Action,
+    A: AgentAction,
     A::Input: JsonSchema,
     A::Output: JsonSchema + serde::de::DeserializeOwned,
 {
-    let Some(action) = ddl.action(A::NAME) else {
+    let Some(action) = ddl.find_action(A::NAME) else {
         return vec![format!("the DDL has no action {}", A::NAME)];
     };
     let mut found = Vec::new();
@@ -97,12 +97,12 @@ where
 }
 
 fn check_example<A>(
-    action: &muster_ddl::Action,
+    action: &muster_ddl::ActionSchema,
     input: &Map<String, Value>,
     output: &Map<String, Value>,
     found: &mut Vec<String>,
 ) where
-    A: Action,
+    A: AgentAction,
     A::Output: serde::de::DeserializeOwned,
 {
     match action.validate_input(input) {
@@ -221,27 +221,27 @@ pub struct TestNode {
     /// Its name.
     pub identity: Identity,
     /// Its collectives.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// Its facts.
-    pub facts: Arc<Facts>,
+    pub facts: Arc<NodeFacts>,
     /// Its classes.
     pub classes: Arc<[String]>,
     /// Its agents.
     pub agents: Vec<AgentInfo>,
     /// Its agents' DDLs.
-    pub ddls: Vec<Arc<Ddl>>,
+    pub ddls: Vec<Arc<AgentDdl>>,
     /// Its agents that cannot be used.
     pub agent_problems: Vec<AgentProblem>,
     /// Its data sources.
-    pub data_sources: Vec<Data>,
+    pub data_sources: Vec<ValidatedDataSource>,
     /// Its configuration, by dotted name.
     pub config: Map<String, Value>,
     /// Its counters.
-    pub stats: Stats,
+    pub stats: CounterSnapshot,
     /// What is at work on it.
     pub running: Vec<RunningRequest>,
     /// What is wrong with it.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<HealthFinding>,
 }
 
 impl std::fmt::Debug for TestNode {
@@ -257,7 +257,7 @@ impl TestNode {
     pub fn named(identity: &str) -> Option<Self> {
         Some(Self {
             identity: Identity::parse(identity).ok()?,
-            collectives: vec![Name::parse("muster").ok()?],
+            collectives: vec![SubjectName::parse("muster").ok()?],
             facts: Arc::default(),
             classes: Arc::from([]),
             agents: Vec::new(),
@@ -265,52 +265,57 @@ impl TestNode {
             agent_problems: Vec::new(),
             data_sources: Vec::new(),
             config: Map::new(),
-            stats: Stats::default(),
+            stats: CounterSnapshot::default(),
             running: Vec::new(),
             findings: Vec::new(),
         })
     }
 
     /// The context of a call of `agent`'s `action` on this node; `None` when those are no names.
-    pub fn context(&self, agent: &str, action: &str, system: Arc<dyn System>) -> Option<Context> {
-        Some(Context {
+    pub fn context(
+        &self,
+        agent: &str,
+        action: &str,
+        system: Arc<dyn System>,
+    ) -> Option<CallContext> {
+        Some(CallContext {
             request: Uuid::now_v7(),
             caller: Identity::parse("tester").ok()?,
-            agent: Name::parse(agent).ok()?,
-            action: Name::parse(action).ok()?,
+            agent: SubjectName::parse(agent).ok()?,
+            action: SubjectName::parse(action).ok()?,
             trace: None,
             deadline: Instant::now() + Duration::from_mins(1),
             cancel: CancellationToken::new(),
             system,
             node: Arc::new(self.clone()),
-            progress: crate::progress::Sink::default(),
+            progress: crate::progress::ProgressSink::default(),
         })
     }
 }
 
-impl Node for TestNode {
+impl NodeHandle for TestNode {
     fn identity(&self) -> &Identity {
         &self.identity
     }
-    fn collectives(&self) -> &[Name] {
+    fn collectives(&self) -> &[SubjectName] {
         &self.collectives
     }
-    fn facts(&self) -> Arc<Facts> {
+    fn facts(&self) -> Arc<NodeFacts> {
         Arc::clone(&self.facts)
     }
     fn classes(&self) -> Arc<[String]> {
         Arc::clone(&self.classes)
     }
-    fn agents(&self) -> Vec<AgentInfo> {
+    fn agent_infos(&self) -> Vec<AgentInfo> {
         self.agents.clone()
     }
-    fn ddl(&self, agent: &str) -> Option<Arc<Ddl>> {
+    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>> {
         self.ddls.iter().find(|ddl| ddl.name() == agent).cloned()
     }
     fn agent_problems(&self) -> Vec<AgentProblem> {
         self.agent_problems.clone()
     }
-    fn data_sources(&self) -> &[Data] {
+    fn data_sources(&self) -> &[ValidatedDataSource] {
         &self.data_sources
     }
     fn config_item(&self, name: &str) -> Option<Value> {
@@ -321,18 +326,18 @@ impl Node for TestNode {
             std::sync::LazyLock::new(|| PathBuf::from("/etc/muster/rpcd.toml"));
         &FILE
     }
-    fn running(&self) -> Vec<RunningRequest> {
+    fn running_requests(&self) -> Vec<RunningRequest> {
         self.running.clone()
     }
-    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+    fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
         let found = self.running.iter().find(|request| request.id == id)?;
         let allowed = of.is_none_or(|caller| *caller == found.caller);
         Some((found.clone(), allowed))
     }
-    fn stats(&self) -> Stats {
+    fn counter_snapshot(&self) -> CounterSnapshot {
         self.stats.clone()
     }
-    fn findings(&self) -> Vec<Finding> {
+    fn collect_findings(&self) -> Vec<HealthFinding> {
         self.findings.clone()
     }
 }

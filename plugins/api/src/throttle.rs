@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 /// assert_eq!(lines.admit(now + Duration::from_secs(10)), Some(1), "and how many were not");
 /// ```
 #[derive(Debug)]
-pub struct Throttle {
+pub struct LogThrottle {
     pause: Duration,
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ThrottleState {
     last: Option<Instant>,
     held_back: u64,
 }
 
-impl Throttle {
+impl LogThrottle {
     /// At most one in so much time.
     pub fn new(pause: Duration) -> Self {
         Self {
@@ -56,12 +56,12 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Throttle;
+    use super::LogThrottle;
 
     proptest! {
         #[test]
         fn every_one_is_told_or_counted_and_none_too_soon(pauses in prop::collection::vec(0..30_u64, 0..100)) {
-            let throttle = Throttle::new(Duration::from_secs(10));
+            let throttle = LogThrottle::new(Duration::from_secs(10));
             let (mut now, mut told, mut last) = (Instant::now(), 0, None);
             for pause in &pauses {
                 now += Duration::from_secs(*pause);

@@ -3,37 +3,41 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
-use crate::actions::debts;
+use crate::actions::read_owed_refreshes;
 use crate::options::Options;
 
-pub(crate) struct LedgerData(pub(crate) Arc<Options>);
+pub(crate) struct LedgerDataSource(pub(crate) Arc<Options>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct LedgerDataOutput {
     pending: usize,
     oldest: Option<i64>,
     targets: String,
 }
 
-impl DataSource for LedgerData {
+impl DataSource for LedgerDataSource {
     const NAME: &'static str = "ledger";
-    type Output = Output;
+    type Output = LedgerDataOutput;
 
-    async fn query(&self, cx: &Context, _: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        _: Option<&str>,
+    ) -> Result<LedgerDataOutput, ActionError> {
         let options = Arc::clone(&self.0);
         let system = Arc::clone(&cx.system);
-        cx.blocking(move |_| {
-            let debts = debts(&options)?;
+        cx.run_blocking(move |_| {
+            let debts = read_owed_refreshes(&options)?;
             let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             let mut targets: Vec<&str> = debts.iter().map(|debt| debt.target.as_str()).collect();
             targets.sort_unstable();
             targets.dedup();
-            Ok(Output {
+            Ok(LedgerDataOutput {
                 pending: debts.len(),
                 oldest: debts.iter().map(|debt| now - debt.since).max(),
                 targets: targets.join(", "),

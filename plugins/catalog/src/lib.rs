@@ -14,38 +14,40 @@ mod tests;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
 pub use options::Options;
 
 /// The agents: `ledger`, and `catalog` where the options enable it.
-pub fn agents(options: Options) -> Result<Vec<Agent>, AgentError> {
+pub fn build_agents(options: Options) -> Result<Vec<Agent>, AgentError> {
     let is_enabled = options.enabled;
     let options = Arc::new(options);
-    let mut agents = vec![ledger(&options)?];
+    let mut agents = vec![build_ledger_agent(&options)?];
     if is_enabled {
-        agents.push(catalog(&options)?);
+        agents.push(build_catalog_agent(&options)?);
     }
     Ok(agents)
 }
 
-fn catalog(options: &Arc<Options>) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin("catalog").unwrap_or_default())?
-        .action(actions::Apply(Arc::clone(options)))
-        .action(actions::Plan(Arc::clone(options)))
-        .action(actions::Lint)
+fn build_catalog_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
+    Agent::builder(ddl::builtin_agent("catalog").unwrap_or_default())?
+        .with_action(actions::CatalogApplyAction(Arc::clone(options)))
+        .with_action(actions::CatalogPlanAction(Arc::clone(options)))
+        .with_action(actions::CatalogLintAction)
         .build()
 }
 
-fn ledger(options: &Arc<Options>) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin("ledger").unwrap_or_default())?
-        .action(actions::List(Arc::clone(options)))
-        .action(actions::Replay(Arc::clone(options)))
-        .action(actions::Drop(Arc::clone(options)))
+fn build_ledger_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
+    Agent::builder(ddl::builtin_agent("ledger").unwrap_or_default())?
+        .with_action(actions::LedgerListAction(Arc::clone(options)))
+        .with_action(actions::LedgerReplayAction(Arc::clone(options)))
+        .with_action(actions::LedgerDropAction(Arc::clone(options)))
         .build()
 }
 
 /// The data source `ledger`.
-pub fn data_sources(options: Options) -> Result<Vec<Data>, DataError> {
-    Ok(vec![Data::builtin(data::LedgerData(Arc::new(options)))?])
+pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(
+        data::LedgerDataSource(Arc::new(options)),
+    )?])
 }

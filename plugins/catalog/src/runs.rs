@@ -4,30 +4,30 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::command::Cancel;
-use muster_api::system::error::chain;
+use muster_api::system::command::CancelFlag;
+use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System};
-use muster_api::wire::status::{Reason, Status};
-use muster_api::{ActionError, Context};
-use muster_engine::Engine;
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use muster_api::{ActionError, CallContext};
+use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog};
-use muster_engine::foreign::of_machine;
-use muster_engine::lock::{LockError, RunLock, puppet_state};
-use muster_engine::report::{Event, Report, RunEvent};
-use muster_engine::run::{self, RunError, RunOptions, files};
+use muster_engine::lock::{CatalogRunLock, LockError, puppet_state_dirs};
+use muster_engine::report::{ResourceEvent, RunEvent, RunReport};
+use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
+use muster_engine::type_source::machine_type_sources;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::options::Options;
 
 /// Most events of one answer; the report on the node has them all.
-const TOLD: usize = 1000;
+const MAX_LISTED_EVENTS: usize = 1000;
 /// When asking again is sensible.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Where the catalog comes from.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum CatalogSource {
     /// The caller sent it.
     Given(String),
     /// It lies on the node.
@@ -38,7 +38,7 @@ pub(crate) enum Source {
 
 /// How it is to be applied.
 #[derive(Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct CatalogRunOptions {
     /// Only a plan: the engine reads, and starts nothing that the catalog names.
     pub(crate) noop: bool,
     pub(crate) tags: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Wish {
 /// The answer.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Outcome {
+pub(crate) struct CatalogRunOutcome {
     pub(crate) status: String,
     pub(crate) exit_code: u8,
     pub(crate) resources: usize,
@@ -58,22 +58,22 @@ pub(crate) struct Outcome {
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
     pub(crate) pending: usize,
-    pub(crate) events: Vec<Told>,
+    pub(crate) events: Vec<CatalogRunEvent>,
     pub(crate) run: String,
 }
 
 /// One event of it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Told {
+pub(crate) struct CatalogRunEvent {
     resource: String,
     property: Option<String>,
     status: String,
     message: String,
 }
 
-impl Told {
-    fn new(resource: &str, event: &Event) -> Self {
+impl CatalogRunEvent {
+    fn new(resource: &str, event: &ResourceEvent) -> Self {
         Self {
             resource: resource.to_owned(),
             property: event.property.clone(),
@@ -84,56 +84,66 @@ impl Told {
 }
 
 /// Applies a catalog and answers. Each event is told as it happens to a caller who wants to hear it.
-pub(crate) async fn apply(
-    cx: &Context,
+pub(crate) async fn apply_catalog(
+    cx: &CallContext,
     options: &Arc<Options>,
-    source: Source,
-    wish: Wish,
-) -> Result<Outcome, ActionError> {
+    source: CatalogSource,
+    wish: CatalogRunOptions,
+) -> Result<CatalogRunOutcome, ActionError> {
     let system = Arc::clone(&cx.system);
     let options = Arc::clone(options);
     let host = cx.node.identity().to_string();
     let sink = cx.progress.clone();
     let tell = move |event: &RunEvent| {
         if let RunEvent::Log(log) = event {
-            sink.emit(serde_json::json!({"message": format!("{}: {}", log.source, log.message)}));
+            sink.emit_event(
+                serde_json::json!({"message": format!("{}: {}", log.source, log.message)}),
+            );
         }
     };
-    let work = Work {
+    let work = CatalogRunTask {
         system,
         options,
         host,
         source,
         wish,
     };
-    let report = cx.blocking(move |cancel| work.run(cancel, tell)).await??;
-    answer(&report)
+    let report = cx
+        .run_blocking(move |cancel| work.run_engine(cancel, tell))
+        .await??;
+    build_outcome(&report)
 }
 
-struct Work {
+struct CatalogRunTask {
     system: Arc<dyn System>,
     options: Arc<Options>,
     host: String,
-    source: Source,
-    wish: Wish,
+    source: CatalogSource,
+    wish: CatalogRunOptions,
 }
 
-impl Work {
-    fn run(self, cancel: Cancel, mut tell: impl FnMut(&RunEvent)) -> Result<Report, ActionError> {
-        let state = open(&self.options)?;
-        let bytes = read(&*self.system, &state, &self.source)?;
-        let catalog = Catalog::parse(&bytes, &self.host).map_err(|error| invalid(&error))?;
-        let engine = Engine::new(Arc::clone(&self.system)).with_foreign(of_machine(&self.system));
+impl CatalogRunTask {
+    fn run_engine(
+        self,
+        cancel: CancelFlag,
+        mut tell: impl FnMut(&RunEvent),
+    ) -> Result<RunReport, ActionError> {
+        let state = open_state_dir(&self.options)?;
+        let bytes = read_catalog(&*self.system, &state, &self.source)?;
+        let catalog =
+            Catalog::parse(&bytes, &self.host).map_err(|error| invalid_catalog_error(&error))?;
+        let engine = ResourceEngine::new(Arc::clone(&self.system))
+            .with_type_source(machine_type_sources(&self.system));
         let engine = if self.wish.noop {
-            engine.read_only()
+            engine.to_read_only()
         } else {
             engine
         };
         let puppets = self.options.puppet_state.clone();
-        let puppets = puppets.unwrap_or_else(|| puppet_state(self.system.root()));
+        let puppets = puppets.unwrap_or_else(|| puppet_state_dirs(self.system.root()));
         let patience = Duration::from_secs(self.options.lock_wait);
-        let _until_the_end =
-            RunLock::take(&state, &puppets, patience).map_err(|error| locked(&error))?;
+        let _until_the_end = CatalogRunLock::acquire(&state, &puppets, patience)
+            .map_err(|error| lock_action_error(&error))?;
         let options = RunOptions {
             noop: self.wish.noop,
             tags: self.wish.tags,
@@ -143,46 +153,49 @@ impl Work {
             cancel,
             ..RunOptions::default()
         };
-        let report = run::apply(&engine, &catalog, &state, &options, &mut tell);
+        let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut tell);
         let report = report.map_err(|error| match error {
-            RunError::Catalog(error) => invalid(&error),
-            RunError::State(error) => ActionError::failed(chain(&error)),
+            CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
+            CatalogRunError::State(error) => ActionError::failed(error_chain(&error)),
         })?;
         if !options.noop {
-            let kept = state.replace(files::CATALOG, &bytes);
-            kept.map_err(|error| ActionError::failed(chain(&error)))?;
+            let kept = state.replace_file(run_files::CATALOG_FILE, &bytes);
+            kept.map_err(|error| ActionError::failed(error_chain(&error)))?;
         }
         Ok(report)
     }
 }
 
 /// The catalog that the caller means, judged and not applied.
-pub(crate) fn parse(
+pub(crate) fn parse_catalog(
     system: &dyn System,
     host: &str,
-    source: &Source,
+    source: &CatalogSource,
 ) -> Result<Catalog, ActionError> {
     let bytes = match source {
-        Source::Given(text) => text.clone().into_bytes(),
-        Source::File(path) => read_file(system, path)?,
-        Source::Kept => Vec::new(),
+        CatalogSource::Given(text) => text.clone().into_bytes(),
+        CatalogSource::File(path) => read_catalog_file(system, path)?,
+        CatalogSource::Kept => Vec::new(),
     };
-    Catalog::parse(&bytes, host).map_err(|error| invalid(&error))
+    Catalog::parse(&bytes, host).map_err(|error| invalid_catalog_error(&error))
 }
 
 /// One of the two, as the action's inputs say it.
-pub(crate) fn source(catalog: Option<String>, file: Option<String>) -> Result<Source, ActionError> {
+pub(crate) fn choose_source(
+    catalog: Option<String>,
+    file: Option<String>,
+) -> Result<CatalogSource, ActionError> {
     match (catalog, file) {
-        (Some(text), None) => Ok(Source::Given(text)),
-        (None, Some(path)) => Ok(Source::File(path)),
-        _ => Err(ActionError::invalid(
+        (Some(text), None) => Ok(CatalogSource::Given(text)),
+        (None, Some(path)) => Ok(CatalogSource::File(path)),
+        _ => Err(ActionError::invalid_input(
             "give either `catalog`, the text itself, or `file`, its path on the node",
         )),
     }
 }
 
 /// Words between commas.
-pub(crate) fn words(text: Option<String>) -> Vec<String> {
+pub(crate) fn split_words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     let words = text.split(',').map(str::trim);
     words
@@ -191,38 +204,42 @@ pub(crate) fn words(text: Option<String>) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn open(options: &Options) -> Result<StateDir, ActionError> {
-    StateDir::open(&options.state_dir).map_err(|error| ActionError::failed(chain(&error)))
+pub(crate) fn open_state_dir(options: &Options) -> Result<StateDir, ActionError> {
+    StateDir::open(&options.state_dir).map_err(|error| ActionError::failed(error_chain(&error)))
 }
 
-fn read(system: &dyn System, state: &StateDir, source: &Source) -> Result<Vec<u8>, ActionError> {
+fn read_catalog(
+    system: &dyn System,
+    state: &StateDir,
+    source: &CatalogSource,
+) -> Result<Vec<u8>, ActionError> {
     match source {
-        Source::Given(text) => Ok(text.clone().into_bytes()),
-        Source::File(path) => read_file(system, path),
-        Source::Kept => {
-            let kept = state.read(files::CATALOG, catalog::LIMIT);
-            let kept = kept.map_err(|error| ActionError::failed(chain(&error)))?;
+        CatalogSource::Given(text) => Ok(text.clone().into_bytes()),
+        CatalogSource::File(path) => read_catalog_file(system, path),
+        CatalogSource::Kept => {
+            let kept = state.read_file(run_files::CATALOG_FILE, catalog::MAX_CATALOG_BYTES);
+            let kept = kept.map_err(|error| ActionError::failed(error_chain(&error)))?;
             kept.ok_or_else(|| ActionError::failed("no catalog was applied here yet"))
         }
     }
 }
 
-fn read_file(system: &dyn System, path: &str) -> Result<Vec<u8>, ActionError> {
-    let read = system.read(path.as_ref(), catalog::LIMIT);
-    read.map_err(|error| ActionError::failed(chain(&error)))
+fn read_catalog_file(system: &dyn System, path: &str) -> Result<Vec<u8>, ActionError> {
+    let read = system.read_file(path.as_ref(), catalog::MAX_CATALOG_BYTES);
+    read.map_err(|error| ActionError::failed(error_chain(&error)))
 }
 
-fn invalid(error: &catalog::CatalogError) -> ActionError {
-    ActionError::invalid(format!("the catalog is refused: {}", chain(error)))
+fn invalid_catalog_error(error: &catalog::CatalogError) -> ActionError {
+    ActionError::invalid_input(format!("the catalog is refused: {}", error_chain(error)))
 }
 
-fn locked(error: &LockError) -> ActionError {
-    let message = chain(error);
+fn lock_action_error(error: &LockError) -> ActionError {
+    let message = error_chain(error);
     match error {
         LockError::Running { .. } | LockError::Puppet { .. } => ActionError {
-            status: Status::Other,
+            status: ReplyStatus::Other,
             message,
-            reason: Some(Reason::Busy {
+            reason: Some(ReplyReason::Busy {
                 retry_after_ms: u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX),
             }),
             data: Map::new(),
@@ -231,16 +248,16 @@ fn locked(error: &LockError) -> ActionError {
     }
 }
 
-fn answer(report: &Report) -> Result<Outcome, ActionError> {
+fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
     let statuses = &report.resource_statuses;
-    let count = |is: fn(&muster_engine::report::Status) -> bool| {
+    let count = |is: fn(&muster_engine::report::ResourceStatus) -> bool| {
         statuses.iter().filter(|status| is(status)).count()
     };
     let all = statuses.iter().flat_map(|status| {
-        let told = |event| Told::new(&status.resource, event);
+        let told = |event| CatalogRunEvent::new(&status.resource, event);
         status.events.iter().map(told)
     });
-    let outcome = Outcome {
+    let outcome = CatalogRunOutcome {
         status: report.status.to_owned(),
         exit_code: report.exit_code(),
         resources: statuses.len(),
@@ -248,7 +265,7 @@ fn answer(report: &Report) -> Result<Outcome, ActionError> {
         failed: count(|status| status.failed || status.failed_to_restart),
         skipped: count(|status| status.skipped),
         pending: report.pending_refreshes.len(),
-        events: all.take(TOLD).collect(),
+        events: all.take(MAX_LISTED_EVENTS).collect(),
         run: report.transaction_uuid.clone(),
     };
     if report.status != "failed" {

@@ -5,16 +5,16 @@ mod planning;
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::StateDir;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
 use crate::options::Options;
-use crate::{actions, agents, data_sources};
+use crate::{actions, build_agents, data_sources};
 
 fn options(directory: &Path) -> Options {
     Options {
@@ -26,32 +26,32 @@ fn options(directory: &Path) -> Options {
 }
 
 fn agent(name: &str, directory: &Path) -> Agent {
-    let mut agents = agents(options(directory)).unwrap();
+    let mut agents = build_agents(options(directory)).unwrap();
     agents.retain(|agent| agent.name() == name);
     agents.remove(0)
 }
 
 async fn ask(agent: &Agent, action: &str, input: Value) -> Result<Value, ActionError> {
-    let declared = agent.ddl().action(action).unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let node = TestNode::named("dev1.example.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
     let cx = node.context("catalog", action, system).unwrap();
-    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
 }
 
 #[test]
 fn types_names_and_examples_equal_the_ddls() {
-    let catalog = Ddl::from_slice(builtin("catalog").unwrap().as_bytes()).unwrap();
-    let ledger = Ddl::from_slice(builtin("ledger").unwrap().as_bytes()).unwrap();
+    let catalog = AgentDdl::from_slice(builtin_agent("catalog").unwrap().as_bytes()).unwrap();
+    let ledger = AgentDdl::from_slice(builtin_agent("ledger").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Apply>(&catalog),
-        differences::<actions::Plan>(&catalog),
-        differences::<actions::Lint>(&catalog),
-        differences::<actions::List>(&ledger),
-        differences::<actions::Replay>(&ledger),
-        differences::<actions::Drop>(&ledger),
+        differences::<actions::CatalogApplyAction>(&catalog),
+        differences::<actions::CatalogPlanAction>(&catalog),
+        differences::<actions::CatalogLintAction>(&catalog),
+        differences::<actions::LedgerListAction>(&ledger),
+        differences::<actions::LedgerReplayAction>(&ledger),
+        differences::<actions::LedgerDropAction>(&ledger),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -64,12 +64,12 @@ fn catalogs_are_applied_only_where_the_operator_says_so() {
         enabled: false,
         ..options(directory.path())
     };
-    let agents = agents(off).unwrap();
+    let agents = build_agents(off).unwrap();
     assert_eq!(agents.len(), 1);
     assert!(
         agents
             .iter()
-            .all(|agent| agent.ddl().action("replay").is_some())
+            .all(|agent| agent.ddl().find_action("replay").is_some())
     );
     assert_eq!(data_sources(options(directory.path())).unwrap().len(), 1);
 }
@@ -145,12 +145,14 @@ async fn a_run_that_goes_on_and_a_disabled_puppet_are_respected() {
     let apply = agent("catalog", directory.path());
     let text = catalog(directory.path(), "exit 0");
     let state = StateDir::open(&directory.path().join("state")).unwrap();
-    let lock = state.lock("run.lock", std::time::Duration::ZERO).unwrap();
+    let lock = state
+        .acquire_lock("run.lock", std::time::Duration::ZERO)
+        .unwrap();
     let busy = ask(&apply, "apply", json!({"catalog": text}))
         .await
         .unwrap_err();
     assert!(
-        busy.reason.is_some() && busy.status == Status::Other,
+        busy.reason.is_some() && busy.status == ReplyStatus::Other,
         "{}",
         busy.message
     );
@@ -184,7 +186,7 @@ async fn a_catalog_that_makes_no_sense_touches_nothing() {
         json!([{"type": "file", "title": file, "ensure": "file"}, {"type": "nosuchtype", "title": "x"}]).to_string(),
     ] {
         let refused = ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
-        assert_eq!(refused.status, Status::InvalidData, "{}", refused.message);
+        assert_eq!(refused.status, ReplyStatus::InvalidData, "{}", refused.message);
     }
     assert!(!file.exists());
 }

@@ -10,13 +10,13 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::X509Name;
 
 /// Largest PEM text of one request or certificate, in bytes.
-pub const LARGEST: u64 = 64 * 1024;
+pub const MAX_PEM_BYTES: u64 = 64 * 1024;
 /// Puppet's extensions that give rights at the authority.
-const AUTHORISATIONS: &str = "1.3.6.1.4.1.34380.1.3.";
+const AUTHORISATION_OID_PREFIX: &str = "1.3.6.1.4.1.34380.1.3.";
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct CertificateRequest {
     /// The common name.
     pub name: String,
     /// SHA-256 of the whole request.
@@ -31,7 +31,7 @@ pub struct Request {
 
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Certificate {
+pub struct CertificateInfo {
     /// The common name; empty where there is none.
     pub name: String,
     /// SHA-256 of the whole certificate.
@@ -48,7 +48,7 @@ pub struct Certificate {
 
 /// Why a text is no request or certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DocumentError {
+pub enum CertificateParseError {
     /// It is no PEM text, or another thing in PEM form.
     #[error("{0}")]
     Pem(String),
@@ -60,14 +60,16 @@ pub enum DocumentError {
     Name,
 }
 
-impl Request {
+impl CertificateRequest {
     /// Reads a request in PEM form. Its own signature is not looked at: that is the authority's work.
-    pub fn parse(pem: &str) -> Result<Self, DocumentError> {
-        let der = contents(pem, &["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"])?;
+    pub fn parse(pem: &str) -> Result<Self, CertificateParseError> {
+        let der = decode_pem_block(pem, &["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"])?;
         let (rest, request) = X509CertificationRequest::from_der(&der)
-            .map_err(|error| DocumentError::Malformed(error.to_string()))?;
+            .map_err(|error| CertificateParseError::Malformed(error.to_string()))?;
         if !rest.is_empty() {
-            return Err(DocumentError::Malformed("more follows it".to_owned()));
+            return Err(CertificateParseError::Malformed(
+                "more follows it".to_owned(),
+            ));
         }
         let info = &request.certification_request_info;
         let mut alt_names = Vec::new();
@@ -80,33 +82,33 @@ impl Request {
                 let oid = extension.oid.to_id_string();
                 match extension.parsed_extension() {
                     ParsedExtension::SubjectAlternativeName(names) => {
-                        alt_names.extend(names_of(names));
+                        alt_names.extend(format_alt_names(names));
                     }
-                    _ if oid.starts_with(AUTHORISATIONS) => authorisations.push(oid),
+                    _ if oid.starts_with(AUTHORISATION_OID_PREFIX) => authorisations.push(oid),
                     _ => {}
                 }
             }
         }
         Ok(Self {
-            name: common_name(&info.subject).ok_or(DocumentError::Name)?,
-            fingerprint: sha256(&der),
-            public_key: sha256(info.subject_pki.raw),
+            name: common_name(&info.subject).ok_or(CertificateParseError::Name)?,
+            fingerprint: sha256_fingerprint(&der),
+            public_key: sha256_fingerprint(info.subject_pki.raw),
             alt_names,
             authorisations,
         })
     }
 }
 
-impl Certificate {
+impl CertificateInfo {
     /// Reads the first certificate of a PEM text. Does not verify it.
-    pub fn parse(pem: &str) -> Result<Self, DocumentError> {
-        let der = contents(pem, &["CERTIFICATE"])?;
+    pub fn parse(pem: &str) -> Result<Self, CertificateParseError> {
+        let der = decode_pem_block(pem, &["CERTIFICATE"])?;
         let (_, certificate) = X509Certificate::from_der(&der)
-            .map_err(|error| DocumentError::Malformed(error.to_string()))?;
+            .map_err(|error| CertificateParseError::Malformed(error.to_string()))?;
         Ok(Self {
             name: common_name(certificate.subject()).unwrap_or_default(),
-            fingerprint: sha256(&der),
-            public_key: sha256(certificate.public_key().raw),
+            fingerprint: sha256_fingerprint(&der),
+            public_key: sha256_fingerprint(certificate.public_key().raw),
             serial: format!("{:X}", certificate.tbs_certificate.serial),
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
@@ -115,14 +117,14 @@ impl Certificate {
 }
 
 /// The first block of such a PEM text.
-fn contents(pem: &str, labels: &[&str]) -> Result<Vec<u8>, DocumentError> {
+fn decode_pem_block(pem: &str, labels: &[&str]) -> Result<Vec<u8>, CertificateParseError> {
     let problem = match Pem::iter_from_buffer(pem.as_bytes()).next() {
         Some(Ok(block)) if labels.contains(&block.label.as_str()) => return Ok(block.contents),
         Some(Ok(block)) => format!("it is a {}", block.label.escape_debug()),
         Some(Err(error)) => format!("it is no PEM text: {error}"),
         None => "it holds nothing in PEM form".to_owned(),
     };
-    Err(DocumentError::Pem(problem))
+    Err(CertificateParseError::Pem(problem))
 }
 
 fn common_name(subject: &X509Name<'_>) -> Option<String> {
@@ -133,18 +135,18 @@ fn common_name(subject: &X509Name<'_>) -> Option<String> {
     name.as_str().ok().map(str::to_owned)
 }
 
-fn names_of(names: &SubjectAlternativeName<'_>) -> Vec<String> {
+fn format_alt_names(names: &SubjectAlternativeName<'_>) -> Vec<String> {
     let word = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => format!("DNS:{name}"),
         GeneralName::RFC822Name(name) => format!("email:{name}"),
         GeneralName::URI(name) => format!("URI:{name}"),
-        GeneralName::IPAddress(bytes) => format!("IP:{}", address(bytes)),
+        GeneralName::IPAddress(bytes) => format!("IP:{}", format_ip_address(bytes)),
         other => format!("{other:?}"),
     };
     names.general_names.iter().map(word).collect()
 }
 
-fn address(bytes: &[u8]) -> String {
+fn format_ip_address(bytes: &[u8]) -> String {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return std::net::Ipv4Addr::from(four).to_string();
     }
@@ -155,14 +157,14 @@ fn address(bytes: &[u8]) -> String {
 }
 
 /// As Puppet shows fingerprints: SHA-256 in upper-case hexadecimal with colons.
-pub fn sha256(bytes: &[u8]) -> String {
+pub fn sha256_fingerprint(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     let pairs: Vec<String> = digest.iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
 }
 
 /// Whether two ways of writing a fingerprint mean the same one.
-pub fn same(one: &str, other: &str) -> bool {
+pub fn same_fingerprint(one: &str, other: &str) -> bool {
     let plain = |text: &str| text.replace(':', "").to_ascii_uppercase();
     plain(one) == plain(other)
 }
@@ -172,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
     use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair, PublicKeyData as _};
 
-    use super::{Certificate, Request, same, sha256};
+    use super::{CertificateInfo, CertificateRequest, same_fingerprint, sha256_fingerprint};
 
     fn params(name: &str) -> CertificateParams {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -185,10 +187,13 @@ mod tests {
     fn a_request_tells_name_key_other_names_and_rights() {
         let key = KeyPair::generate().unwrap();
         let plain = params("web1.acme.net").serialize_request(&key).unwrap();
-        let read = Request::parse(&plain.pem().unwrap()).unwrap();
+        let read = CertificateRequest::parse(&plain.pem().unwrap()).unwrap();
         assert_eq!(read.name, "web1.acme.net");
-        assert_eq!(read.fingerprint, sha256(plain.der()));
-        assert_eq!(read.public_key, sha256(&key.subject_public_key_info()));
+        assert_eq!(read.fingerprint, sha256_fingerprint(plain.der()));
+        assert_eq!(
+            read.public_key,
+            sha256_fingerprint(&key.subject_public_key_info())
+        );
         assert!(read.alt_names.is_empty() && read.authorisations.is_empty());
 
         let mut greedy =
@@ -199,7 +204,7 @@ mod tests {
         let yes = vec![12, 4, b't', b'r', b'u', b'e'];
         greedy.custom_extensions = vec![CustomExtension::from_oid_content(&oid, yes)];
         let greedy = greedy.serialize_request(&key).unwrap().pem().unwrap();
-        let read = Request::parse(&greedy).unwrap();
+        let read = CertificateRequest::parse(&greedy).unwrap();
         assert_eq!(read.alt_names, ["DNS:puppet", "IP:10.0.0.1"]);
         assert_eq!(read.authorisations, ["1.3.6.1.4.1.34380.1.3.39"]);
     }
@@ -210,26 +215,29 @@ mod tests {
         let mut params = params("web1.acme.net");
         params.serial_number = Some(rcgen::SerialNumber::from(47_u64));
         let made = params.self_signed(&key).unwrap();
-        let read = Certificate::parse(&made.pem()).unwrap();
+        let read = CertificateInfo::parse(&made.pem()).unwrap();
         assert_eq!(read.serial, "2F");
-        assert_eq!(read.public_key, sha256(&key.subject_public_key_info()));
+        assert_eq!(
+            read.public_key,
+            sha256_fingerprint(&key.subject_public_key_info())
+        );
         assert!(read.not_before < read.not_after);
-        assert!(Request::parse(&made.pem()).is_err());
+        assert!(CertificateRequest::parse(&made.pem()).is_err());
     }
 
     #[test]
     fn a_fingerprint_may_be_written_with_and_without_colons() {
-        assert!(same("AB:cd", "abCD"));
-        assert!(!same("AB:CD", "AB:CE"));
+        assert!(same_fingerprint("AB:cd", "abCD"));
+        assert!(!same_fingerprint("AB:CD", "AB:CE"));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in "\\PC{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Request::parse(&text);
-            let _ = Certificate::parse(&text);
+            let _ = CertificateRequest::parse(&text);
+            let _ = CertificateInfo::parse(&text);
             let made = rcgen_pem(&bytes);
-            prop_assert!(Request::parse(&made).is_err());
+            prop_assert!(CertificateRequest::parse(&made).is_err());
         }
     }
 

@@ -11,11 +11,11 @@ use rustls::server::WebPkiClientVerifier;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-use crate::document::sha256;
+use crate::document::sha256_fingerprint;
 
 /// Why a certificate is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum CertificateVerifyError {
     /// The text holds no certificate.
     #[error("it cannot be read: {0}")]
     Certificate(String),
@@ -35,32 +35,34 @@ pub enum Unfit {
 
 /// Whether a certificate was signed by the authority, is for the key, and is valid at that time. Texts are PEM; an authority may be
 /// several certificates. `revoked` are revocation lists, PEM; those that cannot be read are left out.
-pub fn verify(
+pub fn verify_certificate(
     certificate: &str,
     key: &str,
     authority: &str,
     revoked: Option<&str>,
     now: SystemTime,
-) -> Result<(), Unfit> {
+) -> Result<(), CertificateVerifyError> {
     let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|error| Unfit::Certificate(error.to_string()))?;
+        .map_err(|error| CertificateVerifyError::Certificate(error.to_string()))?;
     let Some((own, above)) = chain.split_first() else {
-        return Err(Unfit::Certificate("it holds no certificate".to_owned()));
+        return Err(CertificateVerifyError::Certificate(
+            "it holds no certificate".to_owned(),
+        ));
     };
-    let (_, parsed) =
-        X509Certificate::from_der(own).map_err(|error| Unfit::Certificate(error.to_string()))?;
-    if public(key).ok_or(Unfit::Key)? != parsed.public_key().raw {
-        return Err(Unfit::OtherKey);
+    let (_, parsed) = X509Certificate::from_der(own)
+        .map_err(|error| CertificateVerifyError::Certificate(error.to_string()))?;
+    if derive_public_key(key).ok_or(CertificateVerifyError::Key)? != parsed.public_key().raw {
+        return Err(CertificateVerifyError::OtherKey);
     }
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(authority.as_bytes()) {
-        let root = root.map_err(|error| Unfit::Authority(error.to_string()))?;
+        let root = root.map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
         roots
             .add(root)
-            .map_err(|error| Unfit::Authority(error.to_string()))?;
+            .map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
     }
-    let lists = revoked.map_or_else(Vec::new, lists);
+    let lists = revoked.map_or_else(Vec::new, parse_revocation_lists);
     let provider = Arc::new(ring::default_provider());
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let verifier = builder
@@ -68,28 +70,28 @@ pub fn verify(
         .only_check_end_entity_revocation()
         .allow_unknown_revocation_status()
         .build()
-        .map_err(|error| Unfit::Authority(error.to_string()))?;
+        .map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     verifier
         .verify_client_cert(own, above, UnixTime::since_unix_epoch(now))
-        .map_err(|error| Unfit::Untrusted(error.to_string()))?;
+        .map_err(|error| CertificateVerifyError::Untrusted(error.to_string()))?;
     Ok(())
 }
 
 /// SHA-256 of the public key that belongs to a private key in PEM form; `None` when it is none that can be used.
-pub fn public_key(key: &str) -> Option<String> {
-    public(key).map(|key| sha256(&key))
+pub fn public_key_fingerprint(key: &str) -> Option<String> {
+    derive_public_key(key).map(|key| sha256_fingerprint(&key))
 }
 
 /// The public key, with its algorithm. What is wrong with a key is not told: the words could quote it.
-fn public(key: &str) -> Option<Vec<u8>> {
+fn derive_public_key(key: &str) -> Option<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).ok()?;
     let key = ring::sign::any_supported_type(&key).ok()?;
     Some(key.public_key()?.as_ref().to_vec())
 }
 
 /// Revocation lists that can be used.
-fn lists(pem: &str) -> Vec<CertificateRevocationListDer<'static>> {
+fn parse_revocation_lists(pem: &str) -> Vec<CertificateRevocationListDer<'static>> {
     let usable = |list: &CertificateRevocationListDer<'_>| {
         x509_parser::revocation_list::CertificateRevocationList::from_der(list).is_ok()
     };
@@ -105,7 +107,7 @@ mod tests {
 
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-    use super::{Unfit, verify};
+    use super::{CertificateVerifyError, verify_certificate};
 
     struct Authority {
         issuer: Issuer<'static, KeyPair>,
@@ -135,39 +137,40 @@ mod tests {
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let certificate = sign(&ours, &key);
         let now = SystemTime::now();
-        let check =
-            |certificate: &str, key: &str, ca: &str, now| verify(certificate, key, ca, None, now);
+        let check = |certificate: &str, key: &str, ca: &str, now| {
+            verify_certificate(certificate, key, ca, None, now)
+        };
         let key_pem = key.serialize_pem();
         assert_eq!(check(&certificate, &key_pem, &ours.pem, now), Ok(()));
         let both = format!("{}{}", theirs.pem, ours.pem);
         assert_eq!(check(&certificate, &key_pem, &both, now), Ok(()));
         assert_eq!(
             check(&certificate, &other.serialize_pem(), &ours.pem, now),
-            Err(Unfit::OtherKey)
+            Err(CertificateVerifyError::OtherKey)
         );
         assert!(matches!(
             check(&certificate, &key_pem, &theirs.pem, now),
-            Err(Unfit::Untrusted(_))
+            Err(CertificateVerifyError::Untrusted(_))
         ));
         // Until the year 4096, as rcgen makes them.
         let late = now + Duration::from_hours(24 * 366 * 3000);
         assert!(matches!(
             check(&certificate, &key_pem, &ours.pem, late),
-            Err(Unfit::Untrusted(_))
+            Err(CertificateVerifyError::Untrusted(_))
         ));
         for text in ["", "garbage", &key_pem] {
             assert!(matches!(
                 check(text, &key_pem, &ours.pem, now),
-                Err(Unfit::Certificate(_))
+                Err(CertificateVerifyError::Certificate(_))
             ));
             assert!(matches!(
                 check(&certificate, &key_pem, text, now),
-                Err(Unfit::Authority(_))
+                Err(CertificateVerifyError::Authority(_))
             ));
         }
         assert_eq!(
             check(&certificate, "garbage", &ours.pem, now),
-            Err(Unfit::Key)
+            Err(CertificateVerifyError::Key)
         );
     }
 
@@ -199,10 +202,13 @@ mod tests {
         };
         let check = |list: &str| {
             let key = key.serialize_pem();
-            verify(&certificate, &key, &ours.pem, Some(list), SystemTime::now())
+            verify_certificate(&certificate, &key, &ours.pem, Some(list), SystemTime::now())
         };
         assert_eq!(check(&list(8)), Ok(()));
-        assert!(matches!(check(&list(7)), Err(Unfit::Untrusted(_))));
+        assert!(matches!(
+            check(&list(7)),
+            Err(CertificateVerifyError::Untrusted(_))
+        ));
         assert_eq!(check("no list"), Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! What can go wrong before, while and after a resource is brought to its state.
 
 use muster_system::SystemError;
-use muster_system::error::{chain, with_causes};
+use muster_system::error::{error_chain, with_causes};
 
 use crate::resource::Resource;
 
@@ -9,7 +9,7 @@ use crate::resource::Resource;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No type of that name.
-    #[error("there is no resource type `{name}`{}", hint(suggestion.as_ref()))]
+    #[error("there is no resource type `{name}`{}", suggestion_hint(suggestion.as_ref()))]
     UnknownType {
         /// What was asked for.
         name: String,
@@ -17,7 +17,7 @@ pub enum EngineError {
         suggestion: Option<String>,
     },
     /// The type has no such property or parameter.
-    #[error("{resource} has no property or parameter `{name}`{}", hint(suggestion.as_ref()))]
+    #[error("{resource} has no property or parameter `{name}`{}", suggestion_hint(suggestion.as_ref()))]
     UnknownAttribute {
         /// `User[rip]`.
         resource: String,
@@ -91,7 +91,7 @@ pub enum EngineError {
 
 impl EngineError {
     /// A value that the type does not accept.
-    pub fn invalid(resource: &Resource, name: &str, problem: impl Into<String>) -> Self {
+    pub fn invalid_value(resource: &Resource, name: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
             resource: resource.reference(),
             name: name.to_owned(),
@@ -133,8 +133,8 @@ impl EngineError {
     }
 
     /// The whole message in one line, causes included.
-    pub fn line(&self) -> String {
-        chain(self)
+    pub fn one_line_message(&self) -> String {
+        error_chain(self)
     }
 
     /// Whether the resource was left unevaluated by a read-only engine, rather than refused by the machine.
@@ -163,6 +163,6 @@ impl EngineError {
     }
 }
 
-fn hint(suggestion: Option<&String>) -> String {
+fn suggestion_hint(suggestion: Option<&String>) -> String {
     suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }

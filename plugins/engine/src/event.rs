@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::resource::Value;
+use crate::resource::ResourceValue;
 
 /// How a change went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EventStatus {
+pub enum ChangeEventStatus {
     /// Changed.
     Success,
     /// Tried and failed.
@@ -18,17 +18,17 @@ pub enum EventStatus {
 
 /// One change of one property. Sensitive values are `[redacted]` here and in the message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct ChangeEvent {
     /// `User[rip]`.
     pub resource: String,
     /// `ensure`, `comment`, ...
     pub property: String,
     /// What was found; null when it was not set.
-    pub previous_value: Option<Value>,
+    pub previous_value: Option<ResourceValue>,
     /// What is desired.
-    pub desired_value: Value,
+    pub desired_value: ResourceValue,
     /// How it went.
-    pub status: EventStatus,
+    pub status: ChangeEventStatus,
     /// In Puppet's words.
     pub message: String,
 }

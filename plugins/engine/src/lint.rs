@@ -10,15 +10,15 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::catalog::{Catalog, CatalogError};
-use crate::engine::Engine;
-use crate::graph::build::build;
-use crate::graph::{Graph, Node, NodeId, cycle};
+use crate::engine::ResourceEngine;
+use crate::graph::build::build_graph;
+use crate::graph::{DependencyGraph, GraphNode, GraphNodeId, cycle};
+use crate::resolved_catalog::ResolvedCatalog;
 use crate::resource::Resource;
-use crate::world::World;
 
 /// One exec that can miss its notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct CatalogLintFinding {
     /// The exec.
     pub resource: String,
     /// Where it was written: `file:line`.
@@ -29,7 +29,7 @@ pub struct Finding {
     pub failing_paths: Vec<Vec<String>>,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for CatalogLintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self
             .at
@@ -61,9 +61,12 @@ impl fmt::Display for Finding {
 }
 
 /// Looks through a catalog. Touches nothing.
-pub fn check(engine: &Engine, catalog: &Catalog) -> Result<Vec<Finding>, CatalogError> {
-    let world = World::new(engine, catalog)?;
-    let built = build(engine, &world);
+pub fn lint_catalog(
+    engine: &ResourceEngine,
+    catalog: &Catalog,
+) -> Result<Vec<CatalogLintFinding>, CatalogError> {
+    let world = ResolvedCatalog::new(engine, catalog)?;
+    let built = build_graph(engine, &world);
     let mut findings = Vec::new();
     for (id, member) in world.in_order() {
         let Some(resource) = member
@@ -76,17 +79,17 @@ pub fn check(engine: &Engine, catalog: &Catalog) -> Result<Vec<Finding>, Catalog
         let Some(&node) = built.nodes.get(&id) else {
             continue;
         };
-        let notifiers = notifiers(&built.graph, node);
+        let notifiers = find_notifiers(&built.graph, node);
         if notifiers.is_empty() {
             continue;
         }
-        let name = |node: &NodeId| cycle::name(&built.graph, &world, *node);
+        let name = |node: &GraphNodeId| cycle::node_name(&built.graph, &world, *node);
         let at = member.file.as_ref().zip(member.line);
-        findings.push(Finding {
+        findings.push(CatalogLintFinding {
             resource: resource.reference(),
             at: at.map(|(file, line)| format!("{file}:{line}")),
             notifiers: notifiers.iter().map(name).collect(),
-            failing_paths: failing_paths(&built.graph, node, &notifiers)
+            failing_paths: find_failing_paths(&built.graph, node, &notifiers)
                 .iter()
                 .map(|path| {
                     let mut names: Vec<String> = path.iter().map(name).collect();
@@ -104,22 +107,24 @@ fn is_fragile(resource: &Resource) -> bool {
     let guarded = ["creates", "unless", "onlyif"]
         .iter()
         .any(|guard| resource.get(guard).is_some());
-    resource.type_name == "exec" && resource.flag("refreshonly") && !guarded
+    resource.type_name == "exec" && resource.get_flag("refreshonly") && !guarded
 }
 
 /// The resources whose change refreshes the node, through anchors.
-fn notifiers(graph: &Graph, node: NodeId) -> Vec<NodeId> {
+fn find_notifiers(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> {
     let mut found = BTreeSet::new();
     let mut seen = BTreeSet::new();
     let mut open = vec![node];
     while let Some(at) = open.pop() {
-        for before in graph.before(at) {
-            let refreshes = graph.after(before).any(|(to, times)| to == at && times > 0);
+        for before in graph.predecessors(at) {
+            let refreshes = graph
+                .outgoing_edges(before)
+                .any(|(to, times)| to == at && times > 0);
             if !refreshes || !seen.insert(before) {
                 continue;
             }
-            match graph.node(before) {
-                Some(Node::Resource(_)) => {
+            match graph.get_node(before) {
+                Some(GraphNode::Resource(_)) => {
                     found.insert(before);
                 }
                 _ => open.push(before),
@@ -130,12 +135,16 @@ fn notifiers(graph: &Graph, node: NodeId) -> Vec<NodeId> {
 }
 
 /// A way to the node from each resource nearest to it that it depends on, and that no notifier depends on, itself included.
-fn failing_paths(graph: &Graph, node: NodeId, notifiers: &[NodeId]) -> Vec<Vec<NodeId>> {
-    let mut safe: BTreeSet<NodeId> = BTreeSet::new();
-    let mut open: Vec<NodeId> = notifiers.to_vec();
+fn find_failing_paths(
+    graph: &DependencyGraph,
+    node: GraphNodeId,
+    notifiers: &[GraphNodeId],
+) -> Vec<Vec<GraphNodeId>> {
+    let mut safe: BTreeSet<GraphNodeId> = BTreeSet::new();
+    let mut open: Vec<GraphNodeId> = notifiers.to_vec();
     while let Some(at) = open.pop() {
         if safe.insert(at) {
-            open.extend(graph.before(at));
+            open.extend(graph.predecessors(at));
         }
     }
     let mut paths = Vec::new();
@@ -143,13 +152,13 @@ fn failing_paths(graph: &Graph, node: NodeId, notifiers: &[NodeId]) -> Vec<Vec<N
     let mut open = VecDeque::from([vec![node]]);
     while let Some(path) = open.pop_front() {
         let Some(&at) = path.last() else { continue };
-        for before in graph.before(at) {
+        for before in graph.predecessors(at) {
             if safe.contains(&before) || !seen.insert(before) {
                 continue;
             }
             let mut longer = path.clone();
             longer.push(before);
-            if matches!(graph.node(before), Some(Node::Resource(_))) {
+            if matches!(graph.get_node(before), Some(GraphNode::Resource(_))) {
                 paths.push(longer.iter().rev().copied().collect());
             } else {
                 open.push_back(longer);

@@ -1,35 +1,35 @@
-//! Turns untyped words (command line, JSON, a catalog) into [`Values`], or says which one is wrong and why.
+//! Turns untyped words (command line, JSON, a catalog) into [`ResourceValues`], or says which one is wrong and why.
 //!
 //! Pure. Knows one value at a time; what concerns several values at once is the type's own check.
 
 use serde_json::Value as Json;
 
 use crate::error::EngineError;
-use crate::resource::{Data, Resource, Value, Values, reference};
-use crate::schema::{Attribute, Kind, METAPARAMETERS, Schema};
+use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue, format_reference};
+use crate::schema::{AttributeKind, AttributeSchema, METAPARAMETERS, TypeSchema};
 
 /// The longest title and the longest single text that is accepted, in bytes.
-const TEXT_LIMIT: usize = 1024 * 1024;
-const TITLE_LIMIT: usize = 4096;
+const MAX_TEXT_BYTES: usize = 1024 * 1024;
+const MAX_TITLE_BYTES: usize = 4096;
 
 /// Checks names and values against the schema, fills in defaults, and the title where the namevar is not given.
-pub fn munge(
-    schema: &Schema,
+pub fn munge_resource(
+    schema: &TypeSchema,
     title: &str,
     words: &serde_json::Map<String, Json>,
 ) -> Result<Resource, EngineError> {
     // A title that is not needed as a name may be any text: `File['the config']` beside a `path`.
     let mut resource = if words.contains_key(schema.namevar) {
-        titled(schema, title)?
+        titled_resource(schema, title)?
     } else {
-        named(schema, title)?
+        empty_resource(schema, title)?
     };
     for (name, word) in words {
         let attribute = schema
-            .attribute(name)
-            .ok_or_else(|| unknown(schema, &resource, name))?;
-        let value = value(attribute, word)
-            .map_err(|problem| EngineError::invalid(&resource, name, problem))?;
+            .find_attribute(name)
+            .ok_or_else(|| unknown_attribute_error(schema, &resource, name))?;
+        let value = munge_value(attribute, word)
+            .map_err(|problem| EngineError::invalid_value(&resource, name, problem))?;
         resource.values.insert(name.clone(), value);
     }
     for attribute in schema.attributes {
@@ -37,23 +37,24 @@ pub fn munge(
             attribute.default,
             resource.values.contains_key(attribute.name),
         ) {
-            let value = value(attribute, &Json::from(default))
-                .map_err(|problem| EngineError::invalid(&resource, attribute.name, problem))?;
+            let value = munge_value(attribute, &Json::from(default)).map_err(|problem| {
+                EngineError::invalid_value(&resource, attribute.name, problem)
+            })?;
             resource.values.insert(attribute.name.to_owned(), value);
         }
     }
-    if let Some(name) = resource.text(schema.namevar) {
+    if let Some(name) = resource.get_text(schema.namevar) {
         resource.name = name.to_owned();
     }
     Ok(resource)
 }
 
 /// A resource with nothing but its title, which is its name, too.
-pub(crate) fn named(schema: &Schema, title: &str) -> Result<Resource, EngineError> {
-    let mut resource = titled(schema, title)?;
-    if let Some(attribute) = schema.attribute(schema.namevar) {
-        let value = value(attribute, &Json::from(title))
-            .map_err(|problem| EngineError::invalid(&resource, schema.namevar, problem))?;
+pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
+    let mut resource = titled_resource(schema, title)?;
+    if let Some(attribute) = schema.find_attribute(schema.namevar) {
+        let value = munge_value(attribute, &Json::from(title))
+            .map_err(|problem| EngineError::invalid_value(&resource, schema.namevar, problem))?;
         value
             .as_text()
             .unwrap_or(title)
@@ -63,39 +64,39 @@ pub(crate) fn named(schema: &Schema, title: &str) -> Result<Resource, EngineErro
     Ok(resource)
 }
 
-fn titled(schema: &Schema, title: &str) -> Result<Resource, EngineError> {
+fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
     let mut resource = Resource {
         type_name: schema.type_name.to_owned(),
         title: title.to_owned(),
         name: title.to_owned(),
-        values: Values::new(),
+        values: ResourceValues::new(),
     };
-    if title.is_empty() || title.len() > TITLE_LIMIT || title.contains('\0') {
+    if title.is_empty() || title.len() > MAX_TITLE_BYTES || title.contains('\0') {
         resource.title = title.chars().take(40).collect();
         let problem = format!(
-            "has {} bytes, must have 1 to {TITLE_LIMIT}, none of them NUL",
+            "has {} bytes, must have 1 to {MAX_TITLE_BYTES}, none of them NUL",
             title.len()
         );
-        return Err(EngineError::invalid(&resource, "title", problem));
+        return Err(EngineError::invalid_value(&resource, "title", problem));
     }
     Ok(resource)
 }
 
-fn unknown(schema: &Schema, resource: &Resource, name: &str) -> EngineError {
+fn unknown_attribute_error(schema: &TypeSchema, resource: &Resource, name: &str) -> EngineError {
     let names = schema
         .attributes
         .iter()
         .chain(METAPARAMETERS)
         .map(|attribute| attribute.name);
     EngineError::UnknownAttribute {
-        resource: reference(&resource.type_name, &resource.title),
+        resource: format_reference(&resource.type_name, &resource.title),
         name: name.to_owned(),
-        suggestion: nearest(name, names),
+        suggestion: nearest_name(name, names),
     }
 }
 
 /// The name that was probably meant, if one is near enough.
-pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     names
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
         .filter(|(likeness, _)| *likeness > 0.8)
@@ -104,28 +105,35 @@ pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
 }
 
 /// Judges one word. The error says what it is and what it must be.
-fn value(attribute: &Attribute, word: &Json) -> Result<Value, String> {
+fn munge_value(attribute: &AttributeSchema, word: &Json) -> Result<ResourceValue, String> {
     match attribute.kind {
-        Kind::List => return list(attribute, word).map(Value::List),
-        Kind::Commands => return commands(attribute, word).map(Value::List),
-        Kind::Options => return options(attribute, word).map(Value::List),
-        Kind::Data => return data(word),
+        AttributeKind::List => return munge_list(attribute, word).map(ResourceValue::List),
+        AttributeKind::Commands => return munge_commands(attribute, word).map(ResourceValue::List),
+        AttributeKind::Options => return munge_options(attribute, word).map(ResourceValue::List),
+        AttributeKind::Data => return munge_data(word),
         _ => {}
     }
-    let text =
-        text(word).map_err(|what| format!("is {what}, must be {}", wanted(attribute.kind)))?;
+    let text = munge_text(word).map_err(|what| {
+        format!(
+            "is {what}, must be {}",
+            expected_description(attribute.kind)
+        )
+    })?;
     let munged = match attribute.kind {
-        Kind::Text | Kind::WordOr(_) | Kind::List | Kind::Options | Kind::Commands | Kind::Data => {
-            Some(Value::Text(text.clone()))
-        }
-        Kind::Word(words) => words
+        AttributeKind::Text
+        | AttributeKind::WordOr(_)
+        | AttributeKind::List
+        | AttributeKind::Options
+        | AttributeKind::Commands
+        | AttributeKind::Data => Some(ResourceValue::Text(text.clone())),
+        AttributeKind::Word(words) => words
             .contains(&text.as_str())
-            .then(|| Value::Text(text.clone())),
-        Kind::Int => text.parse().ok().map(Value::Int),
-        Kind::Bool => truth(&text).map(Value::Bool),
-        Kind::Path => path(&text).map(Value::Text),
-        Kind::Mode => word.as_str().and_then(mode).map(Value::Text),
-        Kind::Seconds => seconds(&text).then(|| Value::Text(text.clone())),
+            .then(|| ResourceValue::Text(text.clone())),
+        AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),
+        AttributeKind::Bool => parse_bool(&text).map(ResourceValue::Bool),
+        AttributeKind::Path => normalise_path(&text).map(ResourceValue::Text),
+        AttributeKind::Mode => word.as_str().and_then(munge_mode).map(ResourceValue::Text),
+        AttributeKind::Seconds => is_seconds(&text).then(|| ResourceValue::Text(text.clone())),
     };
     munged.ok_or_else(|| {
         let shown = if attribute.sensitive {
@@ -133,11 +141,14 @@ fn value(attribute: &Attribute, word: &Json) -> Result<Value, String> {
         } else {
             &format!("`{text}`")
         };
-        format!("is {shown}, must be {}", wanted(attribute.kind))
+        format!(
+            "is {shown}, must be {}",
+            expected_description(attribute.kind)
+        )
     })
 }
 
-fn list(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
+fn munge_list(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
     let words = match word {
         Json::Array(words) => words.as_slice(),
         one => std::slice::from_ref(one),
@@ -145,23 +156,27 @@ fn list(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
     words
         .iter()
         .map(|word| {
-            text(word)
-                .map_err(|what| format!("contains {what}, must be {}", wanted(attribute.kind)))
+            munge_text(word).map_err(|what| {
+                format!(
+                    "contains {what}, must be {}",
+                    expected_description(attribute.kind)
+                )
+            })
         })
         .collect()
 }
 
 /// Lines as they are, and words as a line in which a shell finds these words and nothing else.
-fn commands(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
+fn munge_commands(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
     let words = match word {
         Json::Array(words) => words.as_slice(),
         one => std::slice::from_ref(one),
     };
     let mut lines = Vec::new();
     for word in words {
-        let one = list(attribute, word)?;
+        let one = munge_list(attribute, word)?;
         if word.is_array() {
-            let quoted: Vec<String> = one.iter().map(|word| quoted(word)).collect();
+            let quoted: Vec<String> = one.iter().map(|word| quote_for_shell(word)).collect();
             lines.push(quoted.join(" "));
         } else {
             lines.extend(one);
@@ -170,7 +185,7 @@ fn commands(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-fn quoted(word: &str) -> String {
+fn quote_for_shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -179,7 +194,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Texts as they are, and the pairs of objects with `=` between both, in the order of their names.
-fn options(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
+fn munge_options(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
     let words = match word {
         Json::Array(words) => words.as_slice(),
         one => std::slice::from_ref(one),
@@ -188,45 +203,50 @@ fn options(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
     for word in words {
         match word {
             Json::Object(pairs) => {
-                let pair = |(name, value): (&String, &Json)| Ok(format!("{name}={}", text(value)?));
+                let pair =
+                    |(name, value): (&String, &Json)| Ok(format!("{name}={}", munge_text(value)?));
                 let mut pairs: Vec<String> = pairs
                     .iter()
                     .map(pair)
                     .collect::<Result<_, String>>()
                     .map_err(|what| {
-                        format!("contains {what}, must be {}", wanted(attribute.kind))
+                        format!(
+                            "contains {what}, must be {}",
+                            expected_description(attribute.kind)
+                        )
                     })?;
                 pairs.sort();
                 options.extend(pairs);
             }
-            word => options.extend(list(attribute, word)?),
+            word => options.extend(munge_list(attribute, word)?),
         }
     }
     Ok(options)
 }
 
 /// Any value, in the plainest form that holds it.
-fn data(word: &Json) -> Result<Value, String> {
+fn munge_data(word: &Json) -> Result<ResourceValue, String> {
     Ok(match word {
-        Json::String(_) => Value::Text(text(word)?),
-        Json::Bool(truth) => Value::Bool(*truth),
-        Json::Number(number) => number
-            .as_i64()
-            .map_or_else(|| Value::Data(Data(word.clone())), Value::Int),
+        Json::String(_) => ResourceValue::Text(munge_text(word)?),
+        Json::Bool(truth) => ResourceValue::Bool(*truth),
+        Json::Number(number) => number.as_i64().map_or_else(
+            || ResourceValue::Data(StructuredValue(word.clone())),
+            ResourceValue::Int,
+        ),
         Json::Array(words) if words.iter().all(Json::is_string) => {
-            Value::List(words.iter().map(text).collect::<Result<_, _>>()?)
+            ResourceValue::List(words.iter().map(munge_text).collect::<Result<_, _>>()?)
         }
-        Json::Array(_) | Json::Object(_) => Value::Data(Data(word.clone())),
+        Json::Array(_) | Json::Object(_) => ResourceValue::Data(StructuredValue(word.clone())),
         Json::Null => return Err("is null, must be a value".to_owned()),
     })
 }
 
 /// The text of a word: itself, or the decimal or literal form of a number or truth.
-fn text(word: &Json) -> Result<String, String> {
+fn munge_text(word: &Json) -> Result<String, String> {
     match word {
         Json::String(text) if text.contains('\0') => Err("text with a NUL byte".to_owned()),
-        Json::String(text) if text.len() > TEXT_LIMIT => Err(format!(
-            "text of {} bytes, more than {TEXT_LIMIT}",
+        Json::String(text) if text.len() > MAX_TEXT_BYTES => Err(format!(
+            "text of {} bytes, more than {MAX_TEXT_BYTES}",
             text.len()
         )),
         Json::String(text) => Ok(text.clone()),
@@ -238,26 +258,26 @@ fn text(word: &Json) -> Result<String, String> {
     }
 }
 
-fn wanted(kind: Kind) -> String {
+fn expected_description(kind: AttributeKind) -> String {
     match kind {
-        Kind::Text | Kind::WordOr(_) => "text".to_owned(),
-        Kind::Data => "a value".to_owned(),
-        Kind::Word(words) => format!("one of {}", words.join(", ")),
-        Kind::Int => "a whole number".to_owned(),
-        Kind::Bool => "true or false".to_owned(),
-        Kind::Path => "an absolute path without `..`".to_owned(),
-        Kind::Mode => {
+        AttributeKind::Text | AttributeKind::WordOr(_) => "text".to_owned(),
+        AttributeKind::Data => "a value".to_owned(),
+        AttributeKind::Word(words) => format!("one of {}", words.join(", ")),
+        AttributeKind::Int => "a whole number".to_owned(),
+        AttributeKind::Bool => "true or false".to_owned(),
+        AttributeKind::Path => "an absolute path without `..`".to_owned(),
+        AttributeKind::Mode => {
             "permission bits as text, octal such as `0644` or symbolic such as `u+rw,go-w`"
                 .to_owned()
         }
-        Kind::List => "a text or a list of texts".to_owned(),
-        Kind::Commands => "a command or a list of commands".to_owned(),
-        Kind::Options => "an option, or a list of options and objects of them".to_owned(),
-        Kind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
+        AttributeKind::List => "a text or a list of texts".to_owned(),
+        AttributeKind::Commands => "a command or a list of commands".to_owned(),
+        AttributeKind::Options => "an option, or a list of options and objects of them".to_owned(),
+        AttributeKind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
     }
 }
 
-fn truth(text: &str) -> Option<bool> {
+fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "true" | "yes" => Some(true),
         "false" | "no" => Some(false),
@@ -266,7 +286,7 @@ fn truth(text: &str) -> Option<bool> {
 }
 
 /// An absolute path without doubled and trailing slashes. `..` would mean something else when a link is in the way.
-pub(crate) fn path(text: &str) -> Option<String> {
+pub(crate) fn normalise_path(text: &str) -> Option<String> {
     let parts: Vec<&str> = text
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")
@@ -277,8 +297,8 @@ pub(crate) fn path(text: &str) -> Option<String> {
 
 /// Four octal digits, or symbolic clauses as they are. A number would have lost its leading zero, and with it whether it
 /// was octal.
-fn mode(text: &str) -> Option<String> {
-    if symbolic(text) {
+fn munge_mode(text: &str) -> Option<String> {
+    if is_symbolic_mode(text) {
         return Some(text.to_owned());
     }
     let octal =
@@ -290,7 +310,7 @@ fn mode(text: &str) -> Option<String> {
 }
 
 /// Clauses `WHO OP PERMISSIONS` with commas between them, as chmod knows them.
-fn symbolic(text: &str) -> bool {
+fn is_symbolic_mode(text: &str) -> bool {
     text.split(',').all(|clause| {
         let rest = clause.trim_start_matches(['u', 'g', 'o', 'a']);
         let (op, permissions) = rest.split_at_checked(1).unwrap_or_default();
@@ -302,7 +322,7 @@ fn symbolic(text: &str) -> bool {
     })
 }
 
-fn seconds(text: &str) -> bool {
+fn is_seconds(text: &str) -> bool {
     let digits = text
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use crate::event::{Event, EventStatus};
-use crate::resource::{Resource, Value, Values};
-use crate::schema::{Attribute, Schema};
+use crate::event::{ChangeEvent, ChangeEventStatus};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::schema::{AttributeSchema, TypeSchema};
 
 /// What a type found on the machine about one resource.
 #[derive(Clone, Default, PartialEq)]
-pub struct State {
+pub struct ResourceState {
     /// Found properties. Absence is `ensure = absent`; a property that is not set has no entry.
-    pub values: Values,
+    pub values: ResourceValues,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for ResourceState {
     /// Names the values without showing them: a password may be among them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
@@ -22,41 +22,44 @@ impl fmt::Debug for State {
     }
 }
 
-impl State {
+impl ResourceState {
     /// The state of a resource that is not there.
     pub fn absent() -> Self {
         Self {
-            values: Values::from([("ensure".to_owned(), Value::Text("absent".to_owned()))]),
+            values: ResourceValues::from([(
+                "ensure".to_owned(),
+                ResourceValue::Text("absent".to_owned()),
+            )]),
         }
     }
 
     /// Whether the resource is not there.
     pub fn is_absent(&self) -> bool {
-        self.values.get("ensure").and_then(Value::as_text) == Some("absent")
+        self.values.get("ensure").and_then(ResourceValue::as_text) == Some("absent")
     }
 
     /// One found value.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&ResourceValue> {
         self.values.get(name)
     }
 }
 
 /// One property that is not as desired.
 #[derive(Clone, PartialEq)]
-pub struct Change {
+pub struct PropertyChange {
     /// The property.
     pub property: String,
     /// What was found; `None` when it is not set.
-    pub from: Option<Value>,
+    pub from: Option<ResourceValue>,
     /// What is desired.
-    pub to: Value,
+    pub to: ResourceValue,
     /// Neither value may be shown.
     pub sensitive: bool,
     /// The message of the event after success, as Puppet words it: `created`, `ip changed '10.0.0.1' to '10.0.0.2'`.
     pub message: String,
 }
 
-impl fmt::Debug for Change {
+impl fmt::Debug for PropertyChange {
     /// The message is fit to be shown; the values may not be.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change")
@@ -66,10 +69,14 @@ impl fmt::Debug for Change {
     }
 }
 
-impl Change {
+impl PropertyChange {
     /// A change with the message that Puppet gives to any property.
-    pub fn of(attribute: &Attribute, from: Option<&Value>, to: &Value) -> Self {
-        let message = message(attribute, from, to);
+    pub fn from_attribute(
+        attribute: &AttributeSchema,
+        from: Option<&ResourceValue>,
+        to: &ResourceValue,
+    ) -> Self {
+        let message = change_message(attribute, from, to);
         Self {
             property: attribute.name.to_owned(),
             from: from.cloned(),
@@ -81,14 +88,14 @@ impl Change {
 
     /// The same change with the type's own words for it.
     #[must_use]
-    pub fn saying(mut self, message: impl Into<String>) -> Self {
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
     /// The same in Puppet's words for lists that it keeps as one text: `groups changed a to 'a,b'`.
     #[must_use]
-    pub fn joined(mut self, delimiter: &str) -> Self {
+    pub fn with_list_delimiter(mut self, delimiter: &str) -> Self {
         let (name, to) = (&self.property, self.to.as_list().join(delimiter));
         let from = self.from.as_ref().filter(|from| !is_absent(from));
         let from = from.map(|from| from.as_list().join(delimiter));
@@ -101,27 +108,27 @@ impl Change {
     }
 
     /// The event of this change.
-    pub fn event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> Event {
-        let (from, to) = self.shown();
+    pub fn to_event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> ChangeEvent {
+        let (from, to) = self.displayed_values();
         let (status, message) = match outcome {
-            ChangeOutcome::Made => (EventStatus::Success, self.message.clone()),
+            ChangeOutcome::Made => (ChangeEventStatus::Success, self.message.clone()),
             ChangeOutcome::Planned => (
-                EventStatus::Noop,
+                ChangeEventStatus::Noop,
                 format!("current_value {from}, should be {to} (noop)"),
             ),
             ChangeOutcome::Failed(reason) => (
-                EventStatus::Failure,
+                ChangeEventStatus::Failure,
                 format!("change from {from} to {to} failed: {reason}"),
             ),
         };
-        let hide = |value: &Value| {
+        let hide = |value: &ResourceValue| {
             if self.sensitive {
-                Value::from(REDACTED)
+                ResourceValue::from(REDACTED)
             } else {
                 value.clone()
             }
         };
-        Event {
+        ChangeEvent {
             resource: resource.to_owned(),
             property: self.property.clone(),
             previous_value: self.from.as_ref().map(hide),
@@ -131,11 +138,11 @@ impl Change {
         }
     }
 
-    fn shown(&self) -> (String, String) {
+    fn displayed_values(&self) -> (String, String) {
         if self.sensitive {
             return (REDACTED.to_owned(), REDACTED.to_owned());
         }
-        (quoted(self.from.as_ref()), quoted(Some(&self.to)))
+        (quote_value(self.from.as_ref()), quote_value(Some(&self.to)))
     }
 }
 
@@ -153,7 +160,11 @@ pub enum ChangeOutcome<'a> {
 /// What stands in the place of a sensitive value.
 pub const REDACTED: &str = "[redacted]";
 
-fn message(attribute: &Attribute, from: Option<&Value>, to: &Value) -> String {
+fn change_message(
+    attribute: &AttributeSchema,
+    from: Option<&ResourceValue>,
+    to: &ResourceValue,
+) -> String {
     let name = attribute.name;
     let was_absent = from.is_none_or(is_absent);
     if name == "ensure" && was_absent {
@@ -163,31 +174,35 @@ fn message(attribute: &Attribute, from: Option<&Value>, to: &Value) -> String {
     } else if attribute.sensitive {
         format!("changed {REDACTED} to {REDACTED}")
     } else if was_absent {
-        format!("defined '{name}' as {}", quoted(Some(to)))
+        format!("defined '{name}' as {}", quote_value(Some(to)))
     } else if is_absent(to) {
-        format!("undefined '{name}' from {}", quoted(from))
+        format!("undefined '{name}' from {}", quote_value(from))
     } else {
-        format!("{name} changed {} to {}", quoted(from), quoted(Some(to)))
+        format!(
+            "{name} changed {} to {}",
+            quote_value(from),
+            quote_value(Some(to))
+        )
     }
 }
 
 /// Whether a value stands for "not set": the word `absent`, or an empty list.
-pub fn is_absent(value: &Value) -> bool {
+pub fn is_absent(value: &ResourceValue) -> bool {
     match value {
-        Value::Text(word) => word == "absent",
-        Value::List(words) => {
+        ResourceValue::Text(word) => word == "absent",
+        ResourceValue::List(words) => {
             words.is_empty() || (words.len() == 1 && words.iter().all(|word| word == "absent"))
         }
-        Value::Bool(_) | Value::Int(_) | Value::Data(_) => false,
+        ResourceValue::Bool(_) | ResourceValue::Int(_) | ResourceValue::Data(_) => false,
     }
 }
 
 /// A value as Puppet shows it in a message: texts quoted, lists in brackets, numbers and truths bare.
-pub fn quoted(value: Option<&Value>) -> String {
+pub fn quote_value(value: Option<&ResourceValue>) -> String {
     match value {
         None => "'absent'".to_owned(),
-        Some(Value::Text(text)) => format!("'{text}'"),
-        Some(Value::List(texts)) => {
+        Some(ResourceValue::Text(text)) => format!("'{text}'"),
+        Some(ResourceValue::List(texts)) => {
             let texts: Vec<String> = texts.iter().map(|text| format!("'{text}'")).collect();
             format!("[{}]", texts.join(", "))
         }
@@ -197,43 +212,47 @@ pub fn quoted(value: Option<&Value>) -> String {
 
 /// The changes that lead from the found state to the desired one; empty when there is nothing to do.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct ResourcePlan {
     /// What is desired, with the schema's defaults filled in.
     pub resource: Resource,
     /// What was found.
-    pub state: State,
+    pub state: ResourceState,
     /// In the order in which they are synced. If `ensure` changes, it is the only one.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PropertyChange>,
 }
 
-impl Plan {
+impl ResourcePlan {
     /// Whether the machine is as desired.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
     /// Compares each desired property with the found one, by equality. If `ensure` differs, it is the only change; a
     /// resource that is not there, and of which `ensure` is not desired, is left alone.
-    pub fn compare(schema: &Schema, resource: &Resource, state: &State) -> Self {
+    pub fn compare(schema: &TypeSchema, resource: &Resource, state: &ResourceState) -> Self {
         Self {
             resource: resource.clone(),
             state: state.clone(),
-            changes: compare(schema, resource, state),
+            changes: compare_properties(schema, resource, state),
         }
     }
 }
 
-/// The changes of [`Plan::compare`].
-pub fn compare(schema: &Schema, resource: &Resource, state: &State) -> Vec<Change> {
-    let differs = |property: &Attribute| {
+/// The changes of [`compare_properties`].
+pub fn compare_properties(
+    schema: &TypeSchema,
+    resource: &Resource,
+    state: &ResourceState,
+) -> Vec<PropertyChange> {
+    let differs = |property: &AttributeSchema| {
         let (desired, found) = (resource.get(property.name)?, state.get(property.name));
         let same = match found {
-            Some(found) if property.name == "ensure" => ensured(desired, found),
+            Some(found) if property.name == "ensure" => is_ensured(desired, found),
             Some(found) => found == desired,
             None => is_absent(desired),
         };
-        (!same).then(|| Change::of(property, found, desired))
+        (!same).then(|| PropertyChange::from_attribute(property, found, desired))
     };
-    if let Some(change) = schema.attribute("ensure").and_then(differs) {
+    if let Some(change) = schema.find_attribute("ensure").and_then(differs) {
         return vec![change];
     }
     if state.is_absent() {
@@ -243,6 +262,6 @@ pub fn compare(schema: &Schema, resource: &Resource, state: &State) -> Vec<Chang
 }
 
 /// `present` is whatever is not absent.
-fn ensured(desired: &Value, found: &Value) -> bool {
+fn is_ensured(desired: &ResourceValue, found: &ResourceValue) -> bool {
     desired == found || (desired.as_text() == Some("present") && !is_absent(found))
 }

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use muster_system::{
-    Attributes, Command, Conversation, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
-    SystemError,
+    Command, CommandOutput, FileAttributes, FileMetadata, InteractiveProcess, LockGuard, ProcessId,
+    ProcessSpool, Signal, System, SystemError,
 };
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
-use crate::resource_type::{Cx, ResourceType};
-use crate::schema::Schema;
+use crate::resource_type::{ResourceContext, ResourceType};
+use crate::schema::TypeSchema;
 
 /// How the engine calls the tools that only read: the first words. What follows is data of the tool, never an option of the caller's,
 /// because the engine validates names and writes `--` before them.
@@ -111,7 +111,7 @@ fn is_script_status(words: &[&str]) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.starts_with('.') && !name.contains('/'))
 }
 
-fn refused<T>(what: impl Into<String>) -> Result<T, SystemError> {
+fn refuse_access<T>(what: impl Into<String>) -> Result<T, SystemError> {
     Err(SystemError::NotAllowed { what: what.into() })
 }
 
@@ -120,12 +120,12 @@ impl System for ReadOnlySystem {
         self.0.root()
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError> {
+    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
         self.0.metadata(path)
     }
 
-    fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
-        self.0.read(path, limit)
+    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+        self.0.read_file(path, limit)
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
@@ -136,59 +136,66 @@ impl System for ReadOnlySystem {
         self.0.read_dir(path)
     }
 
-    fn write(&self, path: &Path, _: &[u8], _: &Attributes) -> Result<(), SystemError> {
-        refused(format!("write {}", path.display()))
+    fn write_file(&self, path: &Path, _: &[u8], _: &FileAttributes) -> Result<(), SystemError> {
+        refuse_access(format!("write {}", path.display()))
     }
 
-    fn create_dir(&self, path: &Path, _: &Attributes) -> Result<(), SystemError> {
-        refused(format!("create {}", path.display()))
+    fn create_dir(&self, path: &Path, _: &FileAttributes) -> Result<(), SystemError> {
+        refuse_access(format!("create {}", path.display()))
     }
 
-    fn symlink(&self, _: &Path, path: &Path) -> Result<(), SystemError> {
-        refused(format!("link {}", path.display()))
+    fn create_symlink(&self, _: &Path, path: &Path) -> Result<(), SystemError> {
+        refuse_access(format!("link {}", path.display()))
     }
 
-    fn set_attributes(&self, path: &Path, _: &Attributes) -> Result<(), SystemError> {
-        refused(format!("change {}", path.display()))
+    fn set_attributes(&self, path: &Path, _: &FileAttributes) -> Result<(), SystemError> {
+        refuse_access(format!("change {}", path.display()))
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
-        refused(format!("remove {}", path.display()))
+        refuse_access(format!("remove {}", path.display()))
     }
 
     fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
-        refused(format!("remove {}", path.display()))
+        refuse_access(format!("remove {}", path.display()))
     }
 
     fn rename(&self, from: &Path, _: &Path) -> Result<(), SystemError> {
-        refused(format!("rename {}", from.display()))
+        refuse_access(format!("rename {}", from.display()))
     }
 
-    fn lock(&self, path: &Path, _: Duration) -> Result<Box<dyn Lock>, SystemError> {
-        refused(format!("lock {}", path.display()))
+    fn lock_file(&self, path: &Path, _: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+        refuse_access(format!("lock {}", path.display()))
     }
 
-    fn run(&self, command: &Command) -> Result<Output, SystemError> {
+    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
         if is_read_tool(command) {
-            return self.0.run(command);
+            return self.0.run_command(command);
         }
-        refused(format!("run `{}`", command.program()))
+        refuse_access(format!("run `{}`", command.program_name()))
     }
 
-    fn start(&self, command: &Command, _: &Spool) -> Result<ProcessId, SystemError> {
-        refused(format!("run `{}`", command.program()))
+    fn start_detached(
+        &self,
+        command: &Command,
+        _: &ProcessSpool,
+    ) -> Result<ProcessId, SystemError> {
+        refuse_access(format!("run `{}`", command.program_name()))
     }
 
-    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError> {
-        refused(format!("run `{}`", command.program()))
+    fn start_interactive(
+        &self,
+        command: &Command,
+    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+        refuse_access(format!("run `{}`", command.program_name()))
     }
 
     fn is_running(&self, process: &ProcessId) -> bool {
         self.0.is_running(process)
     }
 
-    fn signal(&self, process: &ProcessId, _: Signal, _: bool) -> Result<bool, SystemError> {
-        refused(format!("signal process {}", process.pid))
+    fn signal_process(&self, process: &ProcessId, _: Signal, _: bool) -> Result<bool, SystemError> {
+        refuse_access(format!("signal process {}", process.pid))
     }
 
     fn now(&self) -> SystemTime {
@@ -198,14 +205,14 @@ impl System for ReadOnlySystem {
 
 /// A type of another program, which a read-only engine does not hand the caller's values to: its attributes are known, its resources are not evaluated.
 #[derive(Debug)]
-pub(crate) struct UnevaluatedType(Arc<dyn ResourceType>);
+pub(crate) struct UnevaluatedResourceType(Arc<dyn ResourceType>);
 
-impl UnevaluatedType {
+impl UnevaluatedResourceType {
     pub(crate) fn new(known: Arc<dyn ResourceType>) -> Self {
         Self(known)
     }
 
-    fn refuse<T>(&self, resource: &Resource) -> Result<T, EngineError> {
+    fn refuse_evaluation<T>(&self, resource: &Resource) -> Result<T, EngineError> {
         Err(EngineError::NotEvaluated {
             resource: resource.reference(),
             problem: format!(
@@ -216,21 +223,30 @@ impl UnevaluatedType {
     }
 }
 
-impl ResourceType for UnevaluatedType {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for UnevaluatedResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         self.0.schema()
     }
 
-    fn read(&self, _: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        self.refuse(resource)
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        self.refuse_evaluation(resource)
     }
 
-    fn apply(&self, _: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        self.refuse(&plan.resource)
+    fn apply_change(
+        &self,
+        _: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        self.refuse_evaluation(&plan.resource)
     }
 
-    fn refreshes(&self) -> bool {
-        self.0.refreshes()
+    fn supports_refresh(&self) -> bool {
+        self.0.supports_refresh()
     }
 }
 

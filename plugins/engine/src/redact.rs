@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use crate::plan::{Plan, REDACTED};
-use crate::resource::{Resource, Value};
+use crate::plan::{REDACTED, ResourcePlan};
+use crate::resource::{Resource, ResourceValue};
 
 /// The secrets of one resource.
 #[derive(Default)]
-pub(crate) struct Redactor {
+pub(crate) struct SecretRedactor {
     secrets: Vec<String>,
     /// Too short to be looked for inside other texts.
     short: Vec<String>,
 }
 
-impl Redactor {
+impl SecretRedactor {
     /// The values of those names. A secret of one or two letters would blacken half of every message: it only hides as a whole.
     pub(crate) fn new(resource: &Resource, sensitive: &BTreeSet<String>) -> Self {
         let mut secrets: Vec<String> = Vec::new();
         for name in sensitive {
             match resource.get(name) {
-                Some(Value::Text(text)) => secrets.push(text.clone()),
-                Some(Value::List(texts)) => secrets.extend(texts.iter().cloned()),
+                Some(ResourceValue::Text(text)) => secrets.push(text.clone()),
+                Some(ResourceValue::List(texts)) => secrets.extend(texts.iter().cloned()),
                 _ => {}
             }
         }
@@ -32,7 +32,7 @@ impl Redactor {
     }
 
     /// The text without the secrets.
-    pub(crate) fn text(&self, text: &str) -> String {
+    pub(crate) fn redact_text(&self, text: &str) -> String {
         if self.short.iter().any(|secret| secret == text) {
             return REDACTED.to_owned();
         }
@@ -41,7 +41,7 @@ impl Redactor {
     }
 
     /// Marks the changes of sensitive properties, as if their type had said so.
-    pub(crate) fn mark(plan: &mut Plan, sensitive: &BTreeSet<String>) {
+    pub(crate) fn mark_sensitive(plan: &mut ResourcePlan, sensitive: &BTreeSet<String>) {
         let is_file = plan.resource.type_name == "file";
         for change in &mut plan.changes {
             // That a file comes to be is told with the checksum of its content.

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::munge;
-use crate::schema::Schema;
+use crate::schema::TypeSchema;
 
 /// A value of a property or parameter, after its schema has judged and munged it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum ResourceValue {
     /// True or false.
     Bool(bool),
     /// A whole number.
@@ -22,52 +22,52 @@ pub enum Value {
     /// A list of texts.
     List(Vec<String>),
     /// Whatever else a type that is not the engine's own takes.
-    Data(Data),
+    Data(StructuredValue),
 }
 
 /// A value with a structure of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Data(pub serde_json::Value);
+pub struct StructuredValue(pub serde_json::Value);
 
-impl Ord for Data {
+impl Ord for StructuredValue {
     /// By their texts: an order, without a meaning.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.to_string().cmp(&other.0.to_string())
     }
 }
 
-impl PartialOrd for Data {
+impl PartialOrd for StructuredValue {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for ResourceValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for ResourceValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ResourceValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),
             Self::Text(value) => f.write_str(value),
             Self::List(values) => write!(f, "[{}]", values.join(", ")),
-            Self::Data(Data(value)) => write!(f, "{value}"),
+            Self::Data(StructuredValue(value)) => write!(f, "{value}"),
         }
     }
 }
 
-impl Value {
+impl ResourceValue {
     /// The text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -103,7 +103,7 @@ impl Value {
 }
 
 /// Names and values; the same shape for what is desired and for what was found on the machine.
-pub type Values = BTreeMap<String, Value>;
+pub type ResourceValues = BTreeMap<String, ResourceValue>;
 
 /// A resource whose values were checked: no unknown names, every value of its declared kind.
 #[derive(Clone, PartialEq)]
@@ -115,7 +115,7 @@ pub struct Resource {
     /// What the machine calls it: the value of the type's namevar, which is the title unless it was given.
     pub name: String,
     /// Desired properties and parameters.
-    pub values: Values,
+    pub values: ResourceValues,
 }
 
 impl fmt::Debug for Resource {
@@ -130,45 +130,47 @@ impl fmt::Debug for Resource {
 
 impl Resource {
     /// A resource of which nothing is desired, not even the defaults: the way to ask what is there.
-    pub fn named(schema: &Schema, title: &str) -> Result<Self, EngineError> {
-        munge::named(schema, title)
+    pub fn without_values(schema: &TypeSchema, title: &str) -> Result<Self, EngineError> {
+        munge::empty_resource(schema, title)
     }
 
     /// `User[rip]`, as Puppet writes references.
     pub fn reference(&self) -> String {
-        reference(&self.type_name, &self.title)
+        format_reference(&self.type_name, &self.title)
     }
 
     /// Whether some property is desired, that is, the resource is not just asked about.
-    pub fn is_managed(&self, schema: &Schema) -> bool {
+    pub fn is_managed(&self, schema: &TypeSchema) -> bool {
         schema
             .properties()
             .any(|property| self.values.contains_key(property.name))
     }
 
     /// One desired value.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&ResourceValue> {
         self.values.get(name)
     }
 
     /// One desired text.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.get(name).and_then(Value::as_text)
+    pub fn get_text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(ResourceValue::as_text)
     }
 
     /// One desired list, or the one text as a list; empty when absent.
-    pub fn list(&self, name: &str) -> Vec<&str> {
-        self.get(name).map_or_else(Vec::new, Value::as_list)
+    pub fn get_list(&self, name: &str) -> Vec<&str> {
+        self.get(name).map_or_else(Vec::new, ResourceValue::as_list)
     }
 
     /// One desired truth; false when absent.
-    pub fn flag(&self, name: &str) -> bool {
-        self.get(name).and_then(Value::as_bool).unwrap_or(false)
+    pub fn get_flag(&self, name: &str) -> bool {
+        self.get(name)
+            .and_then(ResourceValue::as_bool)
+            .unwrap_or(false)
     }
 }
 
 /// `ssh_authorized_key` and `rip` make `Ssh_authorized_key[rip]`; each segment of `a::b` is capitalised.
-pub fn reference(type_name: &str, title: &str) -> String {
+pub fn format_reference(type_name: &str, title: &str) -> String {
     let capitalised: Vec<String> = type_name
         .split("::")
         .map(|segment| {

@@ -1,10 +1,10 @@
 //! What a type accepts: its properties (found on the machine, compared, changed) and parameters (how to go about it).
 //!
-//! A schema is data. [`munge`](crate::munge) turns untyped words into [`Values`](crate::resource::Values) by it.
+//! A schema is data. [`munge`](crate::munge) turns untyped words into [`Values`](crate::resource::ResourceValues) by it.
 
 /// Whether a name describes the machine or the way to get there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum AttributeRole {
     /// Compared with the machine, and synced.
     Property,
     /// Only used while syncing.
@@ -13,7 +13,7 @@ pub enum Role {
 
 /// The kind of a value, and how it is munged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AttributeKind {
     /// Any text.
     Text,
     /// One of these words.
@@ -42,13 +42,13 @@ pub enum Kind {
 
 /// One name that a type accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attribute {
+pub struct AttributeSchema {
     /// The name, as in Puppet.
     pub name: &'static str,
     /// Property or parameter.
-    pub role: Role,
+    pub role: AttributeRole,
     /// What values it takes.
-    pub kind: Kind,
+    pub kind: AttributeKind,
     /// Taken when nothing is said; in the words of the command line.
     pub default: Option<&'static str>,
     /// The value never appears in events, logs or errors.
@@ -57,12 +57,12 @@ pub struct Attribute {
     pub doc: &'static str,
 }
 
-impl Attribute {
+impl AttributeSchema {
     /// A property without default.
-    pub const fn property(name: &'static str, kind: Kind, doc: &'static str) -> Self {
+    pub const fn property(name: &'static str, kind: AttributeKind, doc: &'static str) -> Self {
         Self {
             name,
-            role: Role::Property,
+            role: AttributeRole::Property,
             kind,
             default: None,
             sensitive: false,
@@ -71,10 +71,10 @@ impl Attribute {
     }
 
     /// A parameter without default.
-    pub const fn parameter(name: &'static str, kind: Kind, doc: &'static str) -> Self {
+    pub const fn parameter(name: &'static str, kind: AttributeKind, doc: &'static str) -> Self {
         Self {
             name,
-            role: Role::Parameter,
+            role: AttributeRole::Parameter,
             kind,
             default: None,
             sensitive: false,
@@ -84,14 +84,14 @@ impl Attribute {
 
     /// The same with a default.
     #[must_use]
-    pub const fn or(mut self, default: &'static str) -> Self {
+    pub const fn with_default(mut self, default: &'static str) -> Self {
         self.default = Some(default);
         self
     }
 
     /// The same, never shown.
     #[must_use]
-    pub const fn secret(mut self) -> Self {
+    pub const fn with_hidden_value(mut self) -> Self {
         self.sensitive = true;
         self
     }
@@ -99,7 +99,7 @@ impl Attribute {
 
 /// A type's whole vocabulary. The order of properties is the order in which they are synced, `ensure` first.
 #[derive(Debug, Clone, Copy)]
-pub struct Schema {
+pub struct TypeSchema {
     /// Lower-case name of the type.
     pub type_name: &'static str,
     /// One or two sentences.
@@ -107,12 +107,12 @@ pub struct Schema {
     /// The attribute that the title stands for when it is not given: `name`, `path`, `command`.
     pub namevar: &'static str,
     /// What it accepts, besides the metaparameters that every type has.
-    pub attributes: &'static [Attribute],
+    pub attributes: &'static [AttributeSchema],
 }
 
-impl Schema {
+impl TypeSchema {
     /// Looks a name up, among the metaparameters too.
-    pub fn attribute(&self, name: &str) -> Option<&'static Attribute> {
+    pub fn find_attribute(&self, name: &str) -> Option<&'static AttributeSchema> {
         self.attributes
             .iter()
             .chain(METAPARAMETERS)
@@ -120,49 +120,65 @@ impl Schema {
     }
 
     /// The properties in the order in which they are synced.
-    pub fn properties(&self) -> impl Iterator<Item = &'static Attribute> {
+    pub fn properties(&self) -> impl Iterator<Item = &'static AttributeSchema> {
         self.attributes
             .iter()
-            .filter(|attribute| attribute.role == Role::Property)
+            .filter(|attribute| attribute.role == AttributeRole::Property)
     }
 }
 
 /// What every type accepts.
-pub const METAPARAMETERS: &[Attribute] = &[
-    Attribute::parameter("noop", Kind::Bool, "Whether to stop after the plan."),
-    Attribute::parameter(
+pub const METAPARAMETERS: &[AttributeSchema] = &[
+    AttributeSchema::parameter(
+        "noop",
+        AttributeKind::Bool,
+        "Whether to stop after the plan.",
+    ),
+    AttributeSchema::parameter(
         "tag",
-        Kind::List,
+        AttributeKind::List,
         "Words by which the resource can be selected.",
     ),
-    Attribute::parameter("alias", Kind::List, "Other names of the resource."),
-    Attribute::parameter("loglevel", Kind::Word(LOG_LEVELS), "How loud a change is."),
-    Attribute::parameter(
+    AttributeSchema::parameter("alias", AttributeKind::List, "Other names of the resource."),
+    AttributeSchema::parameter(
+        "loglevel",
+        AttributeKind::Word(LOG_LEVELS),
+        "How loud a change is.",
+    ),
+    AttributeSchema::parameter(
         "audit",
-        Kind::List,
+        AttributeKind::List,
         "Properties that are recorded without being changed.",
     ),
-    Attribute::parameter("schedule", Kind::Text, "When the resource may be changed."),
-    Attribute::parameter("before", Kind::List, "Resources that come after this one."),
-    Attribute::parameter(
+    AttributeSchema::parameter(
+        "schedule",
+        AttributeKind::Text,
+        "When the resource may be changed.",
+    ),
+    AttributeSchema::parameter(
+        "before",
+        AttributeKind::List,
+        "Resources that come after this one.",
+    ),
+    AttributeSchema::parameter(
         "require",
-        Kind::List,
+        AttributeKind::List,
         "Resources that come before this one.",
     ),
-    Attribute::parameter(
+    AttributeSchema::parameter(
         "notify",
-        Kind::List,
+        AttributeKind::List,
         "Resources that are refreshed by a change of this one.",
     ),
-    Attribute::parameter(
+    AttributeSchema::parameter(
         "subscribe",
-        Kind::List,
+        AttributeKind::List,
         "Resources whose change refreshes this one.",
     ),
 ];
 
 /// The metaparameters that only mean something among other resources.
-pub const RELATIONS: &[&str] = &["before", "require", "notify", "subscribe"];
+pub const RELATION_METAPARAMETERS: &[&str] = &["before", "require", "notify", "subscribe"];
 
 const LOG_LEVELS: &[&str] = &[
     "debug", "info", "notice", "warning", "err", "alert", "emerg", "crit", "verbose",

@@ -10,22 +10,22 @@ use muster_system::{StateDir, System, SystemError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::plan::{Plan, is_absent};
-use crate::providers::digest::Digest;
-use crate::resource::{Resource, Value, Values};
+use crate::plan::{ResourcePlan, is_absent};
+use crate::providers::digest::ChecksumKind;
+use crate::resource::{Resource, ResourceValue, ResourceValues};
 
 /// The directory of the records in the state directory.
-const RECORDS: &str = "undo";
+const UNDO_DIRECTORY: &str = "undo";
 /// The largest record that is read, in bytes.
-const LIMIT: u64 = 16 * 1024 * 1024;
+const MAX_RECORD_BYTES: u64 = 16 * 1024 * 1024;
 /// The largest file whose content is kept, in bytes.
-const CONTENT: u64 = 8 * 1024 * 1024;
+const MAX_CONTENT_BYTES: u64 = 8 * 1024 * 1024;
 /// How many records are kept; the oldest go first.
-const KEPT: usize = 1000;
+const MAX_RECORDS: usize = 1000;
 
 /// What one change replaced.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct UndoRecord {
     /// The type of the resource.
     pub type_name: String,
     /// Its title.
@@ -36,7 +36,7 @@ pub struct Record {
     obstacle: Option<String>,
 }
 
-impl std::fmt::Debug for Record {
+impl std::fmt::Debug for UndoRecord {
     /// Names the words without showing them: a password may be among them.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Record")
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Record {
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// Nothing of that name was done here, or too long ago.
-    #[error("there is no change `{id}` here to take back; the last {KEPT} are kept")]
+    #[error("there is no change `{id}` here to take back; the last {MAX_RECORDS} are kept")]
     Unknown {
         /// What was asked for.
         id: String,
@@ -77,11 +77,11 @@ pub enum UndoError {
     State(#[from] SystemError),
 }
 
-impl Record {
+impl UndoRecord {
     /// What the plan is about to replace. Reads the content of a file that is about to be replaced.
-    pub fn of(system: &dyn System, plan: &Plan) -> Self {
+    pub fn from_plan(system: &dyn System, plan: &ResourcePlan) -> Self {
         let resource = &plan.resource;
-        let (words, obstacle) = match inverse(system, plan) {
+        let (words, obstacle) = match inverse_values(system, plan) {
             Ok(words) => (Some(words), None),
             Err(obstacle) => (None, Some(obstacle)),
         };
@@ -94,7 +94,7 @@ impl Record {
     }
 
     /// The words that bring back what was there.
-    pub fn words(self) -> Result<Map<String, Json>, UndoError> {
+    pub fn into_values(self) -> Result<Map<String, Json>, UndoError> {
         let Self {
             type_name,
             title,
@@ -102,34 +102,36 @@ impl Record {
             obstacle,
         } = self;
         words.ok_or_else(|| UndoError::Impossible {
-            resource: crate::resource::reference(&type_name, &title),
+            resource: crate::resource::format_reference(&type_name, &title),
             obstacle: obstacle.unwrap_or_default(),
         })
     }
 
     /// Writes the record down, for the change of that name. On the disk when this returns.
-    pub fn keep(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
+    pub fn save(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
         // Texts, numbers and lists only; serialising them cannot fail.
         let content = serde_json::to_vec(self).unwrap_or_default();
-        state.replace(&place(id), &content)?;
-        let mut names = state.list(RECORDS)?;
+        state.replace_file(&record_path(id), &content)?;
+        let mut names = state.list_names(UNDO_DIRECTORY)?;
         // Names begin with the instant, being UUIDs of version 7.
         names.sort_unstable();
-        let surplus = names.len().saturating_sub(KEPT);
+        let surplus = names.len().saturating_sub(MAX_RECORDS);
         for name in names.iter().take(surplus) {
-            state.remove(&format!("{RECORDS}/{name}"))?;
+            state.remove_file(&format!("{UNDO_DIRECTORY}/{name}"))?;
         }
         Ok(())
     }
 
     /// The record of the change of that name.
-    pub fn recall(state: &StateDir, id: &str) -> Result<Self, UndoError> {
+    pub fn load(state: &StateDir, id: &str) -> Result<Self, UndoError> {
         let unknown = || UndoError::Unknown { id: id.to_owned() };
         let proper = |c: char| c.is_ascii_hexdigit() || c == '-';
         if id.is_empty() || id.len() > 64 || !id.chars().all(proper) {
             return Err(unknown());
         }
-        let content = state.read(&place(id), LIMIT)?.ok_or_else(unknown)?;
+        let content = state
+            .read_file(&record_path(id), MAX_RECORD_BYTES)?
+            .ok_or_else(unknown)?;
         serde_json::from_slice(&content).map_err(|source| UndoError::Damaged {
             id: id.to_owned(),
             source,
@@ -137,12 +139,12 @@ impl Record {
     }
 }
 
-fn place(id: &str) -> String {
-    format!("{RECORDS}/{id}")
+fn record_path(id: &str) -> String {
+    format!("{UNDO_DIRECTORY}/{id}")
 }
 
 /// The words that lead back. The error says why there are none.
-fn inverse(system: &dyn System, plan: &Plan) -> Result<Map<String, Json>, String> {
+fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String, Json>, String> {
     let resource = &plan.resource;
     if matches!(
         resource.type_name.as_str(),
@@ -163,8 +165,8 @@ fn inverse(system: &dyn System, plan: &Plan) -> Result<Map<String, Json>, String
             words.insert("ensure".to_owned(), Json::from("absent"));
             return Ok(words);
         }
-        for (name, value) in told(&plan.state.values) {
-            words.insert(name.to_owned(), json(value));
+        for (name, value) in restorable_values(&plan.state.values) {
+            words.insert(name.to_owned(), value_to_json(value));
         }
     } else {
         for change in &plan.changes {
@@ -173,11 +175,11 @@ fn inverse(system: &dyn System, plan: &Plan) -> Result<Map<String, Json>, String
                 .from
                 .as_ref()
                 .ok_or_else(|| format!("`{name}` was not set before"))?;
-            words.insert(name.clone(), json(from));
+            words.insert(name.clone(), value_to_json(from));
         }
     }
     if resource.type_name == "file" {
-        file_words(system, resource, &mut words)?;
+        add_file_content(system, resource, &mut words)?;
     }
     Ok(words)
 }
@@ -189,12 +191,12 @@ fn kept_parameters(resource: &Resource) -> Map<String, Json> {
         .iter()
         .filter(|name| resource.type_name != "file" || **name != "target");
     names
-        .filter_map(|name| Some(((*name).to_owned(), json(resource.get(name)?))))
+        .filter_map(|name| Some(((*name).to_owned(), value_to_json(resource.get(name)?))))
         .collect()
 }
 
 /// Found values without what only says when and what kind a thing is.
-fn told(values: &Values) -> impl Iterator<Item = (&str, &Value)> {
+fn restorable_values(values: &ResourceValues) -> impl Iterator<Item = (&str, &ResourceValue)> {
     let silent = ["ctime", "mtime", "type", "status"];
     values
         .iter()
@@ -203,7 +205,7 @@ fn told(values: &Values) -> impl Iterator<Item = (&str, &Value)> {
 }
 
 /// A file's content is found as a checksum; the bytes are kept instead.
-fn file_words(
+fn add_file_content(
     system: &dyn System,
     resource: &Resource,
     words: &mut Map<String, Json>,
@@ -215,17 +217,17 @@ fn file_words(
         return Ok(());
     }
     let bytes = system
-        .read(path, CONTENT)
+        .read_file(path, MAX_CONTENT_BYTES)
         .map_err(|error| format!("its content could not be kept: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let sum = Digest::Sha256.of(error.as_bytes());
+        let sum = ChecksumKind::Sha256.hex_checksum(error.as_bytes());
         format!("its content was no text (sha256 {sum}); it is in the file bucket, if the resource has one")
     })?;
     words.insert("content".to_owned(), Json::from(text));
     Ok(())
 }
 
-fn json(value: &Value) -> Json {
+fn value_to_json(value: &ResourceValue) -> Json {
     // Texts, numbers and lists; serialising them cannot fail.
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod fence;
+mod path_policy;
 #[cfg(test)]
 mod race;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use muster_api::{Agent, AgentError, ddl};
 use serde::Deserialize;
 
-use fence::Fence;
+use path_policy::PathPolicy;
 
 /// The section `[plugins.filemgr]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -41,15 +41,15 @@ impl Default for Options {
 
 /// The agent, with every action that its DDL declares. `daemon_paths` are the daemon's configuration, state, audit log and
 /// credentials, as paths of the host; no action touches them.
-pub fn agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
-    let document = ddl::builtin("filemgr").unwrap_or_default();
-    let fence = Arc::new(Fence::new(options, daemon_paths));
+pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("filemgr").unwrap_or_default();
+    let fence = Arc::new(PathPolicy::new(options, daemon_paths));
     Agent::builder(document)?
-        .action(actions::Status(Arc::clone(&fence)))
-        .action(actions::List(Arc::clone(&fence)))
-        .action(actions::Read(Arc::clone(&fence)))
-        .action(actions::Touch(Arc::clone(&fence)))
-        .action(actions::Mkdir(Arc::clone(&fence)))
-        .action(actions::Remove(fence))
+        .with_action(actions::FilemgrStatusAction(Arc::clone(&fence)))
+        .with_action(actions::FilemgrListAction(Arc::clone(&fence)))
+        .with_action(actions::FilemgrReadAction(Arc::clone(&fence)))
+        .with_action(actions::FilemgrTouchAction(Arc::clone(&fence)))
+        .with_action(actions::FilemgrMkdirAction(Arc::clone(&fence)))
+        .with_action(actions::FilemgrRemoveAction(fence))
         .build()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use muster_api::wire::status::Reason;
+use muster_api::wire::status::ReplyReason;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ async fn hard_links_to_closed_files_are_not_read_and_none_is_written() {
         ("touch", "/srv/app/second"),
     ] {
         let error = machine.path(action, path).await.unwrap_err();
-        let denied = matches!(error.reason, Some(Reason::Denied { .. }));
+        let denied = matches!(error.reason, Some(ReplyReason::Denied { .. }));
         assert!(denied, "{action} {path}: {error:?}");
     }
     let public = machine.path("read", "/srv/app/second").await.unwrap();

@@ -3,14 +3,14 @@
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::{Reason, Status};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
-use crate::{Options, actions, agent};
+use crate::{Options, actions, build_agent};
 
 pub(crate) struct Machine {
     pub(crate) root: tempfile::TempDir,
@@ -35,17 +35,22 @@ impl Machine {
         let state = root.path().canonicalize().unwrap().join("srv/state");
         Self {
             root,
-            agent: agent(Options::default(), vec![state]).unwrap(),
+            agent: build_agent(Options::default(), vec![state]).unwrap(),
         }
     }
 
     pub(crate) async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
-        let declared = self.agent.ddl().action(action).unwrap();
+        let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
         let system = Arc::new(RealSystem::new(self.root.path().to_owned()));
         let cx = node.context("filemgr", action, system).unwrap();
-        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        let output = self
+            .agent
+            .find_handler(action)
+            .unwrap()
+            .call(&cx, input)
+            .await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
@@ -60,14 +65,14 @@ impl Machine {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("filemgr").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("filemgr").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Status>(&ddl),
-        differences::<actions::List>(&ddl),
-        differences::<actions::Read>(&ddl),
-        differences::<actions::Touch>(&ddl),
-        differences::<actions::Mkdir>(&ddl),
-        differences::<actions::Remove>(&ddl),
+        differences::<actions::FilemgrStatusAction>(&ddl),
+        differences::<actions::FilemgrListAction>(&ddl),
+        differences::<actions::FilemgrReadAction>(&ddl),
+        differences::<actions::FilemgrTouchAction>(&ddl),
+        differences::<actions::FilemgrMkdirAction>(&ddl),
+        differences::<actions::FilemgrRemoveAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -143,14 +148,14 @@ async fn what_is_out_of_bounds_stays_unseen() {
     ] {
         let error = machine.path(action, path).await.unwrap_err();
         assert!(
-            matches!(error.reason, Some(Reason::Denied { .. })),
+            matches!(error.reason, Some(ReplyReason::Denied { .. })),
             "{action} {path}: {error:?}"
         );
     }
     let whole = machine
         .ask("remove", json!({"path": "/etc", "recursive": true}))
         .await;
-    assert_eq!(whole.unwrap_err().status, Status::InvalidData);
+    assert_eq!(whole.unwrap_err().status, ReplyStatus::InvalidData);
     assert!(machine.has("etc/shadow"));
 }
 
@@ -183,7 +188,7 @@ async fn files_and_directories_are_made_and_removed() {
         }
     }
     let full = machine.path("remove", "/srv/app/full").await.unwrap_err();
-    assert_eq!(full.status, Status::InvalidData);
+    assert_eq!(full.status, ReplyStatus::InvalidData);
     assert!(machine.has("srv/app/full/file"));
     let input = json!({"path": "/srv/app/full", "recursive": true});
     assert_eq!(machine.ask("remove", input).await.unwrap(), changed(true));

@@ -1,6 +1,6 @@
 //! One call: a slot, the action in a task of its own, a deadline, and an answer that its schema allows.
 //!
-//! An action that answers from memory needs neither task nor deadline: it is run where it is called ([`Registry::answer_at_once`]).
+//! An action that answers from memory needs neither task nor deadline: it is run where it is called ([`AgentRegistry::answer_immediately`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use muster_api::{ActionError, Context, Handler};
-use muster_wire::status::{Reason, Status};
+use muster_api::{ActionError, ActionHandler, CallContext};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinError;
@@ -17,30 +17,30 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::limits::Limits;
-use crate::registry::{Registry, Slot};
+use crate::limits::CallLimits;
+use crate::registry::{AgentRegistry, AgentSlot};
 
 /// How long a cancelled action may still say what it has done: longer than a program has between TERM and KILL.
-const LAST_WORDS: Duration = Duration::from_secs(4);
+const CANCEL_GRACE: Duration = Duration::from_secs(4);
 
 /// What is called. The inputs are validated, the caller is authorised.
 #[derive(Debug)]
-pub struct Call {
+pub struct ActionCall {
     /// The circumstances; agent, action and deadline are taken from it.
-    pub context: Context,
+    pub context: CallContext,
     /// The inputs.
     pub input: Map<String, Value>,
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// The field's code.
-    pub status: Status,
+    pub status: ReplyStatus,
     /// `OK`, or what went wrong.
     pub message: String,
     /// What the code cannot say.
-    pub reason: Option<Reason>,
+    pub reason: Option<ReplyReason>,
     /// The outputs.
     pub data: Map<String, Value>,
     /// How long it waited for its turn.
@@ -49,8 +49,8 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-impl Outcome {
-    fn refused(status: Status, message: String, reason: Option<Reason>) -> Self {
+impl CallOutcome {
+    fn new_refusal(status: ReplyStatus, message: String, reason: Option<ReplyReason>) -> Self {
         Self {
             status,
             message,
@@ -62,11 +62,11 @@ impl Outcome {
     }
 
     /// Whether it was refused because too many others run and wait.
-    pub fn never_had_its_turn(&self) -> bool {
-        self.took.is_zero() && matches!(self.reason, Some(Reason::Busy { .. }))
+    pub fn was_rejected_busy(&self) -> bool {
+        self.took.is_zero() && matches!(self.reason, Some(ReplyReason::Busy { .. }))
     }
 
-    fn of_error(error: ActionError, took: Duration) -> Self {
+    fn from_error(error: ActionError, took: Duration) -> Self {
         let ActionError {
             status,
             message,
@@ -84,116 +84,118 @@ impl Outcome {
     }
 }
 
-impl Registry {
+impl AgentRegistry {
     /// Runs one call to its end, and always has an answer: a panic, a hang, a flood and an illegal answer are outcomes like others.
-    pub async fn dispatch(&self, call: Call) -> Outcome {
+    pub async fn dispatch_call(&self, call: ActionCall) -> CallOutcome {
         let agent = call.context.agent.as_str().to_owned();
         let action = call.context.action.as_str().to_owned();
-        let Some(slot) = self.slot(&agent) else {
+        let Some(slot) = self.find_slot(&agent) else {
             let message = format!("this node has no agent {agent}");
-            return Outcome::refused(Status::UnknownAction, message, None);
+            return CallOutcome::new_refusal(ReplyStatus::UnknownAction, message, None);
         };
-        let Some(handler) = slot.agent.handler(&action) else {
+        let Some(handler) = slot.agent.find_handler(&action) else {
             let message = format!("agent {agent} has no action {action}");
-            return Outcome::refused(Status::UnknownAction, message, None);
+            return CallOutcome::new_refusal(ReplyStatus::UnknownAction, message, None);
         };
         let deadline = call.context.deadline;
         let cancel = call.context.cancel.clone();
         let came = Instant::now();
-        let entered = slot.enter(deadline, &cancel).await;
+        let entered = slot.acquire_permit(deadline, &cancel).await;
         let queued = came.elapsed();
         let permit = match entered {
             Ok(permit) => permit,
-            Err(outcome) => return Outcome { queued, ..outcome },
+            Err(outcome) => return CallOutcome { queued, ..outcome },
         };
-        let outcome = run(Arc::clone(handler), call, permit).await;
-        let outcome = slot.judge(&action, outcome);
-        Outcome { queued, ..outcome }
+        let outcome = run_action(Arc::clone(handler), call, permit).await;
+        let outcome = slot.check_outcome(&action, outcome);
+        CallOutcome { queued, ..outcome }
     }
 }
 
-impl Registry {
+impl AgentRegistry {
     /// Whether this action answers from memory.
-    pub fn answers_at_once(&self, agent: &str, action: &str) -> bool {
-        let handler = self.slot(agent).and_then(|slot| slot.agent.handler(action));
-        handler.is_some_and(|handler| handler.at_once())
+    pub fn answers_immediately(&self, agent: &str, action: &str) -> bool {
+        let handler = self
+            .find_slot(agent)
+            .and_then(|slot| slot.agent.find_handler(action));
+        handler.is_some_and(|handler| handler.answers_immediately())
     }
 
     /// Runs a call of an action that answers from memory, here and now. Gives it back if the action is another, or has to wait for
     /// its turn.
     #[expect(clippy::result_large_err, reason = "the call is given back as it came")]
-    pub fn answer_at_once(&self, call: Call) -> Result<Outcome, Call> {
-        let Call { context, input } = call;
-        let Some(slot) = self.slot(context.agent.as_str()) else {
-            return Err(Call { context, input });
+    pub fn answer_immediately(&self, call: ActionCall) -> Result<CallOutcome, ActionCall> {
+        let ActionCall { context, input } = call;
+        let Some(slot) = self.find_slot(context.agent.as_str()) else {
+            return Err(ActionCall { context, input });
         };
-        let handler = slot.agent.handler(context.action.as_str());
-        let handler = handler.filter(|handler| handler.at_once());
+        let handler = slot.agent.find_handler(context.action.as_str());
+        let handler = handler.filter(|handler| handler.answers_immediately());
         let permit = Arc::clone(&slot.running).try_acquire_owned();
         let (Some(handler), Ok(_permit), false) = (handler, permit, context.cancel.is_cancelled())
         else {
-            return Err(Call { context, input });
+            return Err(ActionCall { context, input });
         };
         let begun = Instant::now();
         // What is left behind by a panic is the call's own: nobody sees it again.
         let run = || handler.call(&context, input).now_or_never();
         let ended = catch_unwind(AssertUnwindSafe(run));
-        let outcome = concluded(ended, begun.elapsed());
-        Ok(slot.judge(context.action.as_str(), outcome))
+        let outcome = immediate_outcome(ended, begun.elapsed());
+        Ok(slot.check_outcome(context.action.as_str(), outcome))
     }
 }
 
 /// How an action ended that was to answer at once.
-fn concluded(
+fn immediate_outcome(
     ended: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
     took: Duration,
-) -> Outcome {
+) -> CallOutcome {
     match ended {
-        Ok(Some(result)) => of_result(result, took),
+        Ok(Some(result)) => result_outcome(result, took),
         Ok(None) => {
             let message = "the action did not answer at once, as it promises";
-            Outcome::of_error(ActionError::broken(message), took)
+            CallOutcome::from_error(ActionError::internal_error(message), took)
         }
         // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
-        Err(_) => broke_off(took),
+        Err(_) => panic_outcome(took),
     }
 }
 
-impl Slot {
+impl AgentSlot {
     /// Waits for a turn, if there is room to wait. What is taken back meanwhile never starts.
-    async fn enter(
+    async fn acquire_permit(
         &self,
         deadline: Instant,
         cancel: &CancellationToken,
-    ) -> Result<OwnedSemaphorePermit, Outcome> {
+    ) -> Result<OwnedSemaphorePermit, CallOutcome> {
         if cancel.is_cancelled() {
-            return Err(never_started());
+            return Err(cancelled_before_start());
         }
         if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
             return Ok(permit);
         }
         let before = self.waiting.fetch_add(1, Ordering::AcqRel);
-        let left = Leave(self);
+        let left = QueueGuard(self);
         if before >= self.limits.queue {
-            return Err(self.busy());
+            return Err(self.busy_outcome());
         }
         let turn = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
         let permit = tokio::select! {
             permit = turn => permit,
             () = cancel.cancelled() => {
                 drop(left);
-                return Err(never_started());
+                return Err(cancelled_before_start());
             }
         };
         drop(left);
         match permit {
             Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(self.busy()),
+            Ok(Err(_)) | Err(_) => Err(self.busy_outcome()),
         }
     }
 
-    fn busy(&self) -> Outcome {
-        let Limits {
+    fn busy_outcome(&self) -> CallOutcome {
+        let CallLimits {
             concurrency,
             queue,
             retry_after,
@@ -203,18 +205,18 @@ impl Slot {
             "agent {} is busy: {concurrency} calls run and {queue} may wait",
             self.agent.name()
         );
-        let retry_after_ms = millis(retry_after);
-        Outcome::refused(
-            Status::Other,
+        let retry_after_ms = duration_millis(retry_after);
+        CallOutcome::new_refusal(
+            ReplyStatus::Other,
             message,
-            Some(Reason::Busy { retry_after_ms }),
+            Some(ReplyReason::Busy { retry_after_ms }),
         )
     }
 
     /// Holds an answer against schema and size.
-    fn judge(&self, action: &str, outcome: Outcome) -> Outcome {
-        let outcome = self.judge_schema(action, outcome);
-        let mut bytes = Counted(0);
+    fn check_outcome(&self, action: &str, outcome: CallOutcome) -> CallOutcome {
+        let outcome = self.check_schema(action, outcome);
+        let mut bytes = ByteCounter(0);
         let bytes = match serde_json::to_writer(&mut bytes, &outcome.data) {
             Ok(()) => bytes.0,
             Err(_) => 0,
@@ -224,23 +226,23 @@ impl Slot {
         }
         let limit = self.limits.output_bytes;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Outcome {
-            status: Status::Other,
+        CallOutcome {
+            status: ReplyStatus::Other,
             message: format!(
                 "the answer is {bytes} bytes, and {limit} may be sent; it was dropped"
             ),
-            reason: Some(Reason::Oversized { bytes }),
+            reason: Some(ReplyReason::Oversized { bytes }),
             data: Map::new(),
             queued: outcome.queued,
             took: outcome.took,
         }
     }
 
-    fn judge_schema(&self, action: &str, mut outcome: Outcome) -> Outcome {
-        if outcome.status != Status::Ok {
+    fn check_schema(&self, action: &str, mut outcome: CallOutcome) -> CallOutcome {
+        if outcome.status != ReplyStatus::Ok {
             return outcome;
         }
-        let Some(schema) = self.agent.ddl().action(action) else {
+        let Some(schema) = self.agent.ddl().find_action(action) else {
             return outcome;
         };
         match schema.validate_output(&outcome.data) {
@@ -248,9 +250,9 @@ impl Slot {
             Err(error) => {
                 let message = format!("the action's answer is not what its DDL declares: {error}");
                 let took = outcome.took;
-                outcome = Outcome {
+                outcome = CallOutcome {
                     took,
-                    ..Outcome::of_error(ActionError::broken(message), took)
+                    ..CallOutcome::from_error(ActionError::internal_error(message), took)
                 };
             }
         }
@@ -259,9 +261,9 @@ impl Slot {
 }
 
 /// Counts what is written to it.
-struct Counted(usize);
+struct ByteCounter(usize);
 
-impl std::io::Write for Counted {
+impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -273,17 +275,21 @@ impl std::io::Write for Counted {
 }
 
 /// Leaves the queue, however the waiting ends.
-struct Leave<'a>(&'a Slot);
+struct QueueGuard<'a>(&'a AgentSlot);
 
-impl Drop for Leave<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Runs the action in a task of its own. The slot is given back when the task is over, not when we stop waiting.
-async fn run(handler: Arc<dyn Handler>, call: Call, permit: OwnedSemaphorePermit) -> Outcome {
-    let Call { context, input } = call;
+async fn run_action(
+    handler: Arc<dyn ActionHandler>,
+    call: ActionCall,
+    permit: OwnedSemaphorePermit,
+) -> CallOutcome {
+    let ActionCall { context, input } = call;
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
     let begun = Instant::now();
     let action = async move {
@@ -297,83 +303,83 @@ async fn run(handler: Arc<dyn Handler>, call: Call, permit: OwnedSemaphorePermit
         () = tokio::time::sleep_until(deadline) => {
             cancel.cancel();
             task.abort();
-            return timed_out(begun.elapsed());
+            return timeout_outcome(begun.elapsed());
         }
         () = cancel.cancelled() => {
-            let Ok(ended) = tokio::time::timeout(LAST_WORDS, &mut task).await else {
+            let Ok(ended) = tokio::time::timeout(CANCEL_GRACE, &mut task).await else {
                 task.abort();
-                return Outcome::of_error(ActionError::cancelled(), begun.elapsed());
+                return CallOutcome::from_error(ActionError::cancelled(), begun.elapsed());
             };
-            return cancelled(finish(ended, begun.elapsed()));
+            return mark_cancelled(task_outcome(ended, begun.elapsed()));
         }
     };
-    finish(ended, begun.elapsed())
+    task_outcome(ended, begun.elapsed())
 }
 
 /// An action that was done in spite of being taken back has done it; one that failed, failed because of that.
-fn cancelled(outcome: Outcome) -> Outcome {
+fn mark_cancelled(outcome: CallOutcome) -> CallOutcome {
     match (outcome.status, &outcome.reason) {
-        (Status::Ok, _) | (_, Some(_)) => outcome,
-        _ => Outcome {
-            status: Status::Other,
-            reason: Some(Reason::Cancelled),
+        (ReplyStatus::Ok, _) | (_, Some(_)) => outcome,
+        _ => CallOutcome {
+            status: ReplyStatus::Other,
+            reason: Some(ReplyReason::Cancelled),
             ..outcome
         },
     }
 }
 
-fn never_started() -> Outcome {
-    Outcome {
+fn cancelled_before_start() -> CallOutcome {
+    CallOutcome {
         message: "cancelled before it was started".to_owned(),
-        ..Outcome::of_error(ActionError::cancelled(), Duration::ZERO)
+        ..CallOutcome::from_error(ActionError::cancelled(), Duration::ZERO)
     }
 }
 
-fn finish(
+fn task_outcome(
     ended: Result<Result<Map<String, Value>, ActionError>, JoinError>,
     took: Duration,
-) -> Outcome {
+) -> CallOutcome {
     match ended {
-        Ok(result) => of_result(result, took),
+        Ok(result) => result_outcome(result, took),
         Err(error) => {
             // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
             tracing::error!(%error, "an action broke");
-            broke_off(took)
+            panic_outcome(took)
         }
     }
 }
 
-fn of_result(result: Result<Map<String, Value>, ActionError>, took: Duration) -> Outcome {
+fn result_outcome(result: Result<Map<String, Value>, ActionError>, took: Duration) -> CallOutcome {
     match result {
-        Ok(data) => Outcome {
-            status: Status::Ok,
+        Ok(data) => CallOutcome {
+            status: ReplyStatus::Ok,
             message: "OK".to_owned(),
             reason: None,
             data,
             queued: Duration::ZERO,
             took,
         },
-        Err(error) => Outcome::of_error(error, took),
+        Err(error) => CallOutcome::from_error(error, took),
     }
 }
 
-fn broke_off(took: Duration) -> Outcome {
+fn panic_outcome(took: Duration) -> CallOutcome {
     let message = "the action broke off; the node's log says why";
-    Outcome::of_error(ActionError::broken(message), took)
+    CallOutcome::from_error(ActionError::internal_error(message), took)
 }
 
-fn timed_out(took: Duration) -> Outcome {
-    let after_ms = millis(took);
-    Outcome {
-        status: Status::Other,
+fn timeout_outcome(took: Duration) -> CallOutcome {
+    let after_ms = duration_millis(took);
+    CallOutcome {
+        status: ReplyStatus::Other,
         message: format!("the action did not end within {after_ms} ms"),
-        reason: Some(Reason::Timeout { after_ms }),
+        reason: Some(ReplyReason::Timeout { after_ms }),
         data: Map::new(),
         queued: Duration::ZERO,
         took,
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+fn duration_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

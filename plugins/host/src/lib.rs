@@ -15,7 +15,7 @@ pub mod registry;
 pub mod running;
 pub mod sandbox;
 
-pub use dispatch::{Call, Outcome};
-pub use limits::Limits;
-pub use registry::{Load, Registry, RegistryError};
-pub use running::{Running, Ticket};
+pub use dispatch::{ActionCall, CallOutcome};
+pub use limits::CallLimits;
+pub use registry::{AgentLoad, AgentRegistry, RegistryError};
+pub use running::{RunningGuard, RunningRequests};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The limits of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CallLimits {
     /// Calls that run at the same time.
     pub concurrency: usize,
     /// Calls that wait for their turn; the next one is told `busy`.
@@ -15,7 +15,7 @@ pub struct Limits {
     pub retry_after: Duration,
 }
 
-impl Default for Limits {
+impl Default for CallLimits {
     fn default() -> Self {
         Self {
             concurrency: 10,

@@ -7,27 +7,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use muster_api::{Agent, AgentInfo};
 use tokio::sync::Semaphore;
 
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 
 /// The agents of a node. Only read while it is in use: a change makes a new one, and calls that run keep the old.
 #[derive(Debug, Clone, Default)]
-pub struct Registry {
-    agents: BTreeMap<String, Arc<Slot>>,
+pub struct AgentRegistry {
+    agents: BTreeMap<String, Arc<AgentSlot>>,
     names: Vec<String>,
 }
 
 /// An agent with its limits in force.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct AgentSlot {
     pub(crate) agent: Agent,
-    pub(crate) limits: Limits,
+    pub(crate) limits: CallLimits,
     pub(crate) running: Arc<Semaphore>,
     pub(crate) waiting: Arc<AtomicUsize>,
 }
 
 /// How busy an agent is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Load {
+pub struct AgentLoad {
     /// The agent's name.
     pub agent: String,
     /// Calls that run.
@@ -35,7 +35,7 @@ pub struct Load {
     /// Calls that wait for their turn.
     pub waiting: usize,
     /// What it is held to.
-    pub limits: Limits,
+    pub limits: CallLimits,
 }
 
 /// Why an agent was not taken in.
@@ -49,14 +49,14 @@ pub enum RegistryError {
     },
 }
 
-impl Registry {
+impl AgentRegistry {
     /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Takes an agent in.
-    pub fn add(&mut self, agent: Agent, limits: Limits) -> Result<(), RegistryError> {
+    pub fn add(&mut self, agent: Agent, limits: CallLimits) -> Result<(), RegistryError> {
         let name = agent.name().to_owned();
         if self.agents.contains_key(&name) {
             return Err(RegistryError::Twice { name });
@@ -66,14 +66,14 @@ impl Registry {
     }
 
     /// Takes an agent in, in the place of another version of it. Calls of both count against the same limits.
-    pub fn replace(&mut self, agent: Agent, limits: Limits) {
+    pub fn replace(&mut self, agent: Agent, limits: CallLimits) {
         let name = agent.name().to_owned();
         let before = self.agents.get(&name).filter(|slot| slot.limits == limits);
         let (running, waiting) = match before {
             Some(slot) => (Arc::clone(&slot.running), Arc::clone(&slot.waiting)),
             None => (Arc::new(Semaphore::new(limits.concurrency)), Arc::default()),
         };
-        let slot = Slot {
+        let slot = AgentSlot {
             agent,
             limits,
             running,
@@ -100,13 +100,16 @@ impl Registry {
     }
 
     /// The metadata of all agents, sorted by name.
-    pub fn infos(&self) -> Vec<AgentInfo> {
-        self.agents.values().map(|slot| info(&slot.agent)).collect()
+    pub fn agent_infos(&self) -> Vec<AgentInfo> {
+        self.agents
+            .values()
+            .map(|slot| agent_info(&slot.agent))
+            .collect()
     }
 
     /// How busy each agent is now, sorted by name.
-    pub fn load(&self) -> Vec<Load> {
-        let load = |(name, slot): (&String, &Arc<Slot>)| Load {
+    pub fn agent_loads(&self) -> Vec<AgentLoad> {
+        let load = |(name, slot): (&String, &Arc<AgentSlot>)| AgentLoad {
             agent: name.clone(),
             running: slot
                 .limits
@@ -118,12 +121,12 @@ impl Registry {
         self.agents.iter().map(load).collect()
     }
 
-    pub(crate) fn slot(&self, name: &str) -> Option<&Arc<Slot>> {
+    pub(crate) fn find_slot(&self, name: &str) -> Option<&Arc<AgentSlot>> {
         self.agents.get(name)
     }
 }
 
-fn info(agent: &Agent) -> AgentInfo {
+fn agent_info(agent: &Agent) -> AgentInfo {
     let metadata = agent.ddl().metadata();
     let scripted = agent
         .ddl()

@@ -13,32 +13,32 @@ use uuid::Uuid;
 
 /// The requests at work. Clones are the same list.
 #[derive(Debug, Clone, Default)]
-pub struct Running(Arc<Mutex<BTreeMap<Uuid, Entry>>>);
+pub struct RunningRequests(Arc<Mutex<BTreeMap<Uuid, RunningEntry>>>);
 
 #[derive(Debug)]
-struct Entry {
+struct RunningEntry {
     request: RunningRequest,
     cancel: CancellationToken,
 }
 
 /// A place in the list, given back when dropped.
 #[derive(Debug)]
-pub struct Ticket {
-    list: Running,
+pub struct RunningGuard {
+    list: RunningRequests,
     id: Uuid,
     cancel: CancellationToken,
 }
 
-impl Running {
+impl RunningRequests {
     /// Enters a request.
-    pub fn enter(&self, request: RunningRequest) -> Ticket {
+    pub fn add_request(&self, request: RunningRequest) -> RunningGuard {
         let (id, cancel) = (request.id, CancellationToken::new());
-        let entry = Entry {
+        let entry = RunningEntry {
             request,
             cancel: cancel.clone(),
         };
-        self.lock().insert(id, entry);
-        Ticket {
+        self.lock_entries().insert(id, entry);
+        RunningGuard {
             list: self.clone(),
             id,
             cancel,
@@ -46,8 +46,8 @@ impl Running {
     }
 
     /// All of them, the oldest first.
-    pub fn list(&self) -> Vec<RunningRequest> {
-        let entries = self.lock();
+    pub fn list_requests(&self) -> Vec<RunningRequest> {
+        let entries = self.lock_entries();
         let mut all: Vec<_> = entries
             .values()
             .map(|entry| entry.request.clone())
@@ -58,12 +58,16 @@ impl Running {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.lock().len()
+        self.lock_entries().len()
     }
 
     /// Takes a request back; with `of`, only if it is that caller's. Tells what it found; `None` when it is not at work.
-    pub fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
-        let entries = self.lock();
+    pub fn cancel_request(
+        &self,
+        id: Uuid,
+        of: Option<&Identity>,
+    ) -> Option<(RunningRequest, bool)> {
+        let entries = self.lock_entries();
         let entry = entries.get(&id)?;
         let allowed = of.is_none_or(|caller| *caller == entry.request.caller);
         if allowed {
@@ -72,21 +76,21 @@ impl Running {
         Some((entry.request.clone(), allowed))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
+    fn lock_entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, RunningEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ticket {
+impl RunningGuard {
     /// Cancelled when the request is taken back.
-    pub fn cancel(&self) -> &CancellationToken {
+    pub fn cancel_token(&self) -> &CancellationToken {
         &self.cancel
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
-        self.list.lock().remove(&self.id);
+        self.list.lock_entries().remove(&self.id);
     }
 }
 
@@ -95,7 +99,7 @@ mod tests {
     use muster_api::RunningRequest;
     use uuid::Uuid;
 
-    use super::Running;
+    use super::RunningRequests;
 
     fn request(caller: &str, since: u64) -> RunningRequest {
         RunningRequest {
@@ -109,13 +113,13 @@ mod tests {
 
     #[test]
     fn a_request_is_listed_until_its_ticket_is_given_back() {
-        let running = Running::default();
+        let running = RunningRequests::default();
         let (young, old) = (
-            running.enter(request("rip", 2)),
-            running.enter(request("ann", 1)),
+            running.add_request(request("rip", 2)),
+            running.add_request(request("ann", 1)),
         );
-        let callers = |running: &Running| {
-            let list = running.list();
+        let callers = |running: &RunningRequests| {
+            let list = running.list_requests();
             list.iter()
                 .map(|r| r.caller.to_string())
                 .collect::<Vec<_>>()
@@ -124,24 +128,27 @@ mod tests {
         drop(old);
         assert_eq!(callers(&running), ["rip"]);
         drop(young);
-        assert!(running.list().is_empty());
+        assert!(running.list_requests().is_empty());
     }
 
     #[test]
     fn only_the_callers_own_request_is_taken_back_unless_any_may_be() {
-        let running = Running::default();
+        let running = RunningRequests::default();
         let asked = request("rip", 1);
         let id = asked.id;
-        let ticket = running.enter(asked.clone());
-        assert_eq!(running.cancel(Uuid::now_v7(), None), None);
+        let ticket = running.add_request(asked.clone());
+        assert_eq!(running.cancel_request(Uuid::now_v7(), None), None);
         let ann = "ann".parse().unwrap();
-        assert_eq!(running.cancel(id, Some(&ann)), Some((asked.clone(), false)));
-        assert!(!ticket.cancel().is_cancelled());
         assert_eq!(
-            running.cancel(id, Some(&asked.caller)),
+            running.cancel_request(id, Some(&ann)),
+            Some((asked.clone(), false))
+        );
+        assert!(!ticket.cancel_token().is_cancelled());
+        assert_eq!(
+            running.cancel_request(id, Some(&asked.caller)),
             Some((asked.clone(), true))
         );
-        assert!(ticket.cancel().is_cancelled());
-        assert_eq!(running.cancel(id, None), Some((asked, true)));
+        assert!(ticket.cancel_token().is_cancelled());
+        assert_eq!(running.cancel_request(id, None), Some((asked, true)));
     }
 }

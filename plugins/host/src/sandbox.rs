@@ -28,12 +28,12 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use serde::{Deserialize, Serialize};
 
-pub use landlocked::KernelSupport;
+pub use landlocked::LandlockSupport;
 
 /// A program, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct SandboxPlan {
     /// The program, an absolute path.
     pub program: PathBuf,
     /// Its arguments.
@@ -43,11 +43,11 @@ pub struct Plan {
     /// Where it starts.
     pub directory: PathBuf,
     /// Who it is; absent: who the daemon is.
-    pub user: Option<Account>,
+    pub user: Option<UnixAccount>,
     /// How much it may use.
     pub limits: ResourceLimits,
     /// Which files it may touch; absent: those that its user may.
-    pub confinement: Option<Confinement>,
+    pub confinement: Option<SandboxConfinement>,
     /// Whether it keeps the daemon's capabilities. Only for a program that is to run as root and is not confined.
     pub keep_capabilities: bool,
 }
@@ -55,7 +55,7 @@ pub struct Plan {
 /// A user by numbers, because names are not looked up in a program that gives up its rights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Account {
+pub struct UnixAccount {
     /// The user.
     pub uid: u32,
     /// The main group.
@@ -83,7 +83,7 @@ pub struct ResourceLimits {
 /// Files and network that are open to a program; nothing else is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Confinement {
+pub struct SandboxConfinement {
     /// Read and executed.
     pub read: Vec<PathBuf>,
     /// Read, executed, and changed.
@@ -153,7 +153,7 @@ pub enum SandboxError {
     },
 }
 
-impl Plan {
+impl SandboxPlan {
     /// The plan as the helper's argument.
     pub fn to_argument(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
@@ -166,27 +166,27 @@ impl Plan {
 
     /// Takes the plan on and becomes the program. Comes back only when that is not possible; the process must end then, because it
     /// has given up an unknown part of its rights.
-    pub fn enter(&self) -> Result<Infallible, SandboxError> {
+    pub fn apply_and_exec(&self) -> Result<Infallible, SandboxError> {
         umask(Mode::S_IRWXG | Mode::S_IRWXO);
-        self.limits.apply()?;
+        self.limits.apply_limits()?;
         // Rules name places that the new user might not be able to open: they are made first, and come into force last.
         let rules = self
             .confinement
             .as_ref()
-            .map(|confinement| landlocked::rules(self, confinement))
+            .map(|confinement| landlocked::build_ruleset(self, confinement))
             .transpose()?;
         if self
             .confinement
             .as_ref()
             .is_some_and(|files| !files.network)
         {
-            leave_network()?;
+            enter_network_namespace()?;
         }
         if !self.keep_capabilities {
             capabilities::drop_bounding_set().map_err(SandboxError::Capabilities)?;
         }
         if let Some(account) = &self.user {
-            account.become_it()?;
+            account.switch_user()?;
         }
         if !self.keep_capabilities {
             capabilities::drop_own_sets().map_err(SandboxError::Capabilities)?;
@@ -197,16 +197,16 @@ impl Plan {
             if confinement.required && status.ruleset == RulesetStatus::NotEnforced {
                 return Err(SandboxError::Unconfined);
             }
-            seccomp::apply(confinement)?;
+            seccomp::install_filters(confinement)?;
         }
-        Err(self.exec())
+        Err(self.exec_program())
     }
 
     #[expect(
         clippy::disallowed_types,
         reason = "the helper becomes the program; it starts none beside it"
     )]
-    fn exec(&self) -> SandboxError {
+    fn exec_program(&self) -> SandboxError {
         let source = Command::new(&self.program)
             .args(&self.arguments)
             .env_clear()
@@ -221,15 +221,15 @@ impl Plan {
 }
 
 /// Moves into a network namespace without interfaces. Only root can; the filter of system calls refuses sockets to all.
-fn leave_network() -> Result<(), SandboxError> {
+fn enter_network_namespace() -> Result<(), SandboxError> {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) | Err(Errno::EPERM) => Ok(()),
         Err(other) => Err(SandboxError::Network(other)),
     }
 }
 
-impl Account {
-    fn become_it(&self) -> Result<(), SandboxError> {
+impl UnixAccount {
+    fn switch_user(&self) -> Result<(), SandboxError> {
         let failed = |source| SandboxError::User {
             uid: self.uid,
             gid: self.gid,
@@ -243,7 +243,7 @@ impl Account {
 }
 
 impl ResourceLimits {
-    fn apply(&self) -> Result<(), SandboxError> {
+    fn apply_limits(&self) -> Result<(), SandboxError> {
         let limits = [
             ("memory", Resource::RLIMIT_AS, self.memory_bytes),
             ("open files", Resource::RLIMIT_NOFILE, self.open_files),
@@ -265,16 +265,16 @@ impl ResourceLimits {
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, Confinement, Plan, ResourceLimits};
+    use super::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
     #[test]
     fn a_plan_survives_its_way_to_the_helper() {
-        let plan = Plan {
+        let plan = SandboxPlan {
             program: "/opt/x/agent".into(),
             arguments: vec!["/tmp/request".into()],
             environment: [("LC_ALL".to_owned(), "C".to_owned())].into(),
             directory: "/tmp".into(),
-            user: Some(Account {
+            user: Some(UnixAccount {
                 uid: 65534,
                 gid: 65534,
                 groups: vec![4],
@@ -283,15 +283,15 @@ mod tests {
                 open_files: Some(64),
                 ..ResourceLimits::default()
             },
-            confinement: Some(Confinement {
+            confinement: Some(SandboxConfinement {
                 read: vec!["/srv".into()],
                 required: true,
-                ..Confinement::default()
+                ..SandboxConfinement::default()
             }),
             keep_capabilities: false,
         };
         let argument = plan.to_argument().unwrap();
-        assert_eq!(Plan::from_argument(&argument).unwrap(), plan);
-        assert!(Plan::from_argument("{}").is_err());
+        assert_eq!(SandboxPlan::from_argument(&argument).unwrap(), plan);
+        assert!(SandboxPlan::from_argument("{}").is_err());
     }
 }

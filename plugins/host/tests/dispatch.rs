@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::testing::TestNode;
-use muster_api::{Action, ActionError, Agent, Context};
-use muster_host::{Call, Limits, Outcome, Registry};
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_host::{ActionCall, AgentRegistry, CallLimits, CallOutcome};
 use muster_system::fake::FakeSystem;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -30,31 +30,31 @@ struct Know;
 struct Stumble;
 struct Promise;
 
-impl Action for Speak {
+impl AgentAction for Speak {
     const NAME: &'static str = "speak";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         Ok(Said {
             said: self.0.clone(),
         })
     }
 }
 
-impl Action for Panic {
+impl AgentAction for Panic {
     const NAME: &'static str = "panic";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         panic!("as the test wants")
     }
 }
 
-impl Action for Hang {
+impl AgentAction for Hang {
     const NAME: &'static str = "hang";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         self.0.notified().await;
         Ok(Said {
             said: json!("awake"),
@@ -62,34 +62,34 @@ impl Action for Hang {
     }
 }
 
-impl Action for Know {
+impl AgentAction for Know {
     const NAME: &'static str = "know";
-    const AT_ONCE: bool = true;
+    const ANSWERS_IMMEDIATELY: bool = true;
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         Ok(Said {
             said: json!("known"),
         })
     }
 }
 
-impl Action for Stumble {
+impl AgentAction for Stumble {
     const NAME: &'static str = "stumble";
-    const AT_ONCE: bool = true;
+    const ANSWERS_IMMEDIATELY: bool = true;
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         panic!("as the test wants")
     }
 }
 
-impl Action for Promise {
+impl AgentAction for Promise {
     const NAME: &'static str = "promise";
-    const AT_ONCE: bool = true;
+    const ANSWERS_IMMEDIATELY: bool = true;
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         std::future::pending().await
     }
 }
@@ -108,119 +108,122 @@ fn ddl() -> String {
     .to_string()
 }
 
-fn registry(said: Value, wake: &Arc<Notify>, limits: Limits) -> Registry {
+fn registry(said: Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistry {
     let agent = Agent::builder(&ddl())
         .unwrap()
-        .action(Speak(said))
-        .action(Panic)
-        .action(Hang(Arc::clone(wake)))
-        .action(Know)
-        .action(Stumble)
-        .action(Promise)
+        .with_action(Speak(said))
+        .with_action(Panic)
+        .with_action(Hang(Arc::clone(wake)))
+        .with_action(Know)
+        .with_action(Stumble)
+        .with_action(Promise)
         .build()
         .unwrap();
-    let mut registry = Registry::new();
+    let mut registry = AgentRegistry::new();
     registry.add(agent, limits).unwrap();
     registry
 }
 
-fn call(agent: &str, action: &str, within: Duration) -> Call {
+fn call(agent: &str, action: &str, within: Duration) -> ActionCall {
     let node = TestNode::named("node1").unwrap();
     let mut context = node
         .context(agent, action, Arc::new(FakeSystem::new()))
         .unwrap();
     context.deadline = Instant::now() + within;
-    Call {
+    ActionCall {
         context,
         input: Map::new(),
     }
 }
 
-async fn speak(said: Value, limits: Limits) -> Outcome {
+async fn speak(said: Value, limits: CallLimits) -> CallOutcome {
     let registry = registry(said, &Arc::default(), limits);
     registry
-        .dispatch(call("parrot", "speak", Duration::from_secs(5)))
+        .dispatch_call(call("parrot", "speak", Duration::from_secs(5)))
         .await
 }
 
 #[tokio::test]
 async fn a_good_answer_passes() {
-    let outcome = speak(json!("hello"), Limits::default()).await;
+    let outcome = speak(json!("hello"), CallLimits::default()).await;
     assert_eq!(
         (outcome.status, outcome.data["said"].clone()),
-        (Status::Ok, json!("hello"))
+        (ReplyStatus::Ok, json!("hello"))
     );
 }
 
 #[tokio::test]
 async fn unknown_agents_and_actions_are_told_apart() {
-    let registry = registry(json!("x"), &Arc::default(), Limits::default());
+    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
     for (agent, action, message) in [
         ("ghost", "speak", "this node has no agent ghost"),
         ("parrot", "sing", "agent parrot has no action sing"),
     ] {
         let outcome = registry
-            .dispatch(call(agent, action, Duration::from_secs(5)))
+            .dispatch_call(call(agent, action, Duration::from_secs(5)))
             .await;
         assert_eq!(
             (outcome.status, outcome.message.as_str()),
-            (Status::UnknownAction, message)
+            (ReplyStatus::UnknownAction, message)
         );
     }
 }
 
 #[tokio::test]
 async fn a_panic_costs_one_answer() {
-    let registry = registry(json!("x"), &Arc::default(), Limits::default());
+    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
     let outcome = registry
-        .dispatch(call("parrot", "panic", Duration::from_secs(5)))
+        .dispatch_call(call("parrot", "panic", Duration::from_secs(5)))
         .await;
     assert_eq!(
         (outcome.status, outcome.reason),
-        (Status::Other, Some(Reason::Broken))
+        (ReplyStatus::Other, Some(ReplyReason::Broken))
     );
     let next = registry
-        .dispatch(call("parrot", "speak", Duration::from_secs(5)))
+        .dispatch_call(call("parrot", "speak", Duration::from_secs(5)))
         .await;
-    assert_eq!(next.status, Status::Ok);
+    assert_eq!(next.status, ReplyStatus::Ok);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
-    let limits = Limits {
+    let limits = CallLimits {
         concurrency: 1,
         queue: 0,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let registry = registry(json!("x"), &Arc::default(), limits);
     let outcome = registry
-        .dispatch(call("parrot", "hang", Duration::from_secs(5)))
+        .dispatch_call(call("parrot", "hang", Duration::from_secs(5)))
         .await;
     assert!(
-        matches!(outcome.reason, Some(Reason::Timeout { after_ms: 5000.. })),
+        matches!(
+            outcome.reason,
+            Some(ReplyReason::Timeout { after_ms: 5000.. })
+        ),
         "{outcome:?}"
     );
     tokio::task::yield_now().await;
     let next = registry
-        .dispatch(call("parrot", "speak", Duration::from_secs(5)))
+        .dispatch_call(call("parrot", "speak", Duration::from_secs(5)))
         .await;
-    assert_eq!(next.status, Status::Ok, "{next:?}");
+    assert_eq!(next.status, ReplyStatus::Ok, "{next:?}");
 }
 
 #[tokio::test]
 async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
     let wake = Arc::new(Notify::new());
-    let limits = Limits {
+    let limits = CallLimits {
         concurrency: 1,
         queue: 1,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let registry = Arc::new(registry(json!("x"), &wake, limits));
     let ask = |action: &'static str| {
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
             registry
-                .dispatch(call("parrot", action, Duration::from_mins(1)))
+                .dispatch_call(call("parrot", action, Duration::from_mins(1)))
                 .await
         })
     };
@@ -228,23 +231,26 @@ async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
     tokio::task::yield_now().await;
     let refused = ask("speak").await.unwrap();
     assert!(
-        matches!(refused.reason, Some(Reason::Busy { .. })),
+        matches!(refused.reason, Some(ReplyReason::Busy { .. })),
         "{refused:?}"
     );
     wake.notify_one();
-    assert_eq!(running.await.unwrap().status, Status::Ok);
-    assert_eq!(waiting.await.unwrap().status, Status::Ok);
+    assert_eq!(running.await.unwrap().status, ReplyStatus::Ok);
+    assert_eq!(waiting.await.unwrap().status, ReplyStatus::Ok);
 }
 
 #[tokio::test]
 async fn a_flood_is_dropped_and_said_so() {
-    let limits = Limits {
+    let limits = CallLimits {
         output_bytes: 1000,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let outcome = speak(json!("x".repeat(2000)), limits).await;
     assert!(
-        matches!(outcome.reason, Some(Reason::Oversized { bytes: 2000.. })),
+        matches!(
+            outcome.reason,
+            Some(ReplyReason::Oversized { bytes: 2000.. })
+        ),
         "{outcome:?}"
     );
     assert!(outcome.data.is_empty());
@@ -252,67 +258,67 @@ async fn a_flood_is_dropped_and_said_so() {
 
 #[tokio::test]
 async fn an_answer_of_the_wrong_type_is_the_plugins_fault() {
-    let outcome = speak(json!(7), Limits::default()).await;
+    let outcome = speak(json!(7), CallLimits::default()).await;
     assert_eq!(
         (outcome.status, outcome.reason),
-        (Status::Other, Some(Reason::Broken))
+        (ReplyStatus::Other, Some(ReplyReason::Broken))
     );
     assert!(outcome.message.contains("said"), "{}", outcome.message);
 }
 
-fn at_once(registry: &Registry, action: &str) -> Option<Outcome> {
+fn at_once(registry: &AgentRegistry, action: &str) -> Option<CallOutcome> {
     let call = call("parrot", action, Duration::from_secs(5));
-    registry.answer_at_once(call).ok()
+    registry.answer_immediately(call).ok()
 }
 
 #[tokio::test]
 async fn what_is_known_is_answered_where_it_is_asked() {
-    let registry = registry(json!("x"), &Arc::default(), Limits::default());
+    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
     let outcome = at_once(&registry, "know").unwrap();
     assert_eq!(
         (outcome.status, outcome.data["said"].clone()),
-        (Status::Ok, json!("known"))
+        (ReplyStatus::Ok, json!("known"))
     );
     assert!(at_once(&registry, "speak").is_none());
     assert!(at_once(&registry, "sing").is_none());
     let beside = call("parrot", "know", Duration::from_secs(5));
-    assert_eq!(registry.dispatch(beside).await.status, Status::Ok);
+    assert_eq!(registry.dispatch_call(beside).await.status, ReplyStatus::Ok);
 }
 
 #[tokio::test]
 async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
-    let limits = Limits {
+    let limits = CallLimits {
         concurrency: 1,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let registry = registry(json!("x"), &Arc::default(), limits);
     for action in ["stumble", "promise"] {
         let outcome = at_once(&registry, action).unwrap();
         assert_eq!(
             (outcome.status, outcome.reason),
-            (Status::Other, Some(Reason::Broken))
+            (ReplyStatus::Other, Some(ReplyReason::Broken))
         );
-        assert_eq!(at_once(&registry, "know").unwrap().status, Status::Ok);
+        assert_eq!(at_once(&registry, "know").unwrap().status, ReplyStatus::Ok);
     }
 }
 
 #[tokio::test]
 async fn nobody_is_answered_out_of_turn() {
     let wake = Arc::new(Notify::new());
-    let limits = Limits {
+    let limits = CallLimits {
         concurrency: 1,
         queue: 1,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let registry = Arc::new(registry(json!("x"), &wake, limits));
     let busy = Arc::clone(&registry);
     let running = tokio::spawn(async move {
-        busy.dispatch(call("parrot", "hang", Duration::from_mins(1)))
+        busy.dispatch_call(call("parrot", "hang", Duration::from_mins(1)))
             .await
     });
     tokio::task::yield_now().await;
     assert!(at_once(&registry, "know").is_none());
     wake.notify_one();
-    assert_eq!(running.await.unwrap().status, Status::Ok);
+    assert_eq!(running.await.unwrap().status, ReplyStatus::Ok);
     assert!(at_once(&registry, "know").is_some());
 }

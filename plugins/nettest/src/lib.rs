@@ -11,11 +11,11 @@ mod tests;
 use muster_api::{Agent, AgentError, ddl};
 
 /// The agent, with every action that its DDL declares.
-pub fn agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin("nettest").unwrap_or_default();
+pub fn build_agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("nettest").unwrap_or_default();
     Agent::builder(document)?
-        .action(actions::Connect)
-        .action(actions::Dns)
-        .action(actions::Ping)
+        .with_action(actions::NettestConnectAction)
+        .with_action(actions::NettestDnsAction)
+        .with_action(actions::NettestPingAction)
         .build()
 }

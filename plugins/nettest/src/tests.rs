@@ -2,43 +2,47 @@
 
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
-use muster_api::system::command::Output;
+use muster_api::ddl::{AgentDdl, builtin_agent};
+use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::Status;
-use muster_api::{ActionError, Context};
+use muster_api::wire::status::ReplyStatus;
+use muster_api::{ActionError, CallContext};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::{actions, agent};
+use crate::{actions, build_agent};
 
-fn context(system: &FakeSystem, action: &str) -> Context {
+fn context(system: &FakeSystem, action: &str) -> CallContext {
     let node = TestNode::named("dev1.example.net").unwrap();
     node.context("nettest", action, Arc::new(system.clone()))
         .unwrap()
 }
 
 async fn ask(system: &FakeSystem, action: &str, input: Value) -> Result<Value, ActionError> {
-    let agent = agent().unwrap();
-    let declared = agent.ddl().action(action).unwrap();
+    let agent = build_agent().unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let cx = context(system, action);
-    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
 }
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("nettest").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("nettest").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Connect>(&ddl),
-        differences::<actions::Dns>(&ddl),
-        differences::<actions::Ping>(&ddl),
+        differences::<actions::NettestConnectAction>(&ddl),
+        differences::<actions::NettestDnsAction>(&ddl),
+        differences::<actions::NettestPingAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    assert!(ddl.actions().iter().all(muster_api::ddl::Action::read_only));
+    assert!(
+        ddl.actions()
+            .iter()
+            .all(muster_api::ddl::ActionSchema::is_read_only)
+    );
 }
 
 #[tokio::test]
@@ -65,7 +69,7 @@ async fn an_open_port_is_told_from_a_closed_one() {
     for port in [0, 65536] {
         let input = json!({"host": "127.0.0.1", "port": port});
         let error = ask(&system, "connect", input).await.unwrap_err();
-        assert_eq!(error.status, Status::InvalidData);
+        assert_eq!(error.status, ReplyStatus::InvalidData);
     }
 }
 
@@ -88,16 +92,16 @@ async fn a_name_is_resolved_by_the_node() {
 async fn echoes_are_counted() {
     let system = FakeSystem::new();
     let text = "2 packets transmitted, 2 received, 0% packet loss, time 1ms\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.0 ms\n";
-    system.answer(&["ping"], Output::new(0, text));
+    system.script_output(&["ping"], CommandOutput::new(0, text));
     let answer = ask(&system, "ping", json!({"host": "db1", "count": 2})).await;
     assert_eq!(
         answer.unwrap(),
         json!({"alive": true, "sent": 2, "received": 2, "rtt": 0.2})
     );
-    assert_eq!(system.lines(), ["ping -n -c 2 -W 2 db1"]);
-    system.answer(
+    assert_eq!(system.recorded_command_lines(), ["ping -n -c 2 -W 2 db1"]);
+    system.script_output(
         &["ping"],
-        Output::new(2, "ping: nowhere: Name or service not known\n"),
+        CommandOutput::new(2, "ping: nowhere: Name or service not known\n"),
     );
     let error = ask(&system, "ping", json!({"host": "nowhere"}))
         .await
@@ -106,8 +110,8 @@ async fn echoes_are_counted() {
         error.message,
         "`ping` ended with 2: ping: nowhere: Name or service not known"
     );
-    let agent = agent().unwrap();
-    let refused = agent.ddl().action("ping").unwrap();
+    let agent = build_agent().unwrap();
+    let refused = agent.ddl().find_action("ping").unwrap();
     let option = json!({"host": "-f"});
     assert!(refused.validate_input(option.as_object().unwrap()).is_err());
 }

@@ -1,36 +1,40 @@
 //! `package("openssl")`: whether a package is installed, and in which version.
 
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
-use crate::package::word;
-use crate::queue::look;
+use crate::package::property_text;
+use crate::queue::run_blocking;
 
-pub(crate) struct PackageData;
+pub(crate) struct PackageDataSource;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PackageDataOutput {
     pub(crate) installed: bool,
     pub(crate) version: Option<String>,
     pub(crate) ensure: String,
     pub(crate) held: bool,
 }
 
-impl DataSource for PackageData {
+impl DataSource for PackageDataSource {
     const NAME: &'static str = "package";
-    type Output = Output;
+    type Output = PackageDataOutput;
 
-    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        query: Option<&str>,
+    ) -> Result<PackageDataOutput, ActionError> {
         let name = query.unwrap_or_default().to_owned();
-        look(cx, move |packages| {
-            let found = packages.find(&name)?;
-            let ensure = word(&found, "ensure");
+        run_blocking(cx, move |packages| {
+            let found = packages.query_package(&name)?;
+            let ensure = property_text(&found, "ensure");
             let installed = !matches!(ensure.as_str(), "" | "absent" | "purged");
-            Ok(Output {
+            Ok(PackageDataOutput {
                 installed,
                 version: installed.then(|| ensure.clone()),
-                held: word(&found, "mark") == "hold",
+                held: property_text(&found, "mark") == "hold",
                 ensure,
             })
         })

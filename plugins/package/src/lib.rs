@@ -14,24 +14,26 @@ mod tests;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
 /// The agent, with every action that its DDL declares.
-pub fn agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin("package").unwrap_or_default();
-    let queue = Arc::new(queue::Queue::default());
+pub fn build_agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("package").unwrap_or_default();
+    let queue = Arc::new(queue::PackageQueue::default());
     Agent::builder(document)?
-        .action(actions::Install(Arc::clone(&queue)))
-        .action(actions::Update(Arc::clone(&queue)))
-        .action(actions::Uninstall(Arc::clone(&queue)))
-        .action(actions::Purge(Arc::clone(&queue)))
-        .action(actions::Status)
-        .action(actions::Checkupdates)
-        .action(actions::Refresh(queue))
+        .with_action(actions::PackageInstallAction(Arc::clone(&queue)))
+        .with_action(actions::PackageUpdateAction(Arc::clone(&queue)))
+        .with_action(actions::PackageUninstallAction(Arc::clone(&queue)))
+        .with_action(actions::PackagePurgeAction(Arc::clone(&queue)))
+        .with_action(actions::PackageStatusAction)
+        .with_action(actions::PackageCheckupdatesAction)
+        .with_action(actions::PackageRefreshAction(queue))
         .build()
 }
 
 /// The data source `package`.
-pub fn data_sources() -> Result<Vec<Data>, DataError> {
-    Ok(vec![Data::builtin(data::PackageData)?])
+pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(
+        data::PackageDataSource,
+    )?])
 }

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, Context};
+use muster_api::{ActionError, CallContext};
 use muster_engine::EngineError;
 use tokio::sync::Mutex;
 
-use crate::package::Packages;
+use crate::package::NodePackages;
 
 /// First come, first served.
 #[derive(Debug, Default)]
-pub(crate) struct Queue(Arc<Mutex<()>>);
+pub(crate) struct PackageQueue(Arc<Mutex<()>>);
 
-impl Queue {
+impl PackageQueue {
     /// Does work that changes something, when what was asked for before is done.
-    pub(crate) async fn change<T: Send + 'static>(
+    pub(crate) async fn run_exclusive<T: Send + 'static>(
         &self,
-        cx: &Context,
-        work: impl FnOnce(&Packages) -> Result<T, EngineError> + Send + 'static,
+        cx: &CallContext,
+        work: impl FnOnce(&NodePackages) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, ActionError> {
         let turn = Arc::clone(&self.0).lock_owned().await;
-        look(cx, move |packages| {
+        run_blocking(cx, move |packages| {
             // Goes with the work: a tool whose caller has given up still keeps the next one waiting.
             let _turn = turn;
             work(packages)
@@ -30,17 +30,17 @@ impl Queue {
 }
 
 /// Does work that changes nothing. A wrong request is told apart from a machine that would not (status 4 and 1).
-pub(crate) async fn look<T: Send + 'static>(
-    cx: &Context,
-    work: impl FnOnce(&Packages) -> Result<T, EngineError> + Send + 'static,
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    cx: &CallContext,
+    work: impl FnOnce(&NodePackages) -> Result<T, EngineError> + Send + 'static,
 ) -> Result<T, ActionError> {
     let system = Arc::clone(&cx.system);
-    let done = cx.blocking(move |cancel| work(&Packages::new(system, cancel)));
+    let done = cx.run_blocking(move |cancel| work(&NodePackages::new(system, cancel)));
     done.await?.map_err(|error| {
         if error.is_invalid() {
-            ActionError::invalid(error.line())
+            ActionError::invalid_input(error.one_line_message())
         } else {
-            ActionError::failed(error.line())
+            ActionError::failed(error.one_line_message())
         }
     })
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::System;
-use muster_api::system::command::Output;
+use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
-use crate::{actions, agent};
+use crate::{actions, build_agent};
 
 const INSTALL: &str = "apt-get -q -y -o DPkg::Options::=--force-confold install";
 const INSTALLED: &str = "install ok installed x 1.0\n";
@@ -28,7 +28,7 @@ struct Machine {
 impl Machine {
     fn new(system: FakeSystem) -> Self {
         Self {
-            agent: agent().unwrap(),
+            agent: build_agent().unwrap(),
             system,
         }
     }
@@ -37,16 +37,16 @@ impl Machine {
     /// what apt is told.
     fn with_apt(line: &str) -> Self {
         let system = FakeSystem::new();
-        system.file("/var/lib/dpkg/status", "");
-        system.file("/line", line);
-        system.on(&["dpkg-query"], |system, _| {
-            let line = system.text("/line");
-            Output::new(i32::from(line.is_empty()), line)
+        system.add_file("/var/lib/dpkg/status", "");
+        system.add_file("/line", line);
+        system.script_handler(&["dpkg-query"], |system, _| {
+            let line = system.file_text("/line");
+            CommandOutput::new(i32::from(line.is_empty()), line)
         });
         let policy = "x:\n  Installed: 1.0\n  Candidate: 2.0\n";
-        system.answer(&["apt-cache", "policy"], Output::new(0, policy));
-        system.answer(&["apt-mark"], Output::new(0, ""));
-        system.on(&["apt-get"], |system, command| {
+        system.script_output(&["apt-cache", "policy"], CommandOutput::new(0, policy));
+        system.script_output(&["apt-mark"], CommandOutput::new(0, ""));
+        system.script_handler(&["apt-get"], |system, command| {
             let said = |word: &str| command.argv.iter().any(|said| said == word);
             let wanted = command.argv.last().cloned().unwrap_or_default();
             let version = wanted.split_once('=').map_or("2.0", |(_, version)| version);
@@ -55,24 +55,29 @@ impl Machine {
                 () if said("--purge") => String::new(),
                 () => REMOVED.to_owned(),
             };
-            system.file("/line", line);
-            Output::new(0, "")
+            system.add_file("/line", line);
+            CommandOutput::new(0, "")
         });
         Self::new(system)
     }
 
     async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
-        let declared = self.agent.ddl().action(action).unwrap();
+        let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
         let system: Arc<dyn System> = Arc::new(self.system.clone());
         let cx = node.context("package", action, system).unwrap();
-        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        let output = self
+            .agent
+            .find_handler(action)
+            .unwrap()
+            .call(&cx, input)
+            .await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
     fn changes(&self) -> Vec<String> {
-        let mut lines = self.system.lines();
+        let mut lines = self.system.recorded_command_lines();
         lines.retain(|line| line.starts_with("apt-get") || line.starts_with("apt-mark"));
         lines
     }
@@ -80,22 +85,22 @@ impl Machine {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("package").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("package").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Install>(&ddl),
-        differences::<actions::Update>(&ddl),
-        differences::<actions::Uninstall>(&ddl),
-        differences::<actions::Purge>(&ddl),
-        differences::<actions::Status>(&ddl),
-        differences::<actions::Checkupdates>(&ddl),
-        differences::<actions::Refresh>(&ddl),
+        differences::<actions::PackageInstallAction>(&ddl),
+        differences::<actions::PackageUpdateAction>(&ddl),
+        differences::<actions::PackageUninstallAction>(&ddl),
+        differences::<actions::PackagePurgeAction>(&ddl),
+        differences::<actions::PackageStatusAction>(&ddl),
+        differences::<actions::PackageCheckupdatesAction>(&ddl),
+        differences::<actions::PackageRefreshAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
     let actions = ddl.actions().iter();
     let read_only: Vec<&str> = actions
-        .filter(|action| action.read_only())
-        .map(muster_api::ddl::Action::name)
+        .filter(|action| action.is_read_only())
+        .map(muster_api::ddl::ActionSchema::name)
         .collect();
     assert_eq!(read_only, ["status", "checkupdates"]);
 }
@@ -180,7 +185,7 @@ async fn an_update_does_not_install() {
             .ask("update", json!({"package": "x"}))
             .await
             .unwrap_err();
-        assert_eq!(error.status, Status::Failed);
+        assert_eq!(error.status, ReplyStatus::Failed);
         assert_eq!(
             error.message,
             "Package[x]: is not installed, so there is nothing to update; use `install`"
@@ -216,7 +221,9 @@ async fn outdated_packages_are_told_with_both_versions() {
     let machine = Machine::with_apt(INSTALLED);
     let simulation = ["apt-get", "-q", "-s"];
     let text = "Inst new (3.0 Debian:12/stable [all])\nInst x [1.0] (2.0 Debian:12/stable [all])\nConf x (2.0)\n";
-    machine.system.answer(&simulation, Output::new(0, text));
+    machine
+        .system
+        .script_output(&simulation, CommandOutput::new(0, text));
     let expected = json!({
         "package_manager": "apt",
         "outdated_packages": [{"package": "x", "installed": "1.0", "version": "2.0"}],
@@ -232,7 +239,7 @@ async fn outdated_packages_are_told_with_both_versions() {
     );
     machine
         .system
-        .answer(&simulation, Output::new(0, "0 upgraded\n"));
+        .script_output(&simulation, CommandOutput::new(0, "0 upgraded\n"));
     let none = machine.ask("checkupdates", json!({})).await.unwrap();
     assert_eq!(
         (&none["outdated_packages"], &none["count"]),
@@ -245,9 +252,9 @@ async fn a_refresh_fails_when_a_source_does_not_answer() {
     let machine = Machine::with_apt(INSTALLED);
     let update = "apt-get -q -y -o APT::Update::Error-Mode=any update";
     let argv: Vec<&str> = update.split(' ').collect();
-    machine.system.answer(
+    machine.system.script_output(
         &argv,
-        Output::new(0, "Hit:1 stable\nReading package lists...\n"),
+        CommandOutput::new(0, "Hit:1 stable\nReading package lists...\n"),
     );
     let said = machine.ask("refresh", json!({})).await.unwrap();
     assert_eq!(
@@ -256,9 +263,11 @@ async fn a_refresh_fails_when_a_source_does_not_answer() {
     );
     assert_eq!(machine.changes(), [update]);
     let text = "Err:1 stable\nE: Failed to fetch stable\n";
-    machine.system.answer(&argv, Output::new(100, text));
+    machine
+        .system
+        .script_output(&argv, CommandOutput::new(100, text));
     let error = machine.ask("refresh", json!({})).await.unwrap_err();
-    assert_eq!(error.status, Status::Failed);
+    assert_eq!(error.status, ReplyStatus::Failed);
     assert!(
         error.message.ends_with("100: E: Failed to fetch stable"),
         "{}",
@@ -270,12 +279,14 @@ async fn a_refresh_fails_when_a_source_does_not_answer() {
 async fn a_tool_that_refuses_is_a_failure_with_its_own_words() {
     let machine = Machine::with_apt("");
     let text = "Reading package lists...\nE: Unable to locate package x\n";
-    machine.system.answer(&["apt-get"], Output::new(100, text));
+    machine
+        .system
+        .script_output(&["apt-get"], CommandOutput::new(100, text));
     let error = machine
         .ask("install", json!({"package": "x"}))
         .await
         .unwrap_err();
-    assert_eq!(error.status, Status::Failed);
+    assert_eq!(error.status, ReplyStatus::Failed);
     assert_eq!(
         error.message,
         format!("Package[x]: `{INSTALL} x` ended with 100: E: Unable to locate package x")
@@ -292,14 +303,17 @@ async fn a_machine_without_dpkg_says_so() {
         ("refresh", json!({})),
     ] {
         let error = machine.ask(action, input).await.unwrap_err();
-        assert_eq!(error.status, Status::Failed, "{action}");
+        assert_eq!(error.status, ReplyStatus::Failed, "{action}");
         assert!(
             error.message.contains("no package database"),
             "{action}: {}",
             error.message
         );
     }
-    assert_eq!(machine.system.lines(), Vec::<String>::new());
+    assert_eq!(
+        machine.system.recorded_command_lines(),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -307,11 +321,11 @@ async fn changes_never_overlap() {
     let machine = Machine::with_apt("");
     let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
-    machine.system.on(&["apt-get"], move |_, _| {
+    machine.system.script_handler(&["apt-get"], move |_, _| {
         seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         (0..1000).for_each(|_| std::thread::yield_now());
         running.fetch_sub(1, Ordering::SeqCst);
-        Output::new(0, "")
+        CommandOutput::new(0, "")
     });
     let machine = Arc::new(machine);
     let changes: Vec<_> = (0..8)
@@ -329,8 +343,8 @@ async fn changes_never_overlap() {
 
 #[test]
 fn a_version_is_a_version_and_no_word_of_the_engine() {
-    let agent = agent().unwrap();
-    let install = agent.ddl().action("install").unwrap();
+    let agent = build_agent().unwrap();
+    let install = agent.ddl().find_action("install").unwrap();
     let refused = |input: Value| install.validate_input(input.as_object().unwrap()).is_err();
     for version in [
         "absent", "purged", "latest", "held", ">= 1", "-o", "", "1 2",
@@ -350,6 +364,6 @@ fn a_version_is_a_version_and_no_word_of_the_engine() {
 
 #[test]
 fn the_data_sources_types_names_and_examples_equal_its_ddl() {
-    let found = muster_api::testing::data_differences::<crate::data::PackageData>();
+    let found = muster_api::testing::data_differences::<crate::data::PackageDataSource>();
     assert_eq!(found, Vec::<String>::new());
 }

@@ -6,15 +6,15 @@
 //! differently. The claim's revision is the permit's *fence*.
 //!
 //! A claim lives as long as its node gives signs of life: one every third of the *lease*, by the broker's clock. Who cannot give them
-//! must stop before the lease is over, because the others will not wait longer; see [`Permit::lost`].
+//! must stop before the lease is over, because the others will not wait longer; see [`Permit::lost_token`].
 //!
-//! [`pool`] is the rule, a pure fold of the bucket's entries; [`Desk`] does the waiting and writing; the agent `permit` shows a pool
+//! [`pool`] is the rule, a pure fold of the bucket's entries; [`PermitClient`] does the waiting and writing; the agent `permit` shows a pool
 //! and gives permits back.
 
 #![warn(missing_docs)]
 
 mod actions;
-mod desk;
+mod client;
 mod permit;
 pub mod pool;
 mod record;
@@ -26,17 +26,17 @@ use std::time::Duration;
 
 use muster_api::{Agent, AgentError, ddl};
 
-pub use desk::{Ask, Desk, PermitError};
+pub use client::{PermitClient, PermitError, PermitRequest};
 pub use permit::Permit;
-pub use record::{Claim, Sign, Wait};
+pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 
 /// How long a permit lives without a sign of life, unless it is asked for otherwise.
-pub const LEASE: Duration = Duration::from_mins(1);
+pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
 /// The agent `permit`.
-pub fn agent(desk: Desk) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin("permit").unwrap_or_default())?
-        .action(actions::List(desk.clone()))
-        .action(actions::Release(desk))
+pub fn build_agent(desk: PermitClient) -> Result<Agent, AgentError> {
+    Agent::builder(ddl::builtin_agent("permit").unwrap_or_default())?
+        .with_action(actions::PermitListAction(desk.clone()))
+        .with_action(actions::PermitReleaseAction(desk))
         .build()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_api::wire::identity::{Identity, Name};
+use muster_api::wire::identity::{Identity, SubjectName};
 use muster_bus::{Bucket, Bytes};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinHandle;
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::record::Sign;
-use crate::slots::Slot;
+use crate::record::PermitKeyKind;
+use crate::slots::AllocatedSlot;
 
 /// A place in a pool. Give it back with [`Permit::release`]; dropped, it is given back as soon as possible.
 #[derive(Debug)]
 pub struct Permit {
     fence: u64,
-    place: Option<Place>,
+    place: Option<PermitRegistration>,
     lost: CancellationToken,
     renewal: JoinHandle<()>,
     /// Keeps this node's other runs out of the same pool.
@@ -26,10 +26,10 @@ pub struct Permit {
 
 /// Whose place in which pool.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct PermitRegistration {
     pub(crate) bucket: Bucket,
-    pub(crate) pool: Name,
-    pub(crate) slot: Slot,
+    pub(crate) pool: SubjectName,
+    pub(crate) slot: AllocatedSlot,
     pub(crate) node: Identity,
     pub(crate) run: Uuid,
     pub(crate) lease: Duration,
@@ -37,8 +37,8 @@ pub(crate) struct Place {
 
 impl Permit {
     /// A place that was just confirmed; `proven` is when the last sign of life that the broker took was sent.
-    pub(crate) fn held(
-        place: Place,
+    pub(crate) fn with_renewal(
+        place: PermitRegistration,
         fence: u64,
         proven: Instant,
         turn: OwnedMutexGuard<()>,
@@ -46,7 +46,7 @@ impl Permit {
     ) -> Self {
         Self {
             fence,
-            renewal: tokio::spawn(renew(place.clone(), proven, lost.clone())),
+            renewal: tokio::spawn(renew_until_lost(place.clone(), proven, lost.clone())),
             place: Some(place),
             lost,
             turn: Some(turn),
@@ -60,7 +60,7 @@ impl Permit {
 
     /// Cancelled when the permit counts no more soon: what runs must end within the last third of the lease, because then somebody
     /// else may run.
-    pub fn lost(&self) -> &CancellationToken {
+    pub fn lost_token(&self) -> &CancellationToken {
         &self.lost
     }
 
@@ -68,7 +68,7 @@ impl Permit {
     pub async fn release(mut self) {
         self.renewal.abort();
         if let Some(place) = self.place.take() {
-            place.give_back().await;
+            place.remove_entries().await;
         }
         self.turn = None;
     }
@@ -82,28 +82,35 @@ impl Drop for Permit {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                place.give_back().await;
+                place.remove_entries().await;
                 drop(turn);
             });
         }
     }
 }
 
-impl Place {
-    pub(crate) fn key(&self, sign: Sign) -> String {
-        sign.key(self.slot.number(), &self.node)
+impl PermitRegistration {
+    pub(crate) fn entry_key(&self, sign: PermitKeyKind) -> String {
+        sign.entry_key(self.slot.number(), &self.node)
     }
 
     /// Tells the broker that we live.
-    pub(crate) async fn beat(&self) -> bool {
+    pub(crate) async fn send_heartbeat(&self) -> bool {
         let value = Bytes::from(self.run.to_string());
-        self.bucket.put(&self.key(Sign::Beat), value).await.is_ok()
+        self.bucket
+            .put(&self.entry_key(PermitKeyKind::Beat), value)
+            .await
+            .is_ok()
     }
 
     /// Removes everything that we wrote.
-    pub(crate) async fn give_back(&self) {
-        for sign in [Sign::Claim, Sign::Wait, Sign::Beat] {
-            if let Err(error) = self.bucket.delete(&self.key(sign)).await {
+    pub(crate) async fn remove_entries(&self) {
+        for sign in [
+            PermitKeyKind::Claim,
+            PermitKeyKind::Wait,
+            PermitKeyKind::Beat,
+        ] {
+            if let Err(error) = self.bucket.delete(&self.entry_key(sign)).await {
                 tracing::warn!(%error, pool = %self.pool, "a permit lapses instead of being given back");
                 return;
             }
@@ -112,12 +119,12 @@ impl Place {
 }
 
 /// Gives a sign of life every third of the lease, and says so when they do not arrive any more.
-async fn renew(place: Place, mut proven: Instant, lost: CancellationToken) {
+async fn renew_until_lost(place: PermitRegistration, mut proven: Instant, lost: CancellationToken) {
     let pause = place.lease / 3;
     loop {
         tokio::time::sleep(pause).await;
         let sent = Instant::now();
-        if let Ok(true) = tokio::time::timeout(pause, place.beat()).await {
+        if let Ok(true) = tokio::time::timeout(pause, place.send_heartbeat()).await {
             proven = sent;
         }
         if proven.elapsed() >= pause * 2 {

@@ -1,6 +1,6 @@
 //! One pool as the bucket's entries tell it: who holds it, whose turn is next. A pure fold; it reads no clock.
 //!
-//! Instants are the broker's. A reader knows only a lower bound of them ([`Reckoning`]), so that it takes the dead for living rather
+//! Instants are the broker's. A reader knows only a lower bound of them ([`BrokerClock`]), so that it takes the dead for living rather
 //! than the other way round.
 
 use std::cmp::Reverse;
@@ -8,27 +8,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use muster_api::wire::Millis;
-use muster_api::wire::identity::{Identity, Name};
-use muster_bus::Entry;
+use muster_api::wire::identity::{Identity, SubjectName};
+use muster_bus::BucketEntry;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::record::{Claim, Sign, Wait, lease};
+use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, clamp_lease};
 
 /// What the others know of the broker's time: at least this much.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Reckoning(Option<(Millis, Instant)>);
+pub struct BrokerClock(Option<(Millis, Instant)>);
 
-impl Reckoning {
+impl BrokerClock {
     /// An entry that was written at `created` was here at `now`.
-    pub fn learn(&mut self, created: Millis, now: Instant) {
-        if self.at(now).is_none_or(|known| created > known) {
+    pub fn observe_entry(&mut self, created: Millis, now: Instant) {
+        if self.time_at(now).is_none_or(|known| created > known) {
             self.0 = Some((created, now));
         }
     }
 
     /// The broker's time at `now`, or earlier than that.
-    pub fn at(&self, now: Instant) -> Option<Millis> {
+    pub fn time_at(&self, now: Instant) -> Option<Millis> {
         let (created, then) = self.0?;
         let passed = now.saturating_duration_since(then).as_millis();
         Some(created.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
@@ -37,7 +37,7 @@ impl Reckoning {
 
 /// Somebody who waits, or holds a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Party {
+pub struct PoolMember {
     /// The node.
     pub node: Identity,
     /// The run that it is for.
@@ -57,15 +57,15 @@ pub struct Party {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Member {
-    wait: Option<Written<Wait>>,
-    claim: Option<Written<Claim>>,
+struct MemberState {
+    wait: Option<RevisionedRecord<WaitRecord>>,
+    claim: Option<RevisionedRecord<ClaimRecord>>,
     /// The last sign of life.
     seen: Millis,
 }
 
 #[derive(Debug, Clone)]
-struct Written<T> {
+struct RevisionedRecord<T> {
     value: T,
     revision: u64,
     created: Millis,
@@ -73,16 +73,16 @@ struct Written<T> {
 
 /// The state of one pool.
 #[derive(Debug, Clone)]
-pub struct Pool {
-    name: Name,
+pub struct PermitPool {
+    name: SubjectName,
     /// By node and slot.
-    members: BTreeMap<(Identity, u8), Member>,
+    members: BTreeMap<(Identity, u8), MemberState>,
     revision: u64,
 }
 
-impl Pool {
+impl PermitPool {
     /// A pool that nothing is known of.
-    pub fn new(name: Name) -> Self {
+    pub fn new(name: SubjectName) -> Self {
         Self {
             name,
             members: BTreeMap::new(),
@@ -96,9 +96,9 @@ impl Pool {
     }
 
     /// Takes over one entry. What is not ours, or not readable, says nothing.
-    pub fn apply(&mut self, entry: &Entry) {
+    pub fn apply_entry(&mut self, entry: &BucketEntry) {
         self.revision = self.revision.max(entry.revision);
-        let Some((sign, slot, node)) = Sign::read(&entry.key) else {
+        let Some((sign, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
             return;
         };
         let member = self.members.entry((node, slot)).or_default();
@@ -106,25 +106,25 @@ impl Pool {
             member.seen = member.seen.max(entry.created);
         }
         match sign {
-            Sign::Wait => {
-                member.wait =
-                    written(entry).filter(|wait: &Written<Wait>| wait.value.pool == self.name);
+            PermitKeyKind::Wait => {
+                member.wait = parse_record(entry)
+                    .filter(|wait: &RevisionedRecord<WaitRecord>| wait.value.pool == self.name);
             }
-            Sign::Claim => {
-                member.claim =
-                    written(entry).filter(|claim: &Written<Claim>| claim.value.pool == self.name);
+            PermitKeyKind::Claim => {
+                member.claim = parse_record(entry)
+                    .filter(|claim: &RevisionedRecord<ClaimRecord>| claim.value.pool == self.name);
             }
-            Sign::Beat => {}
+            PermitKeyKind::Beat => {}
         }
         self.members
             .retain(|_, member| member.wait.is_some() || member.claim.is_some());
     }
 
     /// The claims that live at this instant, the oldest first: those who hold the pool, and those who came too late.
-    pub fn claims(&self, at: Millis) -> Vec<Party> {
-        let claim = |((node, _), member): (&(Identity, u8), &Member)| {
+    pub fn live_claims(&self, at: Millis) -> Vec<PoolMember> {
+        let claim = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let written = member.claim.as_ref()?;
-            let Claim {
+            let ClaimRecord {
                 run,
                 priority,
                 limit,
@@ -132,8 +132,8 @@ impl Pool {
                 occupied,
                 ..
             } = written.value;
-            let expires = member.seen.saturating_add(grace(lease));
-            (expires >= at).then(|| Party {
+            let expires = member.seen.saturating_add(lease_with_grace(lease));
+            (expires >= at).then(|| PoolMember {
                 node: node.clone(),
                 run,
                 revision: written.revision,
@@ -144,25 +144,25 @@ impl Pool {
                 occupied,
             })
         };
-        let mut claims: Vec<Party> = self.members.iter().filter_map(claim).collect();
+        let mut claims: Vec<PoolMember> = self.members.iter().filter_map(claim).collect();
         claims.sort_by_key(|claim| claim.revision);
-        one_of_each_node(claims)
+        first_per_node(claims)
     }
 
     /// Those who wait and live at this instant, in the order of their turns.
-    pub fn waiting(&self, at: Millis) -> Vec<Party> {
-        let wait = |((node, _), member): (&(Identity, u8), &Member)| {
+    pub fn waiting_members(&self, at: Millis) -> Vec<PoolMember> {
+        let wait = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let written = member.wait.as_ref()?;
-            let Wait {
+            let WaitRecord {
                 run,
                 priority,
                 limit,
                 lease,
                 ..
             } = written.value;
-            let expires = member.seen.saturating_add(grace(lease));
+            let expires = member.seen.saturating_add(lease_with_grace(lease));
             let waits = member.claim.is_none() && expires >= at;
-            waits.then(|| Party {
+            waits.then(|| PoolMember {
                 node: node.clone(),
                 run,
                 revision: written.revision,
@@ -173,59 +173,59 @@ impl Pool {
                 occupied: false,
             })
         };
-        let mut waiting: Vec<Party> = self.members.iter().filter_map(wait).collect();
+        let mut waiting: Vec<PoolMember> = self.members.iter().filter_map(wait).collect();
         waiting.sort_by_key(|wait| (Reverse(wait.priority), wait.revision));
-        one_of_each_node(waiting)
+        first_per_node(waiting)
     }
 
     /// The fence of this node's claim, if it is among those that hold the pool.
-    pub fn holds(&self, node: &Identity, at: Millis) -> Option<u64> {
-        let claims = self.claims(at);
+    pub fn held_fence(&self, node: &Identity, at: Millis) -> Option<u64> {
+        let claims = self.live_claims(at);
         let place = claims.iter().position(|claim| claim.node == *node)?;
         let claim = claims.get(place)?;
-        (claim.occupied || place < size(claim.limit)).then_some(claim.revision)
+        (claim.occupied || place < limit_as_usize(claim.limit)).then_some(claim.revision)
     }
 
     /// Whether it is this node's turn to claim a place: there is one, and nobody who waits comes before it.
     pub fn is_turn_of(&self, node: &Identity, at: Millis) -> bool {
-        let waiting = self.waiting(at);
-        let taken = self.claims(at).len();
+        let waiting = self.waiting_members(at);
+        let taken = self.live_claims(at).len();
         let Some(place) = waiting.iter().position(|wait| wait.node == *node) else {
             return false;
         };
         waiting
             .get(place)
-            .is_some_and(|wait| taken + place < size(wait.limit))
+            .is_some_and(|wait| taken + place < limit_as_usize(wait.limit))
     }
 
     /// When the next of those who live will be taken for dead.
-    pub fn next_end(&self, at: Millis) -> Option<Millis> {
-        let claims = self.claims(at).into_iter();
-        let parties = claims.chain(self.waiting(at));
+    pub fn next_expiry(&self, at: Millis) -> Option<Millis> {
+        let claims = self.live_claims(at).into_iter();
+        let parties = claims.chain(self.waiting_members(at));
         parties.map(|party| party.expires).min()
     }
 }
 
 /// The first entry of each node: one that writes the same pool into several slots holds one place.
-fn one_of_each_node(parties: Vec<Party>) -> Vec<Party> {
+fn first_per_node(parties: Vec<PoolMember>) -> Vec<PoolMember> {
     let mut seen = BTreeSet::new();
     let mut parties = parties;
     parties.retain(|party| seen.insert(party.node.clone()));
     parties
 }
 
-fn size(limit: u32) -> usize {
+fn limit_as_usize(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// The others wait a quarter longer than the holder: a message on its way is not a death.
-fn grace(written: Millis) -> Millis {
-    let lease = lease(written);
+fn lease_with_grace(written: Millis) -> Millis {
+    let lease = clamp_lease(written);
     lease + lease / 4
 }
 
-fn written<T: DeserializeOwned>(entry: &Entry) -> Option<Written<T>> {
-    Some(Written {
+fn parse_record<T: DeserializeOwned>(entry: &BucketEntry) -> Option<RevisionedRecord<T>> {
+    Some(RevisionedRecord {
         value: serde_json::from_slice(entry.value.as_ref()?).ok()?,
         revision: entry.revision,
         created: entry.created,

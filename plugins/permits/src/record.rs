@@ -4,19 +4,19 @@
 //! lists every key that it may write.
 
 use muster_api::wire::Millis;
-use muster_api::wire::identity::{Identity, Name};
-use muster_api::wire::stores::{PERMIT_SLOTS, permit_key};
+use muster_api::wire::identity::{Identity, SubjectName};
+use muster_api::wire::stores::{MAX_PERMIT_SLOTS, permit_key};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Longest lease that is believed, in milliseconds: nobody blocks a pool for longer by dying.
-const MAX_LEASE: u64 = 10 * 60 * 1000;
+const MAX_LEASE_MILLIS: u64 = 10 * 60 * 1000;
 
 /// A node waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
+pub struct WaitRecord {
     /// The pool.
-    pub pool: Name,
+    pub pool: SubjectName,
     /// The run that it is for.
     pub run: Uuid,
     /// Higher goes first; in between, who came first.
@@ -29,9 +29,9 @@ pub struct Wait {
 
 /// A node claims a place. Whether it has one, the pool's order decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct ClaimRecord {
     /// The pool.
-    pub pool: Name,
+    pub pool: SubjectName,
     /// The run that it is for.
     pub run: Uuid,
     /// With which priority it came.
@@ -47,17 +47,17 @@ pub struct Claim {
 
 /// One kind of key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
-    /// [`Wait`].
+pub enum PermitKeyKind {
+    /// [`WaitRecord`].
     Wait,
-    /// [`Claim`].
+    /// [`ClaimRecord`].
     Claim,
     /// A sign of life; its value means nothing.
     Beat,
 }
 
-impl Sign {
-    fn word(self) -> &'static str {
+impl PermitKeyKind {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Wait => "wait",
             Self::Claim => "claim",
@@ -66,12 +66,12 @@ impl Sign {
     }
 
     /// The key of this kind for a slot of a node.
-    pub fn key(self, slot: u8, node: &Identity) -> String {
-        permit_key(self.word(), slot, node.as_str())
+    pub fn entry_key(self, slot: u8, node: &Identity) -> String {
+        permit_key(self.as_str(), slot, node.as_str())
     }
 
     /// What a key is about; `None` for keys that are none of ours.
-    pub fn read(key: &str) -> Option<(Self, u8, Identity)> {
+    pub fn parse_key(key: &str) -> Option<(Self, u8, Identity)> {
         let mut parts = key.splitn(3, '.');
         let sign = match parts.next()? {
             "wait" => Self::Wait,
@@ -81,23 +81,23 @@ impl Sign {
         };
         let slot = parts.next()?.parse().ok()?;
         let node = Identity::parse(parts.next()?).ok()?;
-        (1..=PERMIT_SLOTS)
+        (1..=MAX_PERMIT_SLOTS)
             .contains(&slot)
             .then_some((sign, slot, node))
     }
 }
 
 /// The pool that a value is about, whichever sign it is.
-pub(crate) fn pool_of(value: &[u8]) -> Option<Name> {
+pub(crate) fn parse_pool_name(value: &[u8]) -> Option<SubjectName> {
     #[derive(Deserialize)]
-    struct OfPool {
-        pool: Name,
+    struct PoolReference {
+        pool: SubjectName,
     }
-    let read: OfPool = serde_json::from_slice(value).ok()?;
+    let read: PoolReference = serde_json::from_slice(value).ok()?;
     Some(read.pool)
 }
 
 /// A lease that somebody else wrote, within reason.
-pub(crate) fn lease(written: Millis) -> Millis {
-    written.min(MAX_LEASE)
+pub(crate) fn clamp_lease(written: Millis) -> Millis {
+    written.min(MAX_LEASE_MILLIS)
 }

@@ -3,19 +3,19 @@
 
 use std::cmp::Reverse;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::differences;
-use muster_api::wire::identity::{Identity, Name};
-use muster_bus::{Bytes, Entry};
+use muster_api::wire::identity::{Identity, SubjectName};
+use muster_bus::{BucketEntry, Bytes};
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::actions;
-use crate::pool::{Pool, Reckoning};
-use crate::record::{Claim, Sign, Wait};
+use crate::pool::{BrokerClock, PermitPool};
+use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord};
 
-fn pool() -> Name {
-    Name::parse("puppet").unwrap()
+fn pool() -> SubjectName {
+    SubjectName::parse("puppet").unwrap()
 }
 
 fn node(number: u8) -> Identity {
@@ -24,10 +24,10 @@ fn node(number: u8) -> Identity {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let permit = Ddl::from_slice(builtin("permit").unwrap().as_bytes()).unwrap();
+    let permit = AgentDdl::from_slice(builtin_agent("permit").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::List>(&permit),
-        differences::<actions::Release>(&permit),
+        differences::<actions::PermitListAction>(&permit),
+        differences::<actions::PermitReleaseAction>(&permit),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -35,9 +35,13 @@ fn types_names_and_examples_equal_the_ddl() {
 
 #[test]
 fn a_key_names_sign_slot_and_node() {
-    for sign in [Sign::Wait, Sign::Claim, Sign::Beat] {
-        let key = sign.key(4, &node(1));
-        assert_eq!(Sign::read(&key), Some((sign, 4, node(1))));
+    for sign in [
+        PermitKeyKind::Wait,
+        PermitKeyKind::Claim,
+        PermitKeyKind::Beat,
+    ] {
+        let key = sign.entry_key(4, &node(1));
+        assert_eq!(PermitKeyKind::parse_key(&key), Some((sign, 4, node(1))));
     }
     for strange in [
         "",
@@ -50,22 +54,22 @@ fn a_key_names_sign_slot_and_node() {
         "claim.1.",
         "claim.1.a b",
     ] {
-        assert_eq!(Sign::read(strange), None, "{strange}");
+        assert_eq!(PermitKeyKind::parse_key(strange), None, "{strange}");
     }
 }
 
 /// Writes a claim of a node for a pool into one of its slots.
-fn claim(slot: u8, of: u8, to: &str, revision: u64) -> Entry {
-    let claim = Claim {
-        pool: Name::parse(to).unwrap(),
+fn claim(slot: u8, of: u8, to: &str, revision: u64) -> BucketEntry {
+    let claim = ClaimRecord {
+        pool: SubjectName::parse(to).unwrap(),
         run: Uuid::nil(),
         priority: 0,
         limit: 9,
         lease: LEASE,
         occupied: false,
     };
-    Entry {
-        key: Sign::Claim.key(slot, &node(of)),
+    BucketEntry {
+        key: PermitKeyKind::Claim.entry_key(slot, &node(of)),
         value: serde_json::to_vec(&claim).ok().map(Bytes::from),
         revision,
         created: 1,
@@ -74,41 +78,45 @@ fn claim(slot: u8, of: u8, to: &str, revision: u64) -> Entry {
 
 #[test]
 fn a_slot_that_is_used_for_another_pool_is_left_in_the_first() {
-    let mut state = Pool::new(pool());
-    state.apply(&claim(1, 1, "puppet", 1));
-    state.apply(&claim(2, 1, "restart", 2));
-    assert_eq!(state.claims(1).len(), 1);
-    state.apply(&claim(1, 1, "restart", 3));
-    assert!(state.claims(1).is_empty());
+    let mut state = PermitPool::new(pool());
+    state.apply_entry(&claim(1, 1, "puppet", 1));
+    state.apply_entry(&claim(2, 1, "restart", 2));
+    assert_eq!(state.live_claims(1).len(), 1);
+    state.apply_entry(&claim(1, 1, "restart", 3));
+    assert!(state.live_claims(1).is_empty());
 }
 
 #[test]
 fn a_node_that_claims_a_pool_in_every_slot_holds_one_place() {
-    let mut state = Pool::new(pool());
+    let mut state = PermitPool::new(pool());
     for slot in 1..=4 {
-        state.apply(&claim(slot, 1, "puppet", slot.into()));
+        state.apply_entry(&claim(slot, 1, "puppet", slot.into()));
     }
-    state.apply(&claim(1, 2, "puppet", 9));
-    let held: Vec<u64> = state.claims(1).iter().map(|claim| claim.revision).collect();
+    state.apply_entry(&claim(1, 2, "puppet", 9));
+    let held: Vec<u64> = state
+        .live_claims(1)
+        .iter()
+        .map(|claim| claim.revision)
+        .collect();
     assert_eq!(held, [1, 9]);
 }
 
 #[test]
 fn the_brokers_time_is_never_taken_for_later_than_it_is() {
-    let mut reckoning = Reckoning::default();
+    let mut reckoning = BrokerClock::default();
     let start = std::time::Instant::now();
     let after = |millis| start + std::time::Duration::from_millis(millis);
-    assert_eq!(reckoning.at(start), None);
-    reckoning.learn(1_000, start);
-    assert_eq!(reckoning.at(after(50)), Some(1_050));
-    reckoning.learn(1_010, after(100));
+    assert_eq!(reckoning.time_at(start), None);
+    reckoning.observe_entry(1_000, start);
+    assert_eq!(reckoning.time_at(after(50)), Some(1_050));
+    reckoning.observe_entry(1_010, after(100));
     assert_eq!(
-        reckoning.at(after(100)),
+        reckoning.time_at(after(100)),
         Some(1_100),
         "an old entry says nothing new"
     );
-    reckoning.learn(5_000, after(200));
-    assert_eq!(reckoning.at(after(300)), Some(5_100));
+    reckoning.observe_entry(5_000, after(200));
+    assert_eq!(reckoning.time_at(after(300)), Some(5_100));
 }
 
 /// What a node of the model did.
@@ -140,14 +148,14 @@ struct World {
     limit: u32,
     at: u64,
     revision: u64,
-    entries: Vec<Entry>,
+    entries: Vec<BucketEntry>,
 }
 
 impl World {
-    fn write(&mut self, sign: Sign, node_number: u8, value: Option<Vec<u8>>) {
+    fn write(&mut self, sign: PermitKeyKind, node_number: u8, value: Option<Vec<u8>>) {
         self.revision += 1;
-        self.entries.push(Entry {
-            key: sign.key(1, &node(node_number)),
+        self.entries.push(BucketEntry {
+            key: sign.entry_key(1, &node(node_number)),
             value: value.map(Bytes::from),
             revision: self.revision,
             created: self.at,
@@ -157,7 +165,7 @@ impl World {
     fn take(&mut self, step: Step) {
         let (run, limit, lease) = (Uuid::nil(), self.limit, LEASE);
         let claim = |occupied| {
-            serde_json::to_vec(&Claim {
+            serde_json::to_vec(&ClaimRecord {
                 pool: pool(),
                 run,
                 priority: 0,
@@ -169,21 +177,21 @@ impl World {
         };
         match step {
             Step::Wait { node, priority } => {
-                let wait = Wait {
+                let wait = WaitRecord {
                     pool: pool(),
                     run,
                     priority,
                     limit,
                     lease,
                 };
-                self.write(Sign::Wait, node, serde_json::to_vec(&wait).ok());
+                self.write(PermitKeyKind::Wait, node, serde_json::to_vec(&wait).ok());
             }
-            Step::Claim { node } => self.write(Sign::Claim, node, claim(false)),
-            Step::Occupy { node } => self.write(Sign::Claim, node, claim(true)),
-            Step::Beat { node } => self.write(Sign::Beat, node, Some(Vec::new())),
+            Step::Claim { node } => self.write(PermitKeyKind::Claim, node, claim(false)),
+            Step::Occupy { node } => self.write(PermitKeyKind::Claim, node, claim(true)),
+            Step::Beat { node } => self.write(PermitKeyKind::Beat, node, Some(Vec::new())),
             Step::Leave { node } => {
-                self.write(Sign::Claim, node, None);
-                self.write(Sign::Wait, node, None);
+                self.write(PermitKeyKind::Claim, node, None);
+                self.write(PermitKeyKind::Wait, node, None);
             }
             Step::Pass { millis } => self.at += millis,
         }
@@ -199,35 +207,35 @@ proptest! {
         limit in 1..4_u32,
     ) {
         let mut world = World { limit, at: 1_000_000, revision: 0, entries: Vec::new() };
-        let mut seen = Pool::new(pool());
+        let mut seen = PermitPool::new(pool());
         let mut fences = std::collections::BTreeMap::new();
         for step in steps {
             let from = world.entries.len();
             world.take(step);
             for entry in &world.entries[from..] {
-                seen.apply(entry);
+                seen.apply_entry(entry);
             }
-            let claims = seen.claims(world.at);
-            let holders: Vec<_> = claims.iter().filter(|claim| seen.holds(&claim.node, world.at).is_some()).collect();
+            let claims = seen.live_claims(world.at);
+            let holders: Vec<_> = claims.iter().filter(|claim| seen.held_fence(&claim.node, world.at).is_some()).collect();
             let regular = holders.iter().filter(|claim| !claim.occupied).count();
             prop_assert!(regular <= limit as usize, "{holders:?}");
             for (place, claim) in claims.iter().enumerate() {
-                let holds = seen.holds(&claim.node, world.at);
+                let holds = seen.held_fence(&claim.node, world.at);
                 prop_assert_eq!(holds.is_some(), claim.occupied || place < limit as usize);
                 if let Some(fence) = holds {
                     let earlier = fences.insert(claim.node.clone(), fence).unwrap_or(0);
                     prop_assert!(earlier <= fence, "a fence went back");
                 }
             }
-            let turns: Vec<_> = seen.waiting(world.at);
+            let turns: Vec<_> = seen.waiting_members(world.at);
             let taken = claims.len();
             for (place, wait) in turns.iter().enumerate() {
                 prop_assert_eq!(seen.is_turn_of(&wait.node, world.at), taken + place < limit as usize);
             }
-            let rank = |party: &crate::pool::Party| (Reverse(party.priority), party.revision);
+            let rank = |party: &crate::pool::PoolMember| (Reverse(party.priority), party.revision);
             let in_order = turns.iter().map(rank).is_sorted();
             prop_assert!(in_order);
-            let mut late = Pool::new(pool());
+            let mut late = PermitPool::new(pool());
             let mut last = std::collections::BTreeMap::new();
             for entry in &world.entries {
                 last.insert(entry.key.clone(), entry.clone());
@@ -235,20 +243,20 @@ proptest! {
             let mut entries: Vec<_> = last.into_values().collect();
             entries.sort_by_key(|entry| entry.revision);
             for entry in &entries {
-                late.apply(entry);
+                late.apply_entry(entry);
             }
-            let names = |pool: &Pool| pool.claims(world.at).into_iter().map(|claim| (claim.node, claim.revision)).collect::<Vec<_>>();
+            let names = |pool: &PermitPool| pool.live_claims(world.at).into_iter().map(|claim| (claim.node, claim.revision)).collect::<Vec<_>>();
             prop_assert_eq!(names(&late), names(&seen));
         }
     }
 
     #[test]
     fn strange_entries_say_nothing(key in ".{0,40}", value in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let mut state = Pool::new(pool());
-        let entry = |key: String| Entry { key, value: Some(Bytes::from(value.clone())), revision: 1, created: 1 };
-        state.apply(&entry(key));
-        state.apply(&entry(Sign::Wait.key(1, &node(1))));
-        prop_assert!(state.claims(1).is_empty());
+        let mut state = PermitPool::new(pool());
+        let entry = |key: String| BucketEntry { key, value: Some(Bytes::from(value.clone())), revision: 1, created: 1 };
+        state.apply_entry(&entry(key));
+        state.apply_entry(&entry(PermitKeyKind::Wait.entry_key(1, &node(1))));
+        prop_assert!(state.live_claims(1).is_empty());
         prop_assert!(!state.is_turn_of(&node(2), 1));
     }
 }

@@ -4,38 +4,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::ActionError;
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
-use muster_api::system::{Command, ProcessId, Signal, Spool, System};
+use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System};
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
-use crate::{actions, agent};
+use crate::{actions, build_agent};
 
 fn host() -> RealSystem {
     RealSystem::new("/".into())
 }
 
 async fn ask(action: &str, input: Value) -> Result<Value, ActionError> {
-    let agent = agent().unwrap();
-    let declared = agent.ddl().action(action).unwrap();
+    let agent = build_agent().unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let node = TestNode::named("dev1.example.net").unwrap();
     let cx = node.context("process", action, Arc::new(host())).unwrap();
-    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
 }
 
 /// A process with a command line of its own, and where it leaves its end.
 fn sleeper(mark: &str) -> (ProcessId, tempfile::TempDir) {
     let spool = tempfile::tempdir().unwrap();
-    let kept = Spool {
+    let kept = ProcessSpool {
         directory: spool.path().to_owned(),
         limit: 1000,
     };
     let words = ["/bin/sh", "-c", "sleep 600 & wait", mark];
-    let process = host().start(&Command::new(words), &kept).unwrap();
+    let process = host().start_detached(&Command::new(words), &kept).unwrap();
     (process, spool)
 }
 
@@ -57,11 +57,11 @@ async fn listed(mark: &str) -> Vec<Value> {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("process").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("process").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::List>(&ddl),
-        differences::<actions::Summary>(&ddl),
-        differences::<actions::Kill>(&ddl),
+        differences::<actions::ProcessListAction>(&ddl),
+        differences::<actions::ProcessSummaryAction>(&ddl),
+        differences::<actions::ProcessKillAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -86,21 +86,21 @@ async fn a_process_is_listed_planned_and_signalled() {
         .await
         .unwrap();
     assert_eq!(killed["signalled"], json!(1));
-    let exit = spool.path().join(Spool::EXIT);
+    let exit = spool.path().join(ProcessSpool::EXIT);
     let end = std::time::Instant::now() + Duration::from_mins(1);
     while !exit.exists() {
         assert!(std::time::Instant::now() < end);
         tokio::task::yield_now().await;
     }
     assert_eq!(std::fs::read_to_string(exit).unwrap(), "137\n");
-    let _ = host().signal(&keeper, Signal::SIGKILL, true);
+    let _ = host().signal_process(&keeper, Signal::SIGKILL, true);
 }
 
 #[tokio::test]
 async fn the_first_process_and_the_daemon_are_out_of_bounds() {
     for pid in [1, std::process::id()] {
         let error = ask("kill", json!({ "pid": pid })).await.unwrap_err();
-        assert_eq!(error.status, Status::InvalidData, "{pid}");
+        assert_eq!(error.status, ReplyStatus::InvalidData, "{pid}");
     }
     for input in [
         json!({}),
@@ -108,7 +108,7 @@ async fn the_first_process_and_the_daemon_are_out_of_bounds() {
         json!({"pattern": "sh", "signal": "NONSENSE"}),
     ] {
         let error = ask("kill", input.clone()).await.unwrap_err();
-        assert_eq!(error.status, Status::InvalidData, "{input}");
+        assert_eq!(error.status, ReplyStatus::InvalidData, "{input}");
     }
     // This very test is meant by its own command line, and left out; `plan`, should that ever fail.
     let own = std::env::args().next().unwrap();

@@ -1,45 +1,49 @@
 //! `process("nginx")`, `process("/nginx: worker/")`: how many processes there are of a name or command line.
 
-use muster_api::wire::filter::Pattern;
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::wire::filter::FilterPattern;
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
 use crate::table;
 
 /// Most numbers that are told.
-const TOLD: usize = 1000;
+const MAX_PIDS: usize = 1000;
 
-pub(crate) struct ProcessData;
+pub(crate) struct ProcessDataSource;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProcessDataOutput {
     pub(crate) running: bool,
     pub(crate) count: u64,
     pub(crate) pids: Vec<u32>,
 }
 
-impl DataSource for ProcessData {
+impl DataSource for ProcessDataSource {
     const NAME: &'static str = "process";
-    type Output = Output;
+    type Output = ProcessDataOutput;
 
-    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
-        let wanted = Pattern::parse(query.unwrap_or_default())
-            .map_err(|error| ActionError::invalid(error.to_string()))?;
+    async fn query(
+        &self,
+        cx: &CallContext,
+        query: Option<&str>,
+    ) -> Result<ProcessDataOutput, ActionError> {
+        let wanted = FilterPattern::parse(query.unwrap_or_default())
+            .map_err(|error| ActionError::invalid_input(error.to_string()))?;
         let system = cx.system.clone();
         let found = cx
-            .blocking(move |cancel| table::read(&*system, &cancel))
+            .run_blocking(move |cancel| table::read_processes(&*system, &cancel))
             .await?;
         let processes = found.map_err(|error| ActionError::failed(error.to_string()))?;
         let pids: Vec<u32> = processes
             .iter()
-            .filter(|process| process.is(&wanted))
+            .filter(|process| process.matches_pattern(&wanted))
             .map(|process| process.pid)
             .collect();
-        Ok(Output {
+        Ok(ProcessDataOutput {
             running: !pids.is_empty(),
             count: pids.len().try_into().unwrap_or(u64::MAX),
-            pids: pids.into_iter().take(TOLD).collect(),
+            pids: pids.into_iter().take(MAX_PIDS).collect(),
         })
     }
 }

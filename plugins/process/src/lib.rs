@@ -12,19 +12,21 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
 /// The data source `process`.
-pub fn data_sources() -> Result<Vec<Data>, DataError> {
-    Ok(vec![Data::builtin(data::ProcessData)?])
+pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(
+        data::ProcessDataSource,
+    )?])
 }
 
 /// The agent, with every action that its DDL declares.
-pub fn agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin("process").unwrap_or_default();
+pub fn build_agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("process").unwrap_or_default();
     Agent::builder(document)?
-        .action(actions::List)
-        .action(actions::Summary)
-        .action(actions::Kill)
+        .with_action(actions::ProcessListAction)
+        .with_action(actions::ProcessSummaryAction)
+        .with_action(actions::ProcessKillAction)
         .build()
 }

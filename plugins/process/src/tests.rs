@@ -6,11 +6,11 @@ use muster_api::system::System;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, data_differences};
-use muster_api::wire::status::Status;
-use muster_api::{ActionError, Data};
+use muster_api::wire::status::ReplyStatus;
+use muster_api::{ActionError, ValidatedDataSource};
 use serde_json::{Map, Value, json};
 
-use crate::data::ProcessData;
+use crate::data::ProcessDataSource;
 
 async fn ask(
     system: impl System + 'static,
@@ -18,8 +18,8 @@ async fn ask(
 ) -> Result<Map<String, Value>, ActionError> {
     let node = TestNode::named("dev1").unwrap();
     let cx = node.context("data", "process", Arc::new(system)).unwrap();
-    let source = Data::builtin(ProcessData).unwrap();
-    source.query(&cx, Some(query)).await
+    let source = ValidatedDataSource::with_builtin_ddl(ProcessDataSource).unwrap();
+    source.query_values(&cx, Some(query)).await
 }
 
 fn machine() -> FakeSystem {
@@ -35,17 +35,20 @@ fn machine() -> FakeSystem {
             "/usr/lib/postgresql/15/bin/postgres-checkpointer\0",
         ),
     ] {
-        system.file(&format!("/proc/{pid}/comm"), format!("{name}\n"));
-        system.file(&format!("/proc/{pid}/cmdline"), line);
+        system.add_file(&format!("/proc/{pid}/comm"), format!("{name}\n"));
+        system.add_file(&format!("/proc/{pid}/cmdline"), line);
     }
-    system.file("/proc/uptime", "1 1");
-    system.dir("/proc/4711");
+    system.add_file("/proc/uptime", "1 1");
+    system.add_directory("/proc/4711");
     system
 }
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    assert_eq!(data_differences::<ProcessData>(), Vec::<String>::new());
+    assert_eq!(
+        data_differences::<ProcessDataSource>(),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test]
@@ -72,7 +75,7 @@ async fn processes_are_found_by_name_file_and_command_line() {
 #[tokio::test]
 async fn what_is_no_pattern_is_refused_and_no_proc_is_no_process() {
     let error = ask(machine(), "/(/").await.unwrap_err();
-    assert_eq!(error.status, Status::InvalidData);
+    assert_eq!(error.status, ReplyStatus::InvalidData);
     let found = ask(FakeSystem::new(), "nginx").await.unwrap();
     assert_eq!(found["count"], json!(0));
 }

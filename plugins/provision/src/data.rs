@@ -2,33 +2,37 @@
 
 use std::path::PathBuf;
 
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
-use crate::hold::Hold;
+use crate::fenced_lock::FencedLock;
 
-pub(crate) struct ProvisionData(pub(crate) PathBuf);
+pub(crate) struct ProvisionDataSource(pub(crate) PathBuf);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProvisionDataOutput {
     disabled: bool,
     locked: bool,
     owner: Option<String>,
     provisioning: bool,
 }
 
-impl DataSource for ProvisionData {
+impl DataSource for ProvisionDataSource {
     const NAME: &'static str = "provision";
-    type Output = Output;
+    type Output = ProvisionDataOutput;
 
-    async fn query(&self, cx: &Context, _: Option<&str>) -> Result<Output, ActionError> {
-        let hold = Hold::new(self.0.clone());
+    async fn query(
+        &self,
+        cx: &CallContext,
+        _: Option<&str>,
+    ) -> Result<ProvisionDataOutput, ActionError> {
+        let hold = FencedLock::new(self.0.clone());
         let system = cx.system.clone();
-        cx.blocking(move |_| {
-            let (disabled, provisioning) = hold.marks();
-            let look = hold.look(system.now())?;
-            Ok(Output {
+        cx.run_blocking(move |_| {
+            let (disabled, provisioning) = hold.read_markers();
+            let look = hold.lock_status(system.now())?;
+            Ok(ProvisionDataOutput {
                 disabled,
                 locked: look.held.is_some(),
                 owner: look.held.map(|lock| lock.owner),

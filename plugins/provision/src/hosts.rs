@@ -3,18 +3,21 @@
 use std::net::IpAddr;
 
 /// What stands behind our lines, and nobody else's.
-const MARK: &str = "# managed by rpc provision";
+const MANAGED_COMMENT: &str = "# managed by rpc provision";
 
 /// The line for a name at an address, without its end.
-fn line(address: IpAddr, host: &str) -> String {
-    format!("{address}\t{host}\t{MARK}")
+fn format_line(address: IpAddr, host: &str) -> String {
+    format!("{address}\t{host}\t{MANAGED_COMMENT}")
 }
 
 /// The file with our lines for this name, one for each address, and how they look. Everything else stays byte by byte.
 ///
 /// They stand before the first line of somebody else that has the name: the first line counts.
-pub(crate) fn edit(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, Vec<String>) {
-    let ours: Vec<String> = addresses.iter().map(|one| line(*one, host)).collect();
+pub(crate) fn edit_hosts(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, Vec<String>) {
+    let ours: Vec<String> = addresses
+        .iter()
+        .map(|one| format_line(*one, host))
+        .collect();
     let block: Vec<u8> = ours
         .iter()
         .flat_map(|line| format!("{line}\n").into_bytes())
@@ -23,7 +26,7 @@ pub(crate) fn edit(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, V
     let mut is_written = false;
     for line in file.split_inclusive(|byte| *byte == b'\n') {
         let text = String::from_utf8_lossy(line);
-        let names = names(&text);
+        let names = host_names(&text);
         if !names.contains(&host) {
             edited.extend_from_slice(line);
             continue;
@@ -32,7 +35,7 @@ pub(crate) fn edit(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, V
             edited.extend_from_slice(&block);
             is_written = true;
         }
-        if !is_ours(&text) {
+        if !is_managed_line(&text) {
             edited.extend_from_slice(line);
         }
     }
@@ -45,12 +48,12 @@ pub(crate) fn edit(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, V
     (edited, ours)
 }
 
-fn is_ours(line: &str) -> bool {
-    line.trim_end().ends_with(MARK)
+fn is_managed_line(line: &str) -> bool {
+    line.trim_end().ends_with(MANAGED_COMMENT)
 }
 
 /// The names on a line.
-fn names(line: &str) -> Vec<&str> {
+fn host_names(line: &str) -> Vec<&str> {
     let plain = line.split('#').next().unwrap_or_default();
     plain.split_whitespace().skip(1).collect()
 }
@@ -61,13 +64,13 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{MARK, edit};
+    use super::{MANAGED_COMMENT, edit_hosts};
 
     const FILE: &str = "127.0.0.1 localhost\n# puppet lives here\n10.0.0.9 puppetdb.acme.net puppetdb\n\n::1 localhost ip6-localhost\n";
 
     fn edited(file: &str, addresses: &[&str]) -> String {
         let addresses: Vec<IpAddr> = addresses.iter().map(|one| one.parse().unwrap()).collect();
-        let (bytes, lines) = edit(file.as_bytes(), "puppet", &addresses);
+        let (bytes, lines) = edit_hosts(file.as_bytes(), "puppet", &addresses);
         assert_eq!(lines.len(), addresses.len());
         String::from_utf8(bytes).unwrap()
     }
@@ -75,12 +78,17 @@ mod tests {
     #[test]
     fn only_our_own_lines_change() {
         let once = edited(FILE, &["192.0.2.10"]);
-        assert_eq!(once, format!("{FILE}192.0.2.10\tpuppet\t{MARK}\n"));
+        assert_eq!(
+            once,
+            format!("{FILE}192.0.2.10\tpuppet\t{MANAGED_COMMENT}\n")
+        );
         assert_eq!(edited(&once, &["192.0.2.10"]), once);
         let both = edited(&once, &["192.0.2.11", "2001:db8::1"]);
         assert_eq!(
             both,
-            format!("{FILE}192.0.2.11\tpuppet\t{MARK}\n2001:db8::1\tpuppet\t{MARK}\n")
+            format!(
+                "{FILE}192.0.2.11\tpuppet\t{MANAGED_COMMENT}\n2001:db8::1\tpuppet\t{MANAGED_COMMENT}\n"
+            )
         );
         // What one kind of address no longer has is gone.
         assert_eq!(edited(&both, &["192.0.2.10"]), once);
@@ -92,33 +100,36 @@ mod tests {
         assert_eq!(
             edited(file, &["192.0.2.10"]),
             format!(
-                "127.0.0.1 localhost\n192.0.2.10\tpuppet\t{MARK}\n10.0.0.1 puppet salt # by hand\n"
+                "127.0.0.1 localhost\n192.0.2.10\tpuppet\t{MANAGED_COMMENT}\n10.0.0.1 puppet salt # by hand\n"
             )
         );
         assert_eq!(
             edited("10.0.0.1 x", &["::1"]),
-            format!("10.0.0.1 x\n::1\tpuppet\t{MARK}\n")
+            format!("10.0.0.1 x\n::1\tpuppet\t{MANAGED_COMMENT}\n")
         );
-        assert_eq!(edited("", &["::1"]), format!("::1\tpuppet\t{MARK}\n"));
+        assert_eq!(
+            edited("", &["::1"]),
+            format!("::1\tpuppet\t{MANAGED_COMMENT}\n")
+        );
     }
 
     proptest! {
         #[test]
         fn twice_is_once_and_no_other_line_is_touched(
             file in proptest::collection::vec(
-                prop_oneof!["[ -~\\t]{0,30}", Just("10.1.1.1 puppet".to_owned()), Just(format!("1.1.1.1\tpuppet\t{MARK}"))],
+                prop_oneof!["[ -~\\t]{0,30}", Just("10.1.1.1 puppet".to_owned()), Just(format!("1.1.1.1\tpuppet\t{MANAGED_COMMENT}"))],
                 0..8,
             ),
             v4 in any::<[u8; 4]>(),
         ) {
             let file = file.join("\n");
             let address = [IpAddr::from(v4)];
-            let (once, _) = edit(file.as_bytes(), "puppet", &address);
-            let (twice, _) = edit(&once, "puppet", &address);
+            let (once, _) = edit_hosts(file.as_bytes(), "puppet", &address);
+            let (twice, _) = edit_hosts(&once, "puppet", &address);
             prop_assert_eq!(&once, &twice);
             let others = |bytes: &[u8]| -> Vec<String> {
                 let text = String::from_utf8_lossy(bytes).into_owned();
-                text.lines().filter(|line| !line.ends_with(MARK)).map(str::to_owned).collect()
+                text.lines().filter(|line| !line.ends_with(MANAGED_COMMENT)).map(str::to_owned).collect()
             };
             prop_assert_eq!(others(file.as_bytes()), others(&once));
         }

@@ -7,12 +7,12 @@
 
 mod actions;
 mod data;
-mod desk;
-mod hold;
+mod fenced_lock;
 mod hosts;
 mod options;
 mod outcome;
 mod puppet;
+mod step_context;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -20,36 +20,42 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
-use muster_permits::Desk as Permits;
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_permits::PermitClient as Permits;
 
-pub use hold::{DISABLED, MARKER};
+pub use fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 pub use options::Options;
 
-use desk::Desk;
+use step_context::StepContext;
 
 /// The agent, with every action that its DDL declares. `state` is the daemon's own state directory, in which the lock and the mark of
 /// a node that is done are kept; `permits` is where runs take theirs, if they need one.
-pub fn agent(options: Options, state: PathBuf, permits: Permits) -> Result<Agent, AgentError> {
-    let desk = Arc::new(Desk::new(options, state, permits));
-    Agent::builder(ddl::builtin("provision").unwrap_or_default())?
-        .action(actions::Lock(Arc::clone(&desk)))
-        .action(actions::Unlock(Arc::clone(&desk)))
-        .action(actions::IsLocked(Arc::clone(&desk)))
-        .action(actions::Disable(Arc::clone(&desk)))
-        .action(actions::IsDisabled(Arc::clone(&desk)))
-        .action(actions::Release(Arc::clone(&desk)))
-        .action(actions::Reprovision(Arc::clone(&desk)))
-        .action(actions::SetPuppetHost(Arc::clone(&desk)))
-        .action(actions::HasCert(Arc::clone(&desk)))
-        .action(actions::RequestCertificate(Arc::clone(&desk)))
-        .action(actions::BootstrapPuppet(Arc::clone(&desk)))
-        .action(actions::RunPuppet(Arc::clone(&desk)))
-        .action(actions::DaemonizePuppet(desk))
+pub fn build_agent(
+    options: Options,
+    state: PathBuf,
+    permits: Permits,
+) -> Result<Agent, AgentError> {
+    let desk = Arc::new(StepContext::new(options, state, permits));
+    Agent::builder(ddl::builtin_agent("provision").unwrap_or_default())?
+        .with_action(actions::ProvisionLockAction(Arc::clone(&desk)))
+        .with_action(actions::ProvisionUnlockAction(Arc::clone(&desk)))
+        .with_action(actions::IsLockedAction(Arc::clone(&desk)))
+        .with_action(actions::ProvisionDisableAction(Arc::clone(&desk)))
+        .with_action(actions::IsDisabledAction(Arc::clone(&desk)))
+        .with_action(actions::ProvisionReleaseAction(Arc::clone(&desk)))
+        .with_action(actions::ReprovisionAction(Arc::clone(&desk)))
+        .with_action(actions::SetPuppetHostAction(Arc::clone(&desk)))
+        .with_action(actions::HasCertAction(Arc::clone(&desk)))
+        .with_action(actions::RequestCertificateAction(Arc::clone(&desk)))
+        .with_action(actions::BootstrapPuppetAction(Arc::clone(&desk)))
+        .with_action(actions::RunPuppetAction(Arc::clone(&desk)))
+        .with_action(actions::DaemonizePuppetAction(desk))
         .build()
 }
 
 /// The data source `provision`.
-pub fn data_sources(state: PathBuf) -> Result<Vec<Data>, DataError> {
-    Ok(vec![Data::builtin(data::ProvisionData(state))?])
+pub fn data_sources(state: PathBuf) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(
+        data::ProvisionDataSource(state),
+    )?])
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::hold::{DISABLED, MARKER};
+use crate::fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 
 /// The options. Unknown keys are refused.
 #[derive(Debug, Clone, Deserialize)]
@@ -60,7 +60,7 @@ impl Options {
     /// Whether a node with this state has the agent.
     pub fn is_enabled(&self, state: &Path) -> bool {
         let was = || {
-            [MARKER, DISABLED]
+            [PROVISIONING_FILE, DISABLED_FILE]
                 .iter()
                 .any(|name| state.join(name).exists())
         };

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::summary::Summary;
+use crate::summary::ProvisionRunSummary;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Class {
+pub(crate) enum PuppetRunClass {
     Clean,
     Changed,
     Failed,
@@ -30,16 +30,16 @@ pub(crate) enum Class {
     Timeout,
 }
 
-impl Class {
+impl PuppetRunClass {
     /// Whether the node is now what its catalog says.
-    pub(crate) const fn is_good(self) -> bool {
+    pub(crate) const fn is_success(self) -> bool {
         matches!(self, Self::Clean | Self::Changed)
     }
 }
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum ProcessExit {
     Code(i32),
     Timeout,
     Cancelled,
@@ -47,10 +47,10 @@ pub(crate) enum Exit {
 
 /// What a run left.
 #[derive(Debug)]
-pub(crate) struct Evidence<'a> {
-    pub(crate) exit: Exit,
+pub(crate) struct ProvisionRunEvidence<'a> {
+    pub(crate) exit: ProcessExit,
     /// The summary, if this run has written one.
-    pub(crate) summary: Option<&'a Summary>,
+    pub(crate) summary: Option<&'a ProvisionRunSummary>,
     /// Why the agent is disabled, if it is.
     pub(crate) disabled: Option<&'a str>,
     /// Whether another process holds Puppet's lock.
@@ -60,7 +60,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// What Puppet says when it has no certificate that it can use.
-const CERTIFICATE: [&str; 5] = [
+const CERTIFICATE_ERRORS: [&str; 5] = [
     "Couldn't fetch certificate from CA server",
     "has not been signed yet",
     "certificate verify failed",
@@ -69,95 +69,104 @@ const CERTIFICATE: [&str; 5] = [
 ];
 
 /// How the run ended, and in words why, if it did not end well.
-pub(crate) fn judge(evidence: &Evidence<'_>) -> (Class, String) {
+pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
     let code = match evidence.exit {
-        Exit::Timeout => {
+        ProcessExit::Timeout => {
             return (
-                Class::Timeout,
+                PuppetRunClass::Timeout,
                 "the run took too long and was stopped".to_owned(),
             );
         }
-        Exit::Cancelled => {
+        ProcessExit::Cancelled => {
             return (
-                Class::Stopped,
+                PuppetRunClass::Stopped,
                 "the run was stopped: the call was cancelled".to_owned(),
             );
         }
-        Exit::Code(code) => code,
+        ProcessExit::Code(code) => code,
     };
     if code > 128 {
         let message = format!("the run was ended by signal {}", code - 128);
-        return (Class::Stopped, message);
+        return (PuppetRunClass::Stopped, message);
     }
     if code == 1 {
-        return not_made(evidence);
+        return classify_exit_one(evidence);
     }
     let Some(summary) = evidence.summary else {
         // A run that gets TERM ends with 0.
         let message = format!("the run ended with {code} and left no summary: it was stopped");
-        return (Class::Stopped, message);
+        return (PuppetRunClass::Stopped, message);
     };
     if !summary.was_applied() {
         return (
-            Class::NotApplied,
-            format!("no catalog was applied: {}", reason(evidence.text)),
+            PuppetRunClass::NotApplied,
+            format!(
+                "no catalog was applied: {}",
+                first_error_line(evidence.text)
+            ),
         );
     }
-    let (failures, changed) = (summary.failures(), summary.count("changed") > 0);
-    let total = summary.count("total");
+    let (failures, changed) = (
+        summary.failure_count(),
+        summary.resource_count("changed") > 0,
+    );
+    let total = summary.resource_count("total");
     match (code, failures) {
-        (0 | 2, 0) if changed || code == 2 => (Class::Changed, String::new()),
-        (0, 0) => (Class::Clean, String::new()),
+        (0 | 2, 0) if changed || code == 2 => (PuppetRunClass::Changed, String::new()),
+        (0, 0) => (PuppetRunClass::Clean, String::new()),
         (0 | 2 | 4 | 6, _) => {
             let class = if changed || code == 6 {
-                Class::FailedChanged
+                PuppetRunClass::FailedChanged
             } else {
-                Class::Failed
+                PuppetRunClass::Failed
             };
             let message = format!(
                 "{failures} of {total} resources failed (exit code {code}): {}",
-                reason(evidence.text)
+                first_error_line(evidence.text)
             );
             (class, message)
         }
         _ => (
-            Class::NotApplied,
-            format!("Puppet ended with {code}: {}", reason(evidence.text)),
+            PuppetRunClass::NotApplied,
+            format!(
+                "Puppet ended with {code}: {}",
+                first_error_line(evidence.text)
+            ),
         ),
     }
 }
 
 /// Exit code 1: which of the many things it stands for.
-fn not_made(evidence: &Evidence<'_>) -> (Class, String) {
+fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
     let said = |words: &str| evidence.text.contains(words);
     if let Some(why) = evidence.disabled {
         return (
-            Class::Disabled,
+            PuppetRunClass::Disabled,
             format!("Puppet's agent is disabled on this node (Reason: '{why}')"),
         );
     }
     if evidence.is_locked || said("already in progress") {
         return (
-            Class::Locked,
+            PuppetRunClass::Locked,
             "another run of Puppet goes on on this node".to_owned(),
         );
     }
-    let reason = reason(evidence.text);
-    if CERTIFICATE.iter().any(|words| said(words)) {
+    let reason = first_error_line(evidence.text);
+    if CERTIFICATE_ERRORS.iter().any(|words| said(words)) {
         return (
-            Class::NoCertificate,
+            PuppetRunClass::NoCertificate,
             format!("Puppet has no certificate that it can use: {reason}"),
         );
     }
     (
-        Class::NotApplied,
+        PuppetRunClass::NotApplied,
         format!("the run was not made (exit code 1): {reason}"),
     )
 }
 
 /// The first error that Puppet printed, as one line. Facts that could not be had are none: a run does not fail for them.
-pub(crate) fn reason(text: &str) -> String {
-    const LONGEST: usize = 300;
+pub(crate) fn first_error_line(text: &str) -> String {
+    const MAX_REASON_CHARS: usize = 300;
     let error = text.lines().find_map(|line| {
         let line = line.trim_start();
         let error = line
@@ -169,103 +178,128 @@ pub(crate) fn reason(text: &str) -> String {
     let line = line.unwrap_or("it printed nothing");
     line.chars()
         .filter(|c| !c.is_control())
-        .take(LONGEST)
+        .take(MAX_REASON_CHARS)
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Evidence, Exit, judge};
-    use crate::summary::Summary;
+    use super::{ProcessExit, ProvisionRunEvidence, PuppetRunClass, classify_run};
+    use crate::summary::ProvisionRunSummary;
 
     /// As Puppet 7.23 writes it.
-    fn summary(changed: u64, failed: u64) -> Summary {
+    fn summary(changed: u64, failed: u64) -> ProvisionRunSummary {
         let text = format!(
             "---\nversion:\n  config: 1790000000\n  puppet: 7.23.0\napplication:\n  run_mode: agent\n  initial_environment: production\n  converged_environment: production\n\
              resources:\n  changed: {changed}\n  corrective_change: 0\n  failed: {failed}\n  failed_to_restart: 0\n  out_of_sync: 2\n  restarted: 0\n  scheduled: 0\n  skipped: 0\n  total: 9\n\
              time:\n  config_retrieval: 0.1\n  total: 1.2\n  last_run: 1790000001\nchanges:\n  total: {changed}\nevents:\n  failure: {failed}\n  success: {changed}\n  total: 2\n"
         );
-        Summary::parse(&text).unwrap()
+        ProvisionRunSummary::parse(&text).unwrap()
     }
 
     /// A catalog could not be had: every counter is 0.
     const EMPTY: &str = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  changed: 0\n  failed: 0\n  failed_to_restart: 0\n  total: 0\nevents:\n  failure: 0\n  total: 0\ntime:\n  total: 1\n  last_run: 1790000001\n";
 
-    fn class(exit: Exit, summary: Option<&Summary>, text: &str) -> Class {
-        let evidence = Evidence {
+    fn class(
+        exit: ProcessExit,
+        summary: Option<&ProvisionRunSummary>,
+        text: &str,
+    ) -> PuppetRunClass {
+        let evidence = ProvisionRunEvidence {
             exit,
             summary,
             disabled: None,
             is_locked: false,
             text,
         };
-        judge(&evidence).0
+        classify_run(&evidence).0
     }
 
     /// A9.6: 1, 4 and 6 are all failures, and none is like the other.
     #[test]
     fn every_way_to_end_is_told_apart() {
-        let code = Exit::Code;
-        assert_eq!(class(code(0), Some(&summary(0, 0)), ""), Class::Clean);
-        assert_eq!(class(code(2), Some(&summary(2, 0)), ""), Class::Changed);
-        assert_eq!(class(code(4), Some(&summary(0, 1)), ""), Class::Failed);
+        let code = ProcessExit::Code;
+        assert_eq!(
+            class(code(0), Some(&summary(0, 0)), ""),
+            PuppetRunClass::Clean
+        );
+        assert_eq!(
+            class(code(2), Some(&summary(2, 0)), ""),
+            PuppetRunClass::Changed
+        );
+        assert_eq!(
+            class(code(4), Some(&summary(0, 1)), ""),
+            PuppetRunClass::Failed
+        );
         assert_eq!(
             class(code(6), Some(&summary(1, 1)), ""),
-            Class::FailedChanged
+            PuppetRunClass::FailedChanged
         );
         // The code claims success, the summary knows better.
-        assert_eq!(class(code(0), Some(&summary(0, 1)), ""), Class::Failed);
+        assert_eq!(
+            class(code(0), Some(&summary(0, 1)), ""),
+            PuppetRunClass::Failed
+        );
         assert_eq!(
             class(
                 code(1),
                 None,
                 "Error: Could not retrieve catalog from remote server"
             ),
-            Class::NotApplied
+            PuppetRunClass::NotApplied
         );
-        let empty = Summary::parse(EMPTY).unwrap();
+        let empty = ProvisionRunSummary::parse(EMPTY).unwrap();
         for ended in [0, 1, 2, 4] {
             assert_eq!(
                 class(code(ended), Some(&empty), ""),
-                Class::NotApplied,
+                PuppetRunClass::NotApplied,
                 "{ended}"
             );
         }
         let text = "Error: Couldn't fetch certificate from CA server; you might still need to sign this agent's certificate (web1).";
-        assert_eq!(class(code(1), None, text), Class::NoCertificate);
+        assert_eq!(class(code(1), None, text), PuppetRunClass::NoCertificate);
         let text =
             "Notice: Run of Puppet configuration client already in progress; skipping  (/x exists)";
-        assert_eq!(class(code(1), None, text), Class::Locked);
+        assert_eq!(class(code(1), None, text), PuppetRunClass::Locked);
         assert_eq!(
             class(code(0), None, "Notice: Caught TERM; exiting"),
-            Class::Stopped
+            PuppetRunClass::Stopped
         );
-        assert_eq!(class(code(137), None, ""), Class::Stopped);
-        assert_eq!(class(Exit::Timeout, None, ""), Class::Timeout);
-        assert_eq!(class(Exit::Cancelled, None, ""), Class::Stopped);
-        assert_eq!(class(code(3), Some(&summary(0, 0)), ""), Class::NotApplied);
+        assert_eq!(class(code(137), None, ""), PuppetRunClass::Stopped);
+        assert_eq!(
+            class(ProcessExit::Timeout, None, ""),
+            PuppetRunClass::Timeout
+        );
+        assert_eq!(
+            class(ProcessExit::Cancelled, None, ""),
+            PuppetRunClass::Stopped
+        );
+        assert_eq!(
+            class(code(3), Some(&summary(0, 0)), ""),
+            PuppetRunClass::NotApplied
+        );
     }
 
     #[test]
     fn who_disabled_the_agent_is_told() {
-        let evidence = Evidence {
-            exit: Exit::Code(1),
+        let evidence = ProvisionRunEvidence {
+            exit: ProcessExit::Code(1),
             summary: None,
             disabled: Some("hand hacking"),
             is_locked: true,
             text: "",
         };
-        let (class, message) = judge(&evidence);
-        assert_eq!(class, Class::Disabled);
+        let (class, message) = classify_run(&evidence);
+        assert_eq!(class, PuppetRunClass::Disabled);
         assert!(message.contains("hand hacking"), "{message}");
         for class in [
-            Class::Failed,
-            Class::FailedChanged,
-            Class::Disabled,
-            Class::Locked,
-            Class::NotApplied,
+            PuppetRunClass::Failed,
+            PuppetRunClass::FailedChanged,
+            PuppetRunClass::Disabled,
+            PuppetRunClass::Locked,
+            PuppetRunClass::NotApplied,
         ] {
-            assert!(!class.is_good());
+            assert!(!class.is_success());
         }
     }
 }

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_api::progress::Sink;
-use muster_api::system::command::{Cancel, Listener};
-use muster_api::system::error::chain;
+use muster_api::progress::ProgressSink;
+use muster_api::system::command::{CancelFlag, OutputListener};
+use muster_api::system::error::error_chain;
 use muster_api::system::pid_lock;
-use muster_api::system::{Command, Metadata, Output, System, SystemError};
-use muster_api::{ActionError, Context};
-use muster_certificate::LARGEST;
+use muster_api::system::{Command, CommandOutput, FileMetadata, System, SystemError};
+use muster_api::{ActionError, CallContext};
+use muster_certificate::MAX_PEM_BYTES;
 use serde_json::{Value, json};
 
 use crate::options::Options;
-use crate::outcome::reason;
-use crate::summary::{self, Summary};
+use crate::outcome::first_error_line;
+use crate::summary::{self, ProvisionRunSummary};
 
 /// Where Puppet's own packages have it.
-const OWN: &str = "/opt/puppetlabs/bin/puppet";
+const PACKAGED_PUPPET: &str = "/opt/puppetlabs/bin/puppet";
 /// The settings that say where things are.
-const SETTINGS: [&str; 10] = [
+const REQUIRED_SETTINGS: [&str; 10] = [
     "certname",
     "hostcert",
     "hostprivkey",
@@ -34,33 +34,33 @@ const SETTINGS: [&str; 10] = [
     "agent_catalog_run_lockfile",
 ];
 /// Time to tell them, in seconds: the machine may be busy with its first minutes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const SETTINGS_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of output that are kept, to judge by.
-const KEPT: usize = 4 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
 /// So much of the end of it is answered, in bytes.
-const ANSWERED: usize = 16 * 1024;
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
 /// Longest line that is told while Puppet runs, in characters.
-const LINE: usize = 1000;
+const MAX_LINE_CHARS: usize = 1000;
 
 /// Puppet, for one call.
-pub(crate) struct Puppet<'a> {
+pub(crate) struct PuppetRunner<'a> {
     options: &'a Options,
     system: &'a dyn System,
-    progress: Sink,
-    cancel: Cancel,
+    progress: ProgressSink,
+    cancel: CancelFlag,
     timeout: Duration,
 }
 
 /// Where things are.
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub(crate) struct PuppetSettings {
     pub(crate) certname: String,
     settings: BTreeMap<String, String>,
 }
 
-impl Places {
+impl PuppetSettings {
     /// A path among the settings.
-    pub(crate) fn path(&self, setting: &str) -> PathBuf {
+    pub(crate) fn setting_path(&self, setting: &str) -> PathBuf {
         self.settings
             .get(setting)
             .map(PathBuf::from)
@@ -68,11 +68,11 @@ impl Places {
     }
 }
 
-impl<'a> Puppet<'a> {
+impl<'a> PuppetRunner<'a> {
     pub(crate) fn new(
         options: &'a Options,
-        cx: &'a Context,
-        cancel: Cancel,
+        cx: &'a CallContext,
+        cancel: CancelFlag,
         timeout: Duration,
     ) -> Self {
         Self {
@@ -88,9 +88,9 @@ impl<'a> Puppet<'a> {
         self.timeout
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    fn build_command(&self, words: &[&str]) -> Command {
         let program = match self.options.command.as_slice() {
-            [] if self.is_there(Path::new(OWN)) => vec![OWN.to_owned()],
+            [] if self.path_exists(Path::new(PACKAGED_PUPPET)) => vec![PACKAGED_PUPPET.to_owned()],
             [] => vec!["puppet".to_owned()],
             given => given.to_vec(),
         };
@@ -103,40 +103,47 @@ impl<'a> Puppet<'a> {
         }
         command.cancel = self.cancel.clone();
         command.timeout = Some(self.timeout);
-        command.output_limit = KEPT;
+        command.output_limit = MAX_OUTPUT_BYTES;
         command
     }
 
-    fn is_there(&self, path: &Path) -> bool {
+    fn path_exists(&self, path: &Path) -> bool {
         matches!(self.system.metadata(path), Ok(Some(_)))
     }
 
     /// Runs it to its end, whatever that is; a caller that listens hears its lines.
-    pub(crate) fn run(&self, words: &[&str]) -> Result<Output, SystemError> {
-        let mut command = self.command(words);
+    pub(crate) fn run(&self, words: &[&str]) -> Result<CommandOutput, SystemError> {
+        let mut command = self.build_command(words);
         if self.progress.is_wanted() {
             let (progress, rest) = (self.progress.clone(), Mutex::new(String::new()));
-            command.listener = Some(Listener::new(move |_, bytes| {
+            command.listener = Some(OutputListener::new(move |_, bytes| {
                 let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                tell(&progress, &mut rest, bytes);
+                emit_lines(&progress, &mut rest, bytes);
             }));
         }
-        self.system.run(&command)
+        self.system.run_command(&command)
     }
 
     /// Where things are. Puppet is asked: only it knows what its configuration means.
-    pub(crate) fn places(&self) -> Result<Places, ActionError> {
-        let words = [&["config", "print", "--section", "agent"], &SETTINGS[..]].concat();
-        let mut command = self.command(&words);
-        command.timeout = Some(PATIENCE.min(self.timeout));
-        let output = self.system.run(&command).map_err(|error| failed(&error))?;
+    pub(crate) fn read_settings(&self) -> Result<PuppetSettings, ActionError> {
+        let words = [
+            &["config", "print", "--section", "agent"],
+            &REQUIRED_SETTINGS[..],
+        ]
+        .concat();
+        let mut command = self.build_command(&words);
+        command.timeout = Some(SETTINGS_TIMEOUT.min(self.timeout));
+        let output = self
+            .system
+            .run_command(&command)
+            .map_err(|error| to_action_error(&error))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let settings: BTreeMap<String, String> = text
             .lines()
             .filter_map(|line| line.split_once(" = "))
             .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
             .collect();
-        let missing = SETTINGS
+        let missing = REQUIRED_SETTINGS
             .iter()
             .find(|name| settings.get(**name).is_none_or(String::is_empty));
         if let Some(missing) = missing {
@@ -144,40 +151,49 @@ impl<'a> Puppet<'a> {
                 "Puppet does not tell its setting {missing} (`{}` ended with {}): {}",
                 words.join(" "),
                 output.code,
-                reason(&output.text())
+                first_error_line(&output.combined_text())
             )));
         }
         let certname = settings.get("certname").cloned().unwrap_or_default();
-        Ok(Places { certname, settings })
+        Ok(PuppetSettings { certname, settings })
     }
 
     /// A text of a certificate and its like; `None` when there is none.
-    pub(crate) fn text(&self, path: &Path) -> Result<Option<String>, ActionError> {
-        match self.system.read(path, 16 * LARGEST) {
+    pub(crate) fn read_text(&self, path: &Path) -> Result<Option<String>, ActionError> {
+        match self.system.read_file(path, 16 * MAX_PEM_BYTES) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(to_action_error(&error)),
         }
     }
 
     /// Which summary is there, so that a later one is known for another.
-    pub(crate) fn summary_mark(&self, places: &Places) -> Option<(u64, std::time::SystemTime)> {
-        let found = self.system.metadata(&places.path("lastrunfile")).ok()??;
-        let Metadata { inode, changed, .. } = found;
+    pub(crate) fn summary_version(
+        &self,
+        places: &PuppetSettings,
+    ) -> Option<(u64, std::time::SystemTime)> {
+        let found = self
+            .system
+            .metadata(&places.setting_path("lastrunfile"))
+            .ok()??;
+        let FileMetadata { inode, changed, .. } = found;
         Some((inode, changed))
     }
 
     /// The summary that is there.
-    pub(crate) fn summary(&self, places: &Places) -> Option<Summary> {
-        let path = places.path("lastrunfile");
-        let bytes = self.system.read(&path, summary::LARGEST).ok()?;
-        Summary::parse(&String::from_utf8_lossy(&bytes))
+    pub(crate) fn read_summary(&self, places: &PuppetSettings) -> Option<ProvisionRunSummary> {
+        let path = places.setting_path("lastrunfile");
+        let bytes = self
+            .system
+            .read_file(&path, summary::MAX_SUMMARY_BYTES)
+            .ok()?;
+        ProvisionRunSummary::parse(&String::from_utf8_lossy(&bytes))
     }
 
     /// Why somebody disabled Puppet's agent, if somebody did. The file alone disables, whatever is in it.
-    pub(crate) fn disabled(&self, places: &Places) -> Option<String> {
-        let path = places.path("agent_disabled_lockfile");
-        let bytes = match self.system.read(&path, LARGEST) {
+    pub(crate) fn disabled_reason(&self, places: &PuppetSettings) -> Option<String> {
+        let path = places.setting_path("agent_disabled_lockfile");
+        let bytes = match self.system.read_file(&path, MAX_PEM_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return None,
             Err(_) => Vec::new(),
@@ -195,16 +211,16 @@ impl<'a> Puppet<'a> {
     }
 
     /// Whether a run of Puppet goes on, by Puppet's own lock.
-    pub(crate) fn is_locked(&self, places: &Places) -> bool {
-        let path = places.path("agent_catalog_run_lockfile");
+    pub(crate) fn is_locked(&self, places: &PuppetSettings) -> bool {
+        let path = places.setting_path("agent_catalog_run_lockfile");
         let inside = path.strip_prefix("/").unwrap_or(&path);
-        pid_lock::holder(&self.system.root().join(inside)).is_some()
+        pid_lock::lock_holder(&self.system.root().join(inside)).is_some()
     }
 }
 
 /// The end of what a program printed, as a text without what steers a terminal.
-pub(crate) fn shown(output: &Output) -> String {
-    let from = output.combined.len().saturating_sub(ANSWERED);
+pub(crate) fn printable_tail(output: &CommandOutput) -> String {
+    let from = output.combined.len().saturating_sub(MAX_ANSWER_BYTES);
     let end = output.combined.get(from..).unwrap_or_default();
     let text = String::from_utf8_lossy(end);
     text.chars()
@@ -213,26 +229,26 @@ pub(crate) fn shown(output: &Output) -> String {
 }
 
 /// A machine that would not.
-pub(crate) fn failed(error: &SystemError) -> ActionError {
-    ActionError::failed(chain(error))
+pub(crate) fn to_action_error(error: &SystemError) -> ActionError {
+    ActionError::failed(error_chain(error))
 }
 
 /// Tells each line that is whole.
-fn tell(progress: &Sink, rest: &mut String, bytes: &[u8]) {
+fn emit_lines(progress: &ProgressSink, rest: &mut String, bytes: &[u8]) {
     rest.push_str(&String::from_utf8_lossy(bytes));
     while let Some((line, after)) = rest.split_once('\n') {
         let plain: String = line
             .chars()
             .filter(|c| !c.is_control())
-            .take(LINE)
+            .take(MAX_LINE_CHARS)
             .collect();
         if !plain.is_empty() {
-            progress.emit(json!({ "message": plain }));
+            progress.emit_event(json!({ "message": plain }));
         }
         *rest = after.to_owned();
     }
     // A line without an end is not gathered for ever.
-    if rest.len() > 4 * LINE {
+    if rest.len() > 4 * MAX_LINE_CHARS {
         rest.clear();
     }
 }

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Largest summary, in bytes.
-pub(crate) const LARGEST: u64 = 256 * 1024;
+pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
 
 /// A run's counters. Sections that a failed run does not write are empty.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Summary {
+pub(crate) struct ProvisionRunSummary {
     #[serde(default)]
     version: BTreeMap<String, Value>,
     #[serde(default)]
@@ -21,7 +21,7 @@ pub(crate) struct Summary {
     events: BTreeMap<String, Value>,
 }
 
-impl Summary {
+impl ProvisionRunSummary {
     /// A whole summary, or none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let options = serde_saphyr::options! {
@@ -32,7 +32,7 @@ impl Summary {
 
     /// The catalog's version; `None` without a catalog.
     pub(crate) fn config_version(&self) -> Option<String> {
-        text(self.version.get("config")?)
+        value_text(self.version.get("config")?)
     }
 
     /// The environment that the run ended with, where Puppet tells.
@@ -40,28 +40,28 @@ impl Summary {
         let names = ["converged_environment", "initial_environment"];
         names
             .iter()
-            .find_map(|name| text(self.application.get(*name)?))
+            .find_map(|name| value_text(self.application.get(*name)?))
     }
 
-    pub(crate) fn count(&self, name: &str) -> u64 {
+    pub(crate) fn resource_count(&self, name: &str) -> u64 {
         let count = self.resources.get(name).and_then(Value::as_u64);
         count.unwrap_or_default()
     }
 
     /// How many resources did not become what they should.
-    pub(crate) fn failures(&self) -> u64 {
+    pub(crate) fn failure_count(&self) -> u64 {
         let events = self.events.get("failure").and_then(Value::as_u64);
-        let resources = self.count("failed") + self.count("failed_to_restart");
+        let resources = self.resource_count("failed") + self.resource_count("failed_to_restart");
         resources.max(events.unwrap_or_default())
     }
 
     /// Whether a catalog was applied at all. A run without one counts no failures: it is told by what it lacks.
     pub(crate) fn was_applied(&self) -> bool {
-        self.config_version().is_some() && self.count("total") > 0
+        self.config_version().is_some() && self.resource_count("total") > 0
     }
 }
 
-fn text(value: &Value) -> Option<String> {
+fn value_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),

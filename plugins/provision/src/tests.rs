@@ -5,17 +5,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::identity::Identity;
-use muster_api::wire::status::{Reason, Status};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
-use muster_permits::Desk as Permits;
+use muster_permits::PermitClient as Permits;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Map, Value, json};
 
-use crate::{DISABLED, MARKER, Options, actions, agent};
+use crate::{DISABLED_FILE, Options, PROVISIONING_FILE, actions, build_agent};
 
 /// A machine that is this one, but for the places that the options name.
 struct Machine {
@@ -56,7 +56,7 @@ impl Machine {
         };
         change(&mut options);
         let node = Identity::parse("web1.acme.net").unwrap();
-        let agent = agent(options, path("state"), Permits::new(node)).unwrap();
+        let agent = build_agent(options, path("state"), Permits::new(node)).unwrap();
         Self { directory, agent }
     }
 
@@ -78,34 +78,39 @@ impl Machine {
     }
 
     async fn ask(&self, action: &str, input: Value) -> Result<Map<String, Value>, ActionError> {
-        let declared = self.agent.ddl().action(action).unwrap();
+        let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("web1.acme.net").unwrap();
         let system = Arc::new(RealSystem::new("/".into()));
         let cx = node.context("provision", action, system).unwrap();
-        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        let output = self
+            .agent
+            .find_handler(action)
+            .unwrap()
+            .call(&cx, input)
+            .await?;
         Ok(declared.validate_output(&output).unwrap())
     }
 }
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("provision").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("provision").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Lock>(&ddl),
-        differences::<actions::Unlock>(&ddl),
-        differences::<actions::IsLocked>(&ddl),
-        differences::<actions::Disable>(&ddl),
-        differences::<actions::IsDisabled>(&ddl),
-        differences::<actions::Release>(&ddl),
-        differences::<actions::Reprovision>(&ddl),
-        differences::<actions::SetPuppetHost>(&ddl),
-        differences::<actions::HasCert>(&ddl),
-        differences::<actions::RequestCertificate>(&ddl),
-        differences::<actions::BootstrapPuppet>(&ddl),
-        differences::<actions::RunPuppet>(&ddl),
-        differences::<actions::DaemonizePuppet>(&ddl),
-        muster_api::testing::data_differences::<crate::data::ProvisionData>(),
+        differences::<actions::ProvisionLockAction>(&ddl),
+        differences::<actions::ProvisionUnlockAction>(&ddl),
+        differences::<actions::IsLockedAction>(&ddl),
+        differences::<actions::ProvisionDisableAction>(&ddl),
+        differences::<actions::IsDisabledAction>(&ddl),
+        differences::<actions::ProvisionReleaseAction>(&ddl),
+        differences::<actions::ReprovisionAction>(&ddl),
+        differences::<actions::SetPuppetHostAction>(&ddl),
+        differences::<actions::HasCertAction>(&ddl),
+        differences::<actions::RequestCertificateAction>(&ddl),
+        differences::<actions::BootstrapPuppetAction>(&ddl),
+        differences::<actions::RunPuppetAction>(&ddl),
+        differences::<actions::DaemonizePuppetAction>(&ddl),
+        muster_api::testing::data_differences::<crate::data::ProvisionDataSource>(),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -132,7 +137,7 @@ async fn a_run_is_what_became_of_it() {
         let data = match answer {
             Ok(data) if failed == 0 => data,
             Err(error) if failed > 0 => {
-                assert_eq!(error.status, Status::Failed, "{class}");
+                assert_eq!(error.status, ReplyStatus::Failed, "{class}");
                 error.data
             }
             other => panic!("{class}: {other:?}"),
@@ -190,7 +195,7 @@ async fn puppet_gets_arrays_of_words() {
         )]
     );
     // What could be an option is none.
-    let declared = machine.agent.ddl().action("run_puppet").unwrap();
+    let declared = machine.agent.ddl().find_action("run_puppet").unwrap();
     for (name, value) in [
         ("server", json!("--noop")),
         ("server", json!("a b")),
@@ -202,7 +207,7 @@ async fn puppet_gets_arrays_of_words() {
         assert!(declared.validate_input(&input).is_err(), "{input:?}");
     }
     let error = machine.ask("run_puppet", json!({"port": 70000})).await;
-    assert_eq!(error.unwrap_err().status, Status::InvalidData);
+    assert_eq!(error.unwrap_err().status, ReplyStatus::InvalidData);
 }
 
 #[tokio::test]
@@ -227,7 +232,7 @@ async fn a_run_that_takes_too_long_is_stopped() {
     let machine = Machine::with("exec sleep 1000", |options| options.run_timeout = 1);
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("timeout"));
-    assert!(matches!(error.reason, Some(Reason::Timeout { .. })));
+    assert!(matches!(error.reason, Some(ReplyReason::Timeout { .. })));
 }
 
 #[tokio::test]
@@ -249,7 +254,7 @@ async fn a_lock_fences_every_step() {
         .await
         .unwrap_err();
     assert_eq!(other.data["owner"], json!("one"));
-    assert!(matches!(other.reason, Some(Reason::Busy { .. })));
+    assert!(matches!(other.reason, Some(ReplyReason::Busy { .. })));
     for (action, input) in [
         ("run_puppet", json!({})),
         ("bootstrap_puppet", json!({})),
@@ -263,14 +268,14 @@ async fn a_lock_fences_every_step() {
         // Without its number, and with an old one.
         let error = machine.ask(action, input.clone()).await.unwrap_err();
         assert!(
-            matches!(error.reason, Some(Reason::Busy { .. })),
+            matches!(error.reason, Some(ReplyReason::Busy { .. })),
             "{action}: {error:?}"
         );
         let mut old = input;
         old["fence"] = json!(0);
         let error = machine.ask(action, old).await.unwrap_err();
         assert!(
-            matches!(error.reason, Some(Reason::Denied { .. })),
+            matches!(error.reason, Some(ReplyReason::Denied { .. })),
             "{action}: {error:?}"
         );
     }
@@ -304,8 +309,8 @@ async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
         let done = machine.ask("release", json!({"fence": 1})).await.unwrap();
         assert_eq!(done["changed"], json!(changed));
     }
-    assert!(!machine.path("state").join(MARKER).exists());
-    assert!(machine.path("state").join(DISABLED).exists());
+    assert!(!machine.path("state").join(PROVISIONING_FILE).exists());
+    assert!(machine.path("state").join(DISABLED_FILE).exists());
     for (action, input) in [
         ("run_puppet", json!({"fence": 1})),
         ("request_certificate", json!({})),
@@ -313,8 +318,8 @@ async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
         ("lock", json!({"owner": "two"})),
     ] {
         let error = machine.ask(action, input).await.unwrap_err();
-        let expected = Some(Reason::Denied {
-            rule: DISABLED.to_owned(),
+        let expected = Some(ReplyReason::Denied {
+            rule: DISABLED_FILE.to_owned(),
         });
         assert_eq!(error.reason, expected, "{action}");
     }
@@ -398,7 +403,7 @@ async fn a_request_is_told_with_what_proves_whose_it_is() {
     let machine = Machine::new(submitted);
     machine.write("csr", &csr);
     let answer = machine.ask("request_certificate", json!({})).await.unwrap();
-    let read = muster_certificate::Request::parse(&csr).unwrap();
+    let read = muster_certificate::CertificateRequest::parse(&csr).unwrap();
     assert_eq!(answer["state"], json!("submitted"));
     assert_eq!(answer["fingerprint"], json!(read.fingerprint));
     assert_eq!(answer["public_key"], json!(read.public_key));
@@ -507,7 +512,7 @@ fn the_agent_is_there_where_the_daemon_provisions_or_the_operator_wants_it() {
         ..Options::default()
     };
     assert!(wanted.is_enabled(Path::new("/nowhere")));
-    std::fs::write(state.join(DISABLED), "").unwrap();
+    std::fs::write(state.join(DISABLED_FILE), "").unwrap();
     assert!(options.is_enabled(state));
     let unwanted = Options {
         enabled: Some(false),

@@ -1,39 +1,41 @@
 //! The door for newcomers: hears their wishes in their own account, and lets the rules of [`muster_api::wire::enrol`] decide. Who came
-//! in is provisioned like any other node. Names and uses are kept by [`crate::roll`].
+//! in is provisioned like any other node. Names and uses are kept by [`crate::enrolment_store`].
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use muster_api::Throttle;
-use muster_api::system::error::chain;
-use muster_api::wire::enrol::{Enroller, Handled, Outcome, Roll as _};
+use muster_api::LogThrottle;
+use muster_api::system::error::error_chain;
+use muster_api::wire::enrol::{
+    EnrolmentOutcome, EnrolmentStore as _, HandledEnrolment, NodeEnroller,
+};
 use muster_api::wire::identity::Identity;
-use muster_api::wire::limits::NODE_TOKEN_SECONDS;
-use muster_api::wire::stores::PROVISION;
+use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
+use muster_api::wire::stores::PROVISION_BUCKET;
 use muster_api::wire::subject::{self, AnswerAddress};
 use muster_api::wire::token::Seconds;
-use muster_bus::{Bus, Bytes, StoreError, Subscription};
+use muster_bus::{BucketError, Bus, BusSubscription, Bytes};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::record::{Record, State};
-use crate::roll::{KeptRoll, RollError};
-use crate::service::now;
-use crate::store::{RecordError, Store};
+use crate::enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
+use crate::record::{NodeRecord, ProvisioningState};
+use crate::service::unix_millis_now;
+use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// How often, in the life of a token, the tokens that are due are looked for.
-const LOOKS_PER_LIFE: u64 = 100;
+const CHECKS_PER_LIFETIME: u64 = 100;
 /// Shortest and longest pause between two looks.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_hours(6);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_hours(6);
 
 /// Between two lines of the log about wishes that are nobody's.
-const QUIET: Duration = Duration::from_secs(10);
+const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `[plugins.provisioner.newcomers]`: what it takes to enrol machines that have nothing but a bootstrap token.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NewcomersOptions {
+pub struct EnrolmentOptions {
     /// Credentials of a service of the newcomers' account.
     pub credentials: PathBuf,
     /// That account's token.
@@ -46,81 +48,89 @@ pub struct NewcomersOptions {
     pub lifetime: Option<Seconds>,
 }
 
-impl NewcomersOptions {
+impl EnrolmentOptions {
     /// How long a node's token is valid; `None` for ever.
     pub fn token_lifetime(&self) -> Option<Seconds> {
         match self.lifetime {
-            None => Some(NODE_TOKEN_SECONDS),
+            None => Some(MAX_NODE_TOKEN_SECONDS),
             Some(0) => None,
-            Some(seconds) => Some(seconds.min(NODE_TOKEN_SECONDS)),
+            Some(seconds) => Some(seconds.min(MAX_NODE_TOKEN_SECONDS)),
         }
     }
 }
 
 /// The door, and the connection that it is in.
 #[derive(Debug)]
-pub struct Newcomers {
+pub struct EnrolmentService {
     bus: Bus,
-    enroller: Enroller<KeptRoll>,
+    enroller: NodeEnroller<BucketEnrolmentStore>,
     /// Lines about wishes that are nobody's: whoever has a bootstrap token can cause them.
-    strangers: Throttle,
+    strangers: LogThrottle,
 }
 
-impl Newcomers {
+impl EnrolmentService {
     /// A door in this connection to the newcomers' account.
-    pub fn new(bus: Bus, enroller: Enroller<KeptRoll>) -> Self {
+    pub fn new(bus: Bus, enroller: NodeEnroller<BucketEnrolmentStore>) -> Self {
         Self {
             bus,
             enroller,
-            strangers: Throttle::new(QUIET),
+            strangers: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
         }
     }
 
     /// Hears wishes, one after the other, until the connection is gone.
-    pub(crate) async fn receive(&self, store: &Store) -> Result<(), RecordError> {
-        let failed = |error: muster_bus::BusError| StoreError::Failed {
+    pub(crate) async fn serve_requests(
+        &self,
+        store: &NodeRecordStore,
+    ) -> Result<(), NodeRecordError> {
+        let failed = |error: muster_bus::BusError| BucketError::Failed {
             what: "hear newcomers",
-            bucket: PROVISION.name.to_owned(),
+            bucket: PROVISION_BUCKET.name.to_owned(),
             problem: error.to_string(),
         };
         let subjects = [
-            subject::ENROL.to_owned(),
-            subject::NEWCOMERS_TRUST.to_owned(),
+            subject::ENROLMENT_SUBJECT.to_owned(),
+            subject::NEWCOMERS_TRUST_SUBJECT.to_owned(),
         ];
         let subscriptions = self.bus.subscribe_all(&subjects).await.map_err(failed)?;
-        let Ok::<[Subscription; 2], _>([mut wishes, mut announcements]) = subscriptions.try_into()
+        let Ok::<[BusSubscription; 2], _>([mut wishes, mut announcements]) =
+            subscriptions.try_into()
         else {
             return Ok(());
         };
         loop {
             tokio::select! {
                 wish = wishes.next() => match wish {
-                    Some(message) => self.answer(&message, store).await?,
+                    Some(message) => self.answer_request(&message, store).await?,
                     None => return Ok(()),
                 },
                 changed = announcements.next() => match changed {
-                    Some(message) => self.learn(message.payload()),
+                    Some(message) => self.update_account_token(message.payload()),
                     None => return Ok(()),
                 },
             }
         }
     }
 
-    async fn answer(
+    async fn answer_request(
         &self,
-        message: &muster_bus::Message,
-        store: &Store,
-    ) -> Result<(), RecordError> {
+        message: &muster_bus::BusMessage,
+        store: &NodeRecordStore,
+    ) -> Result<(), NodeRecordError> {
         let Some(reply_to) = message.reply_to() else {
             return Ok(());
         };
-        let (wish, outcome, bytes) = match self.enroller.handle(message.payload(), now()).await {
-            Ok(Handled::Answered {
+        let (wish, outcome, bytes) = match self
+            .enroller
+            .handle_message(message.payload(), unix_millis_now())
+            .await
+        {
+            Ok(HandledEnrolment::Answered {
                 wish,
                 outcome,
                 bytes,
             }) => (wish, outcome, bytes),
-            Ok(Handled::Ignored(error)) => {
+            Ok(HandledEnrolment::Ignored(error)) => {
                 if let Some(untold) = self.strangers.admit(Instant::now()) {
                     tracing::warn!(%error, untold, "a newcomer is not believed");
                 }
@@ -133,13 +143,15 @@ impl Newcomers {
         };
         let node = &wish.hello.identity;
         match &outcome {
-            Outcome::Welcome(_) => {
+            EnrolmentOutcome::Welcome(_) => {
                 tracing::info!(%node, key = %wish.hello.key, "enrolled");
                 // Known before it is told: a node that was let in is never forgotten.
-                take_up(store, node).await?;
+                begin_provisioning(store, node).await?;
             }
-            Outcome::Wait(wait) => tracing::info!(%node, reason = wait.message, "a newcomer waits"),
-            Outcome::Refused(refused) => {
+            EnrolmentOutcome::Wait(wait) => {
+                tracing::info!(%node, reason = wait.message, "a newcomer waits");
+            }
+            EnrolmentOutcome::Refused(refused) => {
                 tracing::warn!(%node, reason = refused.message, "a newcomer is refused");
             }
         }
@@ -157,32 +169,42 @@ impl Newcomers {
 
     /// Renews the tokens of nodes that are due, again and again.
     pub(crate) async fn renew_tokens(&self) -> std::convert::Infallible {
-        let lifetime = self.enroller.lifetime().unwrap_or(NODE_TOKEN_SECONDS);
-        let pause = Duration::from_secs(lifetime / LOOKS_PER_LIFE).clamp(MIN_PAUSE, MAX_PAUSE);
-        let roll = self.enroller.roll();
+        let lifetime = self
+            .enroller
+            .token_lifetime()
+            .unwrap_or(MAX_NODE_TOKEN_SECONDS);
+        let pause = Duration::from_secs(lifetime / CHECKS_PER_LIFETIME)
+            .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
+        let roll = self.enroller.enrolment_store();
         loop {
-            match self.renew_due(roll).await {
+            match self.renew_due_tokens(roll).await {
                 Ok(nodes) if nodes.is_empty() => {}
                 Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed tokens of nodes"),
                 Err(error) => {
-                    tracing::warn!(error = chain(&error), "tokens of nodes were not renewed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "tokens of nodes were not renewed"
+                    );
                 }
             }
             tokio::time::sleep(pause).await;
         }
     }
 
-    async fn renew_due(&self, roll: &KeptRoll) -> Result<Vec<Identity>, RollError> {
+    async fn renew_due_tokens(
+        &self,
+        roll: &BucketEnrolmentStore,
+    ) -> Result<Vec<Identity>, BucketEnrolmentError> {
         if let Some(account) = roll.fleet_account().await? {
             // One that is not newer, or not the operator's, changes nothing.
             let _ = self.enroller.update_fleet(&account);
         }
-        let trust = self.enroller.fleet();
-        roll.renew_due(&trust, self.enroller.node_role(), now())
+        let trust = self.enroller.fleet_trust();
+        roll.renew_due_tokens(&trust, self.enroller.node_role(), unix_millis_now())
             .await
     }
 
-    fn learn(&self, token: &[u8]) {
+    fn update_account_token(&self, token: &[u8]) {
         let Ok(token) = std::str::from_utf8(token) else {
             return;
         };
@@ -194,16 +216,19 @@ impl Newcomers {
 }
 
 /// Begins to provision a node, unless that is under way. One that was retired, or done before it lost everything, begins anew.
-async fn take_up(store: &Store, node: &Identity) -> Result<(), RecordError> {
-    let fresh = Record::new(node.clone(), Uuid::now_v7(), now());
-    if store.create(&fresh).await? {
+async fn begin_provisioning(
+    store: &NodeRecordStore,
+    node: &Identity,
+) -> Result<(), NodeRecordError> {
+    let fresh = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+    if store.create_record(&fresh).await? {
         return Ok(());
     }
-    let edited = store.edit(node, |record| {
-        let over = matches!(record.state, State::Retired);
+    let edited = store.edit_record(node, |record| {
+        let over = matches!(record.state, ProvisioningState::Retired);
         if over {
             let epoch = record.epoch;
-            *record = Record {
+            *record = NodeRecord {
                 epoch,
                 ..fresh.clone()
             };

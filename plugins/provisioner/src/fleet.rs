@@ -3,43 +3,43 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_api::system::error::chain;
-use muster_api::wire::filter::Filter;
+use muster_api::system::error::error_chain;
+use muster_api::wire::filter::NodeFilter;
 use muster_api::wire::identity::Identity;
-use muster_api::wire::status::{Reason, Status};
-use muster_client::{Aim, Answer, Call, Client, Event, Stats};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use uuid::Uuid;
 
-use crate::masters::Master;
+use crate::masters::PuppetMaster;
 use crate::options::Options;
 use crate::record::StepError;
 
 /// How long the list of masters is believed.
-const FRESH: Duration = Duration::from_secs(5);
+const MASTERS_MAX_AGE: Duration = Duration::from_secs(5);
 /// How long a short question may take.
-const SHORT: Duration = Duration::from_secs(30);
+const SHORT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a node that does not answer yet is asked whether it is still at work. One that was killed meanwhile says nothing by itself,
 /// and an hour, as long as a run may take, is too long to find out.
-const LOOK: Duration = Duration::from_secs(5);
+const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The fleet, as this service asks it.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct FleetClient {
     client: Client,
-    filter: Filter,
+    filter: NodeFilter,
     criteria: Vec<String>,
     address_fact: String,
     /// Those that were found, and when the look for them began.
-    masters: Mutex<Option<(Instant, Vec<Master>)>>,
+    masters: Mutex<Option<(Instant, Vec<PuppetMaster>)>>,
 }
 
 /// A question that cannot be asked.
 #[derive(Debug, thiserror::Error)]
 #[error("[plugins.provisioner] masters = {text:?} is no filter")]
-pub struct MastersError {
+pub struct MasterFilterError {
     /// What was configured.
     text: String,
     /// Why.
@@ -47,24 +47,27 @@ pub struct MastersError {
     source: muster_api::wire::filter::FilterError,
 }
 
-impl Fleet {
+impl FleetClient {
     /// Takes over the account's newest token, so that the answers of revoked nodes are refused.
     pub async fn refresh_trust(&self) {
         if let Err(error) = self.client.refresh_trust().await {
-            tracing::debug!(error = chain(&error), "the account token is not confirmed");
+            tracing::debug!(
+                error = error_chain(&error),
+                "the account token is not confirmed"
+            );
         }
     }
 
     /// A fleet that this client asks.
-    pub fn new(client: Client, options: &Options) -> Result<Self, MastersError> {
+    pub fn new(client: Client, options: &Options) -> Result<Self, MasterFilterError> {
         let words = options.masters.trim();
-        let filter = Filter::default().with_agent("puppetca");
+        let filter = NodeFilter::default().with_agent("puppetca");
         let filter = if words.is_empty() {
             filter
         } else {
             filter.and_then(|filter| filter.with_words(words))
         };
-        let filter = filter.map_err(|source| MastersError {
+        let filter = filter.map_err(|source| MasterFilterError {
             text: words.to_owned(),
             source,
         })?;
@@ -78,7 +81,7 @@ impl Fleet {
     }
 
     /// Asks one node, and gives what it answers. One that has started anew since, and knows nothing of it, did not do it.
-    pub async fn ask(
+    pub async fn call_node(
         &self,
         node: &Identity,
         agent: &str,
@@ -86,35 +89,38 @@ impl Fleet {
         data: Map<String, Value>,
         patience: Duration,
     ) -> Result<Map<String, Value>, StepError> {
-        let aim = Aim::Nodes(BTreeSet::from([node.clone()]));
-        let mut call =
-            Call::new(agent, action, aim).map_err(|error| StepError::lasting(error.to_string()))?;
+        let aim = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = RpcCall::new(agent, action, aim)
+            .map_err(|error| StepError::permanent(error.to_string()))?;
         call.data = data;
         call.timeout = Some(patience);
-        call.wait = patience + SHORT;
+        call.wait = patience + SHORT_CALL_TIMEOUT;
         let what = format!("{agent}.{action}");
         let mut events = self.client.call(call);
-        let mut looks = interval_at(Instant::now() + LOOK, LOOK);
+        let mut looks = interval_at(
+            Instant::now() + PROGRESS_CHECK_INTERVAL,
+            PROGRESS_CHECK_INTERVAL,
+        );
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut question, mut forgotten) = (None, false);
         loop {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
-                    Some(Event::Published { request, .. }) => question = Some(request),
-                    Some(Event::Reply(answer)) => return judge(&answer),
-                    Some(Event::Finished(stats)) => return Err(silence(node, &what, patience, &stats)),
-                    Some(Event::Failed(error)) => return Err(StepError::passing(format!("{what}: {error}"))),
+                    Some(CallEvent::Published { request, .. }) => question = Some(request),
+                    Some(CallEvent::Reply(answer)) => return step_result(&answer),
+                    Some(CallEvent::Finished(stats)) => return Err(no_reply_error(node, &what, patience, &stats)),
+                    Some(CallEvent::Failed(error)) => return Err(StepError::transient(format!("{what}: {error}"))),
                     Some(_) => {}
-                    None => return Err(StepError::passing(format!("{what}: the question broke off"))),
+                    None => return Err(StepError::transient(format!("{what}: the question broke off"))),
                 },
                 _ = looks.tick() => {
                     // A question that is not out yet is not forgotten.
                     let Some(question) = question else { continue };
-                    let unknown = self.works_on(node, question).await == Some(false);
+                    let unknown = self.is_working_on(node, question).await == Some(false);
                     // What it had just done when it was asked first is here by now.
                     if unknown && forgotten {
-                        return Err(StepError::passing(format!("{node} started anew, and has forgotten {what}")));
+                        return Err(StepError::transient(format!("{node} started anew, and has forgotten {what}")));
                     }
                     forgotten = unknown;
                 }
@@ -123,12 +129,12 @@ impl Fleet {
     }
 
     /// Whether the node says that it is at work on this question; nothing if it says nothing.
-    async fn works_on(&self, node: &Identity, question: Uuid) -> Option<bool> {
-        let aim = Aim::Nodes(BTreeSet::from([node.clone()]));
-        let mut call = Call::new("rpcutil", "running", aim).ok()?;
-        call.wait = LOOK;
+    async fn is_working_on(&self, node: &Identity, question: Uuid) -> Option<bool> {
+        let aim = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = RpcCall::new("rpcutil", "running", aim).ok()?;
+        call.wait = PROGRESS_CHECK_INTERVAL;
         let (mut works, question) = (None, question.to_string());
-        let told = self.client.watch(call, |answer| {
+        let told = self.client.run_call(call, |answer| {
             let requests = answer.reply.data.get("requests").and_then(Value::as_array);
             let is_it = |request: &Value| {
                 request.get("id").and_then(Value::as_str) == Some(question.as_str())
@@ -140,26 +146,28 @@ impl Fleet {
     }
 
     /// The facts of a node by which masters are chosen.
-    pub async fn facts(&self, node: &Identity) -> Result<Map<String, Value>, StepError> {
-        let Some(data) = self.wanted(&[]) else {
+    pub async fn node_facts(&self, node: &Identity) -> Result<Map<String, Value>, StepError> {
+        let Some(data) = self.facts_request(&[]) else {
             return Ok(Map::new());
         };
-        let mut answer = self.ask(node, "rpcutil", "get_facts", data, SHORT).await?;
-        Ok(values(&mut answer))
+        let mut answer = self
+            .call_node(node, "rpcutil", "get_facts", data, SHORT_CALL_TIMEOUT)
+            .await?;
+        Ok(take_fact_values(&mut answer))
     }
 
     /// The masters that there were a moment ago.
-    pub async fn masters(&self) -> Result<Vec<Master>, StepError> {
-        self.masters_within(FRESH).await
+    pub async fn recent_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
+        self.masters_within(MASTERS_MAX_AGE).await
     }
 
     /// The masters that there are now: as found by a look that began after this question. Whoever asks while one looks shares the
     /// next look, so that a thousand nodes do not ask the fleet a thousand times.
-    pub async fn masters_now(&self) -> Result<Vec<Master>, StepError> {
+    pub async fn current_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
         self.masters_within(Duration::ZERO).await
     }
 
-    async fn masters_within(&self, age: Duration) -> Result<Vec<Master>, StepError> {
+    async fn masters_within(&self, age: Duration) -> Result<Vec<PuppetMaster>, StepError> {
         let asked = Instant::now();
         let mut known = self.masters.lock().await;
         if let Some((begun, masters)) = &*known
@@ -174,27 +182,33 @@ impl Fleet {
         Ok(masters)
     }
 
-    async fn find_masters(&self) -> Result<Vec<Master>, StepError> {
+    async fn find_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
         let told =
-            |error: muster_client::ClientError| StepError::passing(format!("masters: {error}"));
-        let found = self.client.discover(&self.filter).await.map_err(told)?;
+            |error: muster_client::ClientError| StepError::transient(format!("masters: {error}"));
+        let found = self
+            .client
+            .discover_nodes(&self.filter)
+            .await
+            .map_err(told)?;
         if found.nodes.is_empty() {
-            return Err(StepError::passing(
+            return Err(StepError::transient(
                 "no master was found: no node offers the agent puppetca and matches the configured filter",
             ));
         }
-        let mut call = Call::new("rpcutil", "get_facts", Aim::Nodes(found.nodes))
-            .map_err(|error| StepError::lasting(error.to_string()))?;
-        call.data = self.wanted(&[&self.address_fact]).unwrap_or_default();
+        let mut call = RpcCall::new("rpcutil", "get_facts", CallTarget::Nodes(found.nodes))
+            .map_err(|error| StepError::permanent(error.to_string()))?;
+        call.data = self
+            .facts_request(&[&self.address_fact])
+            .unwrap_or_default();
         let mut masters = Vec::new();
         let balance = self
             .client
-            .watch(call, |answer| {
+            .run_call(call, |answer| {
                 let mut data = answer.reply.data.clone();
-                let mut facts = values(&mut data);
+                let mut facts = take_fact_values(&mut data);
                 let address = facts.remove(&self.address_fact).unwrap_or_default();
                 if answer.is_ok() {
-                    masters.push(Master {
+                    masters.push(PuppetMaster {
                         identity: answer.reply.sender.clone(),
                         address: address.as_str().unwrap_or_default().to_owned(),
                         facts,
@@ -205,27 +219,27 @@ impl Fleet {
             .map_err(told)?;
         // Who was found and says nothing may hold a certificate that must be revoked: nothing is done without it.
         if balance.failed > 0 || !balance.missing.is_empty() {
-            return Err(StepError::passing("a master does not tell its facts"));
+            return Err(StepError::transient("a master does not tell its facts"));
         }
         masters.sort_by(|one, other| one.identity.cmp(&other.identity));
         Ok(masters)
     }
 
     /// Nodes that say that they may be provisioned.
-    pub async fn candidates(&self) -> Result<Vec<Identity>, StepError> {
-        let filter = Filter::default()
+    pub async fn find_candidates(&self) -> Result<Vec<Identity>, StepError> {
+        let filter = NodeFilter::default()
             .with_agent("provision")
-            .map_err(|error| StepError::lasting(error.to_string()))?;
-        let told = |error: muster_client::ClientError| StepError::passing(error.to_string());
-        let found = self.client.discover(&filter).await.map_err(told)?;
+            .map_err(|error| StepError::permanent(error.to_string()))?;
+        let told = |error: muster_client::ClientError| StepError::transient(error.to_string());
+        let found = self.client.discover_nodes(&filter).await.map_err(told)?;
         if found.nodes.is_empty() {
             return Ok(Vec::new());
         }
-        let call = Call::new("provision", "is_disabled", Aim::Nodes(found.nodes))
-            .map_err(|error| StepError::lasting(error.to_string()))?;
+        let call = RpcCall::new("provision", "is_disabled", CallTarget::Nodes(found.nodes))
+            .map_err(|error| StepError::permanent(error.to_string()))?;
         let mut nodes = Vec::new();
         self.client
-            .watch(call, |answer| {
+            .run_call(call, |answer| {
                 let disabled = answer.reply.data.get("disabled").and_then(Value::as_bool);
                 if answer.is_ok() && disabled == Some(false) {
                     nodes.push(answer.reply.sender.clone());
@@ -243,7 +257,7 @@ impl Fleet {
         }
     }
 
-    fn wanted(&self, further: &[&str]) -> Option<Map<String, Value>> {
+    fn facts_request(&self, further: &[&str]) -> Option<Map<String, Value>> {
         let own = self.criteria.iter().map(String::as_str);
         let facts: Vec<&str> = own.chain(further.iter().copied()).collect();
         let data = json!({ "facts": facts.join(",") });
@@ -255,7 +269,7 @@ impl Fleet {
 }
 
 /// The facts in an answer of `get_facts`.
-fn values(data: &mut Map<String, Value>) -> Map<String, Value> {
+fn take_fact_values(data: &mut Map<String, Value>) -> Map<String, Value> {
     match data.remove("values") {
         Some(Value::Object(values)) => values,
         _ => Map::new(),
@@ -263,8 +277,8 @@ fn values(data: &mut Map<String, Value>) -> Map<String, Value> {
 }
 
 /// What it means for the step that nobody has answered.
-fn silence(node: &Identity, what: &str, patience: Duration, stats: &Stats) -> StepError {
-    StepError::passing(if stats.absent.contains(node) {
+fn no_reply_error(node: &Identity, what: &str, patience: Duration, stats: &CallStats) -> StepError {
+    StepError::transient(if stats.absent.contains(node) {
         format!("{node} is not connected")
     } else {
         let patience = patience.as_secs();
@@ -273,7 +287,7 @@ fn silence(node: &Identity, what: &str, patience: Duration, stats: &Stats) -> St
 }
 
 /// What an answer means for the step that asked.
-fn judge(answer: &Answer) -> Result<Map<String, Value>, StepError> {
+fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> {
     let reply = &answer.reply;
     if answer.is_ok() {
         return Ok(reply.data.clone());
@@ -283,16 +297,16 @@ fn judge(answer: &Answer) -> Result<Map<String, Value>, StepError> {
         reply.agent, reply.action, reply.sender, reply.statusmsg
     );
     let is_final = match (&reply.reason, reply.statuscode) {
-        (Some(Reason::Denied { .. }), _) => true,
+        (Some(ReplyReason::Denied { .. }), _) => true,
         (Some(_), _) => false,
         (None, status) => matches!(
             status,
-            Status::UnknownAction | Status::MissingData | Status::InvalidData
+            ReplyStatus::UnknownAction | ReplyStatus::MissingData | ReplyStatus::InvalidData
         ),
     };
     Err(if is_final {
-        StepError::lasting(words)
+        StepError::permanent(words)
     } else {
-        StepError::passing(words)
+        StepError::transient(words)
     })
 }

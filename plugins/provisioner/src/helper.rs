@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_api::system::command::{Cancel, Command, Listener, Stream};
+use muster_api::system::command::{CancelFlag, Command, OutputListener, OutputStream};
 use serde_json::{Map, Value};
 
-use crate::options::Helper;
-use crate::record::{Record, StepError};
+use crate::options::HelperStep;
+use crate::record::{NodeRecord, StepError};
 
 /// Most bytes that are read of what a program prints.
-const OUTPUT: usize = 256 * 1024;
+const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// Most bytes of its complaints that are repeated.
-const WORDS: usize = 300;
+const MAX_STDERR_BYTES: usize = 300;
 
 /// What a program came to.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramExit {
     /// Its exit code; 128 and the signal when one ended it.
     pub(crate) code: i32,
     /// What it printed.
@@ -30,26 +30,26 @@ pub(crate) struct Ended {
 }
 
 /// Lets a helper do its step.
-pub(crate) async fn run(
+pub(crate) async fn run_helper(
     system: Arc<dyn System>,
-    helper: &Helper,
-    record: &Record,
+    helper: &HelperStep,
+    record: &NodeRecord,
 ) -> Result<Map<String, Value>, StepError> {
     let input = serde_json::to_vec(record).unwrap_or_default();
     let patience = Duration::from_secs(helper.timeout);
-    let ended = start(system, helper.command.clone(), input, patience).await;
-    read(&ended.map_err(StepError::defer)?)
+    let ended = run_program(system, helper.command.clone(), input, patience).await;
+    parse_answer(&ended.map_err(StepError::deferred)?)
 }
 
-fn read(ended: &Ended) -> Result<Map<String, Value>, StepError> {
+fn parse_answer(ended: &ProgramExit) -> Result<Map<String, Value>, StepError> {
     if ended.code != 0 {
-        return Err(StepError::defer(format!(
+        return Err(StepError::deferred(format!(
             "the helper ended with {}: {}",
             ended.code, ended.words
         )));
     }
     let Ok(Value::Object(mut answer)) = serde_json::from_slice(&ended.output) else {
-        return Err(StepError::defer(format!(
+        return Err(StepError::deferred(format!(
             "the helper did not print a JSON object: {}",
             ended.words
         )));
@@ -59,13 +59,13 @@ fn read(ended: &Ended) -> Result<Map<String, Value>, StepError> {
         message.unwrap_or("the helper gave no reason").to_owned()
     };
     if answer.get("defer") == Some(&Value::Bool(true)) {
-        return Err(StepError::defer(message(&answer)));
+        return Err(StepError::deferred(message(&answer)));
     }
     if let Some(reason) = answer.get("fail") {
         let reason = reason
             .as_str()
             .map_or_else(|| message(&answer), str::to_owned);
-        return Err(StepError::lasting(reason));
+        return Err(StepError::permanent(reason));
     }
     answer.remove("defer");
     answer.remove("msg");
@@ -73,35 +73,37 @@ fn read(ended: &Ended) -> Result<Map<String, Value>, StepError> {
 }
 
 /// Runs a program with this input, for so long at most; it is killed with everything it started when the time is up or nobody waits.
-pub(crate) async fn start(
+pub(crate) async fn run_program(
     system: Arc<dyn System>,
     argv: Vec<String>,
     input: Vec<u8>,
     patience: Duration,
-) -> Result<Ended, String> {
-    let cancel = Cancel::default();
-    let _raised_when_dropped = Raise(cancel.clone());
+) -> Result<ProgramExit, String> {
+    let cancel = CancelFlag::default();
+    let _raised_when_dropped = CancelOnDrop(cancel.clone());
     let running = tokio::task::spawn_blocking(move || {
         let words = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&words);
         let command = Command {
             stdin: input,
             timeout: Some(patience),
-            output_limit: OUTPUT,
+            output_limit: MAX_OUTPUT_BYTES,
             cancel,
-            listener: Some(Listener::new(move |stream, bytes| {
-                if stream == Stream::Stderr {
+            listener: Some(OutputListener::new(move |stream, bytes| {
+                if stream == OutputStream::Stderr {
                     let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
                     heard.extend_from_slice(bytes);
-                    let over = heard.len().saturating_sub(WORDS);
+                    let over = heard.len().saturating_sub(MAX_STDERR_BYTES);
                     heard.drain(..over);
                 }
             })),
             ..Command::new(argv)
         };
-        let ended = system.run(&command).map_err(|error| error.to_string())?;
+        let ended = system
+            .run_command(&command)
+            .map_err(|error| error.to_string())?;
         let words = words.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Ended {
+        Ok(ProgramExit {
             code: ended.code,
             output: ended.stdout,
             words: String::from_utf8_lossy(&words).trim().to_owned(),
@@ -111,9 +113,9 @@ pub(crate) async fn start(
 }
 
 /// Ends the program when nobody waits for it any more.
-struct Raise(Cancel);
+struct CancelOnDrop(CancelFlag);
 
-impl Drop for Raise {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }

@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use muster_api::wire::identity::Identity;
-use muster_bus::{Bucket, Bytes, StoreError};
+use muster_bus::{Bucket, BucketError, Bytes};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-const KEY: &str = "leader";
+const LEADER_KEY: &str = "leader";
 
 /// What stands in the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leader {
+pub struct LeaderRecord {
     /// The host that leads.
     pub host: Identity,
     /// This life of its service.
@@ -25,7 +25,7 @@ pub struct Leader {
 
 /// The right to lead, until it is lost.
 #[derive(Debug)]
-pub struct Lead {
+pub struct LeaderLease {
     /// Larger than that of every earlier leader.
     pub epoch: u64,
     /// Cancelled when somebody else may lead soon.
@@ -35,8 +35,12 @@ pub struct Lead {
 }
 
 /// Waits until this host leads.
-pub async fn lead(bucket: &Bucket, host: &Identity, lease: Duration) -> Result<Lead, StoreError> {
-    let leader = Leader {
+pub async fn wait_for_leadership(
+    bucket: &Bucket,
+    host: &Identity,
+    lease: Duration,
+) -> Result<LeaderLease, BucketError> {
+    let leader = LeaderRecord {
         host: host.clone(),
         life: Uuid::now_v7(),
     };
@@ -44,15 +48,15 @@ pub async fn lead(bucket: &Bucket, host: &Identity, lease: Duration) -> Result<L
     let mut seen: Option<(u64, Instant)> = None;
     loop {
         let begun = Instant::now();
-        let taken = match bucket.get(KEY).await? {
-            None => bucket.create(KEY, value.clone()).await,
+        let taken = match bucket.get(LEADER_KEY).await? {
+            None => bucket.create(LEADER_KEY, value.clone()).await,
             Some(entry) => match seen {
                 Some((revision, since)) if revision == entry.revision => {
                     if since.elapsed() < lease {
                         tokio::time::sleep(lease / 10).await;
                         continue;
                     }
-                    bucket.update(KEY, value.clone(), revision).await
+                    bucket.update(LEADER_KEY, value.clone(), revision).await
                 }
                 _ => {
                     seen = Some((entry.revision, Instant::now()));
@@ -61,24 +65,38 @@ pub async fn lead(bucket: &Bucket, host: &Identity, lease: Duration) -> Result<L
             },
         };
         match taken {
-            Ok(epoch) => return Ok(Lead::keep(bucket.clone(), value, epoch, begun, lease)),
-            Err(StoreError::Conflict { .. }) => seen = None,
+            Ok(epoch) => {
+                return Ok(LeaderLease::with_renewal(
+                    bucket.clone(),
+                    value,
+                    epoch,
+                    begun,
+                    lease,
+                ));
+            }
+            Err(BucketError::Conflict { .. }) => seen = None,
             Err(error) => return Err(error),
         }
     }
 }
 
 /// Who leads, if anybody does.
-pub async fn current(bucket: &Bucket) -> Result<Option<Leader>, StoreError> {
-    let entry = bucket.get(KEY).await?;
+pub async fn current_leader(bucket: &Bucket) -> Result<Option<LeaderRecord>, BucketError> {
+    let entry = bucket.get(LEADER_KEY).await?;
     let value = entry.and_then(|entry| entry.value);
     Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
 }
 
-impl Lead {
-    fn keep(bucket: Bucket, value: Bytes, epoch: u64, begun: Instant, lease: Duration) -> Self {
+impl LeaderLease {
+    fn with_renewal(
+        bucket: Bucket,
+        value: Bytes,
+        epoch: u64,
+        begun: Instant,
+        lease: Duration,
+    ) -> Self {
         let lost = CancellationToken::new();
-        let keeper = tokio::spawn(renew(
+        let keeper = tokio::spawn(renew_until_lost(
             bucket.clone(),
             value,
             epoch,
@@ -98,20 +116,20 @@ impl Lead {
     pub async fn resign(self) {
         self.keeper.abort();
         if !self.lost.is_cancelled()
-            && let Err(error) = self.bucket.delete(KEY).await
+            && let Err(error) = self.bucket.delete(LEADER_KEY).await
         {
             tracing::debug!(%error, "the next leader has to wait for the lease to end");
         }
     }
 }
 
-impl Drop for Lead {
+impl Drop for LeaderLease {
     fn drop(&mut self) {
         self.keeper.abort();
     }
 }
 
-async fn renew(
+async fn renew_until_lost(
     bucket: Bucket,
     value: Bytes,
     mut revision: u64,
@@ -123,12 +141,12 @@ async fn renew(
     loop {
         tokio::time::sleep(pause).await;
         let sent = Instant::now();
-        let writing = bucket.update(KEY, value.clone(), revision);
+        let writing = bucket.update(LEADER_KEY, value.clone(), revision);
         match tokio::time::timeout(pause, writing).await {
             Ok(Ok(next)) => (revision, proven) = (next, sent),
-            Ok(Err(StoreError::Conflict { .. })) => {
+            Ok(Err(BucketError::Conflict { .. })) => {
                 // Either somebody else leads, or our own last write came through without our hearing of it.
-                match bucket.get(KEY).await {
+                match bucket.get(LEADER_KEY).await {
                     Ok(Some(entry)) if entry.value.as_ref() == Some(&value) => {
                         revision = entry.revision;
                     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// A Puppet master that was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Master {
+pub struct PuppetMaster {
     /// Its name.
     pub identity: Identity,
     /// Where nodes reach it.
@@ -16,58 +16,61 @@ pub struct Master {
 
 /// Why a node got that master.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Placement<'a> {
+pub struct MasterPlacement<'a> {
     /// The master.
-    pub master: &'a Master,
+    pub master: &'a PuppetMaster,
     /// The fact that decided; none when any master would do.
     pub criterion: Option<&'a str>,
 }
 
 /// Chooses: the first criterion in which any master equals the node decides, and no later one. Among several that do, each node has one
 /// that is always the same, and nodes spread over them.
-pub fn choose<'a>(
+pub fn choose_master<'a>(
     node: &Identity,
     facts: &Map<String, Value>,
     criteria: &'a [String],
-    masters: &'a [Master],
+    masters: &'a [PuppetMaster],
     any: bool,
-) -> Option<Placement<'a>> {
+) -> Option<MasterPlacement<'a>> {
     for criterion in criteria {
-        let Some(own) = facts.get(criterion).filter(|value| is_said(value)) else {
+        let Some(own) = facts.get(criterion).filter(|value| is_meaningful(value)) else {
             continue;
         };
         let near = masters
             .iter()
             .filter(|master| master.facts.get(criterion) == Some(own));
-        if let Some(master) = preferred(node, near) {
-            return Some(Placement {
+        if let Some(master) = preferred_master(node, near) {
+            return Some(MasterPlacement {
                 master,
                 criterion: Some(criterion),
             });
         }
     }
-    let master = preferred(node, masters.iter().filter(|_| any))?;
-    Some(Placement {
+    let master = preferred_master(node, masters.iter().filter(|_| any))?;
+    Some(MasterPlacement {
         master,
         criterion: None,
     })
 }
 
 /// A fact that is empty says nothing: two machines of nowhere are not near each other.
-fn is_said(value: &Value) -> bool {
+fn is_meaningful(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
 }
 
 /// Highest random weight: a master that goes or comes moves only the nodes that are its own.
-fn preferred<'a>(node: &Identity, masters: impl Iterator<Item = &'a Master>) -> Option<&'a Master> {
+fn preferred_master<'a>(
+    node: &Identity,
+    masters: impl Iterator<Item = &'a PuppetMaster>,
+) -> Option<&'a PuppetMaster> {
     masters.max_by_key(|master| {
-        let weight = weight(node.as_str(), master.identity.as_str());
+        let weight = rendezvous_weight(node.as_str(), master.identity.as_str());
         (weight, std::cmp::Reverse(&master.identity))
     })
 }
 
 /// FNV-1a over both names, mixed once more, because names that differ in their last letter must not go together.
-fn weight(node: &str, master: &str) -> u64 {
+fn rendezvous_weight(node: &str, master: &str) -> u64 {
     let bytes = node.bytes().chain([0]).chain(master.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -12,33 +12,36 @@ use lettre::message::header::ContentType;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{SmtpTransport, Transport as _};
 use muster_api::system::System;
-use muster_api::system::error::chain;
-use muster_secret::Keeper;
+use muster_api::system::error::error_chain;
+use muster_secret::SecretOwner;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::helper;
-use crate::options::{Channel, Occasion, Options, Target};
-use crate::record::{Record, StepError};
+use crate::options::{NotificationChannel, NotificationEvent, NotificationTarget, Options};
+use crate::record::{NodeRecord, StepError};
 
 /// How long a target may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 /// Most bytes of a token's file.
-const TOKEN: u64 = 16 * 1024;
+const MAX_TOKEN_BYTES: u64 = 16 * 1024;
 
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub struct NotificationMessage {
     /// Names it.
     pub id: Uuid,
     /// What it is about.
-    pub occasion: Occasion,
+    pub occasion: NotificationEvent,
     /// The document.
     pub document: Value,
 }
 
 /// The targets that want to hear of this.
-pub fn targets(options: &Options, occasion: Occasion) -> impl Iterator<Item = &Target> {
+pub fn matching_targets(
+    options: &Options,
+    occasion: NotificationEvent,
+) -> impl Iterator<Item = &NotificationTarget> {
     options
         .notify
         .iter()
@@ -46,19 +49,23 @@ pub fn targets(options: &Options, occasion: Occasion) -> impl Iterator<Item = &T
 }
 
 /// The name under which it is remembered whether a target was told.
-pub fn key(occasion: Occasion, target: &Target) -> String {
-    format!("{}/{}", occasion.word(), target.name)
+pub fn notification_key(occasion: NotificationEvent, target: &NotificationTarget) -> String {
+    format!("{}/{}", occasion.as_str(), target.name)
 }
 
 /// The document about a node. No secret is in it.
-pub fn message(id: Uuid, occasion: Occasion, record: &Record) -> Message {
+pub fn build_message(
+    id: Uuid,
+    occasion: NotificationEvent,
+    record: &NodeRecord,
+) -> NotificationMessage {
     let of = |name: &str| record.values.get(name).cloned().unwrap_or_default();
-    Message {
+    NotificationMessage {
         id,
         occasion,
         document: json!({
             "id": id,
-            "event": occasion.word(),
+            "event": occasion.as_str(),
             "node": record.identity,
             "provisioning": record.id,
             "master": of("master"),
@@ -73,53 +80,53 @@ pub fn message(id: Uuid, occasion: Occasion, record: &Record) -> Message {
 }
 
 /// Sends it.
-pub async fn send(
+pub async fn send_message(
     system: Arc<dyn System>,
-    channel: &Channel,
-    message: &Message,
+    channel: &NotificationChannel,
+    message: &NotificationMessage,
 ) -> Result<(), StepError> {
     let (channel, message) = (channel.clone(), message.clone());
-    if let Channel::Command { command, timeout } = channel {
+    if let NotificationChannel::Command { command, timeout } = channel {
         let input = serde_json::to_vec(&message.document).unwrap_or_default();
         let patience = Duration::from_secs(timeout);
-        let ended = helper::start(system, command, input, patience).await;
-        let ended = ended.map_err(StepError::passing)?;
+        let ended = helper::run_program(system, command, input, patience).await;
+        let ended = ended.map_err(StepError::transient)?;
         return if ended.code == 0 {
             Ok(())
         } else {
-            Err(StepError::passing(format!(
+            Err(StepError::transient(format!(
                 "the program ended with {}: {}",
                 ended.code, ended.words
             )))
         };
     }
     let sent = tokio::task::spawn_blocking(move || match &channel {
-        Channel::Webhook {
+        NotificationChannel::Webhook {
             url,
             token_file,
             ca,
-        } => post(url.as_str(), token_file.as_deref(), ca.as_deref(), &message),
-        Channel::Smtp { server, from, to } => mail(server, from, to, &message),
-        Channel::Command { .. } => Ok(()),
+        } => post_webhook(url.as_str(), token_file.as_deref(), ca.as_deref(), &message),
+        NotificationChannel::Smtp { server, from, to } => send_mail(server, from, to, &message),
+        NotificationChannel::Command { .. } => Ok(()),
     });
     sent.await
         .map_err(|error| error.to_string())
         .flatten()
-        .map_err(StepError::passing)
+        .map_err(StepError::transient)
 }
 
-fn post(
+fn post_webhook(
     url: &str,
     token_file: Option<&Path>,
     ca: Option<&Path>,
-    message: &Message,
+    message: &NotificationMessage,
 ) -> Result<(), String> {
     let tls = ureq::tls::TlsConfig::builder()
-        .root_certs(roots(ca)?)
+        .root_certs(load_root_certificates(ca)?)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .build();
     let config = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
+        .timeout_global(Some(SEND_TIMEOUT))
         .http_status_as_error(false)
         .max_redirects(0)
         .user_agent("muster")
@@ -131,8 +138,8 @@ fn post(
         .header("content-type", "application/json")
         .header("idempotency-key", message.id.to_string());
     if let Some(path) = token_file {
-        let token =
-            muster_secret::read(path, Keeper::Daemon, TOKEN).map_err(|error| chain(&error))?;
+        let token = muster_secret::read_secret(path, SecretOwner::Daemon, MAX_TOKEN_BYTES)
+            .map_err(|error| error_chain(&error))?;
         request = request.header("authorization", format!("Bearer {}", token.trim()));
     }
     let body = message.document.to_string();
@@ -147,7 +154,7 @@ fn post(
 }
 
 /// The authorities that a webhook's certificate is held against.
-fn roots(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
+fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
     let found = match ca {
         Some(path) => {
             let pem =
@@ -167,7 +174,12 @@ fn roots(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
     Ok(ureq::tls::RootCerts::Specific(Arc::new(found)))
 }
 
-fn mail(server: &str, from: &str, to: &[String], message: &Message) -> Result<(), String> {
+fn send_mail(
+    server: &str,
+    from: &str,
+    to: &[String],
+    message: &NotificationMessage,
+) -> Result<(), String> {
     let (host, port) = server.rsplit_once(':').unwrap_or((server, "25"));
     let port: u16 = port
         .parse()
@@ -177,10 +189,14 @@ fn mail(server: &str, from: &str, to: &[String], message: &Message) -> Result<()
         .port(port)
         // A relay that speaks TLS is held to it; one on this machine may not.
         .tls(Tls::Opportunistic(tls))
-        .timeout(Some(PATIENCE))
+        .timeout(Some(SEND_TIMEOUT))
         .build();
     let node = message.document.get("node").and_then(Value::as_str);
-    let subject = format!("{}: {}", node.unwrap_or_default(), message.occasion.word());
+    let subject = format!(
+        "{}: {}",
+        node.unwrap_or_default(),
+        message.occasion.as_str()
+    );
     let text = serde_json::to_string_pretty(&message.document).unwrap_or_default();
     let mut mail = lettre::Message::builder()
         .from(from.parse().map_err(|error| format!("{from}: {error}"))?)
@@ -210,8 +226,8 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::{Message, post};
-    use crate::options::Occasion;
+    use super::{NotificationMessage, post_webhook};
+    use crate::options::NotificationEvent;
 
     #[test]
     fn a_token_that_others_can_read_is_not_sent() {
@@ -221,14 +237,14 @@ mod tests {
         let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
         receiver.set_nonblocking(true).unwrap();
         let url = format!("http://{}/", receiver.local_addr().unwrap());
-        let message = Message {
+        let message = NotificationMessage {
             id: Uuid::now_v7(),
-            occasion: Occasion::Failed,
+            occasion: NotificationEvent::Failed,
             document: json!({}),
         };
         for mode in [0o640, 0o604, 0o666] {
             set_permissions(&token, Permissions::from_mode(mode)).unwrap();
-            let refused = post(&url, Some(&token), None, &message).unwrap_err();
+            let refused = post_webhook(&url, Some(&token), None, &message).unwrap_err();
             assert!(refused.contains(&format!("(mode {mode:04o})")), "{refused}");
             assert!(refused.contains("run `chmod 600 "), "{refused}");
             assert!(!refused.contains("hush"), "{refused}");

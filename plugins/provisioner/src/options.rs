@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::enrol::NewcomersOptions;
+use crate::enrol::EnrolmentOptions;
 use crate::plan::StepName;
 
 /// How this host provisions, if it does.
@@ -18,7 +18,7 @@ pub struct Options {
     /// Credentials of a service of the fleet.
     pub credentials: PathBuf,
     /// What it takes to enrol newcomers; without it only nodes that have credentials already are provisioned.
-    pub newcomers: Option<NewcomersOptions>,
+    pub newcomers: Option<EnrolmentOptions>,
     /// Facts by which a node's master is chosen: the first that any master shares with the node decides.
     pub criteria: Vec<String>,
     /// Which masters there are, as `-W` takes it; those that offer `puppetca` when empty.
@@ -44,7 +44,7 @@ pub struct Options {
     /// What is other than usual about the steps, and further ones.
     pub steps: Vec<StepOptions>,
     /// Who is told of what.
-    pub notify: Vec<Target>,
+    pub notify: Vec<NotificationTarget>,
 }
 
 impl Default for Options {
@@ -72,7 +72,7 @@ impl Default for Options {
 
 impl Options {
     /// How long the leader leads without a sign of life.
-    pub fn lease(&self) -> Duration {
+    pub fn leader_lease(&self) -> Duration {
         Duration::from_millis(self.lease_millis.max(300))
     }
 }
@@ -84,7 +84,7 @@ pub struct StepOptions {
     /// The step.
     pub name: StepName,
     /// Off: it counts as done.
-    #[serde(default = "yes")]
+    #[serde(default = "default_enabled")]
     pub enabled: bool,
     /// Which step it follows, instead of the usual one.
     #[serde(default)]
@@ -94,7 +94,7 @@ pub struct StepOptions {
     pub agent: Option<AgentStep>,
     /// A program that does it instead.
     #[serde(default)]
-    pub helper: Option<Helper>,
+    pub helper: Option<HelperStep>,
     /// How often it is tried, instead of the usual number.
     #[serde(default)]
     pub tries: Option<u32>,
@@ -106,7 +106,7 @@ pub struct StepOptions {
     pub inputs: Map<String, Value>,
 }
 
-fn yes() -> bool {
+fn default_enabled() -> bool {
     true
 }
 
@@ -123,20 +123,20 @@ pub struct AgentStep {
     pub inputs: Map<String, Value>,
     /// Who is asked.
     #[serde(default)]
-    pub on: On,
+    pub on: StepTarget,
     /// How long it may take, in seconds.
-    #[serde(default = "minute")]
+    #[serde(default = "default_agent_timeout")]
     pub timeout: u64,
 }
 
-fn minute() -> u64 {
+fn default_agent_timeout() -> u64 {
     60
 }
 
 /// Who does an agent's step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum On {
+pub enum StepTarget {
     /// The node itself.
     #[default]
     Node,
@@ -147,35 +147,35 @@ pub enum On {
 /// A program that does a step: JSON on its standard input, JSON on its standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Helper {
+pub struct HelperStep {
     /// Program and arguments.
     pub command: Vec<String>,
     /// How long it may take, in seconds.
-    #[serde(default = "ten")]
+    #[serde(default = "default_program_timeout")]
     pub timeout: u64,
 }
 
-fn ten() -> u64 {
+fn default_program_timeout() -> u64 {
     10
 }
 
 /// Who is told, and how. Keys that are neither its own nor its channel's are refused by the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Target {
+pub struct NotificationTarget {
     /// A name of its own, by which it is remembered who was told.
     pub name: String,
     /// Of what it is told; everything when empty.
     #[serde(default)]
-    pub events: Vec<Occasion>,
+    pub events: Vec<NotificationEvent>,
     /// The way to it.
     #[serde(flatten)]
-    pub channel: Channel,
+    pub channel: NotificationChannel,
 }
 
 /// What a target may be told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Occasion {
+pub enum NotificationEvent {
     /// A node is done.
     Done,
     /// A node failed for good.
@@ -184,9 +184,9 @@ pub enum Occasion {
     Retired,
 }
 
-impl Occasion {
+impl NotificationEvent {
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Failed => "failed",
@@ -205,7 +205,7 @@ pub struct WebhookUrl(String);
 #[error(
     "a webhook's `url` is https://HOST..., or http:// on this machine's loopback, without a user or password in it"
 )]
-pub struct NoWebhook;
+pub struct WebhookUrlError;
 
 impl WebhookUrl {
     /// The address.
@@ -215,10 +215,10 @@ impl WebhookUrl {
 }
 
 impl TryFrom<String> for WebhookUrl {
-    type Error = NoWebhook;
+    type Error = WebhookUrlError;
 
-    fn try_from(text: String) -> Result<Self, NoWebhook> {
-        let (scheme, rest) = text.split_once("://").ok_or(NoWebhook)?;
+    fn try_from(text: String) -> Result<Self, WebhookUrlError> {
+        let (scheme, rest) = text.split_once("://").ok_or(WebhookUrlError)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
         let good = match scheme {
@@ -227,7 +227,7 @@ impl TryFrom<String> for WebhookUrl {
             _ => false,
         };
         if !good || authority.is_empty() || authority.contains('@') || text.contains(odd) {
-            return Err(NoWebhook);
+            return Err(WebhookUrlError);
         }
         Ok(Self(text))
     }
@@ -246,7 +246,7 @@ fn is_loopback(authority: &str) -> bool {
 /// A way to tell somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Channel {
+pub enum NotificationChannel {
     /// A document, posted to a URL.
     Webhook {
         /// Where to.
@@ -272,7 +272,7 @@ pub enum Channel {
         /// Program and arguments.
         command: Vec<String>,
         /// How long it may take, in seconds.
-        #[serde(default = "ten")]
+        #[serde(default = "default_program_timeout")]
         timeout: u64,
     },
 }

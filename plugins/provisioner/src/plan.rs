@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::options::{AgentStep, Helper, Options, StepOptions};
+use crate::options::{AgentStep, HelperStep, Options, StepOptions};
 
 /// Most steps of a plan.
-const MOST: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// The name of a step, a word.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl fmt::Display for StepName {
 
 /// The steps that this service knows how to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Builtin {
+pub enum BuiltinStep {
     /// Takes the node for this service.
     Lock,
     /// Chooses its master.
@@ -79,7 +79,7 @@ pub enum Builtin {
     Notify,
 }
 
-impl Builtin {
+impl BuiltinStep {
     /// In the order in which they are done.
     pub const ALL: [Self; 11] = [
         Self::Lock,
@@ -96,7 +96,7 @@ impl Builtin {
     ];
 
     /// Its name.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Lock => "lock",
             Self::Place => "place",
@@ -113,16 +113,16 @@ impl Builtin {
     }
 
     /// Its name, as a step's.
-    pub fn name(self) -> StepName {
-        StepName(self.word().to_owned())
+    pub fn step_name(self) -> StepName {
+        StepName(self.as_str().to_owned())
     }
 
-    fn of(name: &StepName) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.word() == name.0)
+    fn from_name(name: &StepName) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.as_str() == name.0)
     }
 
     /// What must have been done before it can be.
-    fn needs(self) -> &'static [Self] {
+    fn required_steps(self) -> &'static [Self] {
         match self {
             Self::Lock | Self::Place => &[],
             Self::Host | Self::Clean => &[Self::Place],
@@ -137,22 +137,22 @@ impl Builtin {
 
 /// What does a step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Work {
+pub enum StepKind {
     /// This service.
-    Builtin(Builtin, Map<String, Value>),
+    Builtin(BuiltinStep, Map<String, Value>),
     /// An agent.
     Agent(AgentStep),
     /// A program.
-    Helper(Helper),
+    Helper(HelperStep),
 }
 
 /// One step of a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct PlanStep {
     /// Its name.
     pub name: StepName,
     /// What does it.
-    pub work: Work,
+    pub work: StepKind,
     /// How often it is tried.
     pub tries: u32,
     /// How long a try may take, if not as long as usual.
@@ -161,18 +161,18 @@ pub struct Step {
 
 /// Steps in their order, each after what it needs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    steps: Vec<Step>,
+pub struct ProvisioningPlan {
+    steps: Vec<PlanStep>,
 }
 
 /// Why the configured steps are no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
+pub enum ProvisioningPlanError {
     /// A step stands twice in the configuration.
     #[error("the step {0} is configured twice")]
     Twice(StepName),
     /// A step that nobody knows how to do.
-    #[error("the step {0} is none of ours; it needs an `agent` or a `helper`, or another name: {known}", known = known())]
+    #[error("the step {0} is none of ours; it needs an `agent` or a `helper`, or another name: {known}", known = builtin_names())]
     Unknown(StepName),
     /// A step with two ways to do it.
     #[error("the step {0} has both an agent and a helper; it can be done by one of them")]
@@ -197,73 +197,73 @@ pub enum PlanError {
     #[error("the step {0} names no program")]
     NoProgram(StepName),
     /// Too many.
-    #[error("the plan has more than {MOST} steps")]
+    #[error("the plan has more than {MAX_STEPS} steps")]
     TooMany,
 }
 
-fn known() -> String {
-    Builtin::ALL.map(Builtin::word).join(", ")
+fn builtin_names() -> String {
+    BuiltinStep::ALL.map(BuiltinStep::as_str).join(", ")
 }
 
-impl Plan {
+impl ProvisioningPlan {
     /// The plan that the options describe.
-    pub fn read(options: &Options) -> Result<Self, PlanError> {
+    pub fn from_options(options: &Options) -> Result<Self, ProvisioningPlanError> {
         let mut seen = BTreeSet::new();
         for step in &options.steps {
             if !seen.insert(&step.name) {
-                return Err(PlanError::Twice(step.name.clone()));
+                return Err(ProvisioningPlanError::Twice(step.name.clone()));
             }
         }
         let configured = |name: &StepName| options.steps.iter().find(|step| step.name == *name);
         let mut steps = Vec::new();
-        for builtin in Builtin::ALL {
-            let name = builtin.name();
+        for builtin in BuiltinStep::ALL {
+            let name = builtin.step_name();
             let own = configured(&name);
             // Puppet's own daemon competes with orchestrated runs: who wants it says so.
-            let wanted = own.map_or(builtin != Builtin::Daemonize, |step| step.enabled);
+            let wanted = own.map_or(builtin != BuiltinStep::Daemonize, |step| step.enabled);
             if wanted {
-                steps.push(step(name, own, options.tries)?);
+                steps.push(build_step(name, own, options.tries)?);
             }
         }
         for own in options.steps.iter().filter(|step| step.enabled) {
-            if Builtin::of(&own.name).is_none() {
-                steps.push(step(own.name.clone(), Some(own), options.tries)?);
+            if BuiltinStep::from_name(&own.name).is_none() {
+                steps.push(build_step(own.name.clone(), Some(own), options.tries)?);
             }
         }
-        if steps.len() > MOST {
-            return Err(PlanError::TooMany);
+        if steps.len() > MAX_STEPS {
+            return Err(ProvisioningPlanError::TooMany);
         }
         let mut plan = Self { steps };
         for own in &options.steps {
-            plan.place(own)?;
+            plan.place_step(own)?;
         }
-        plan.check(options)?;
+        plan.check_order(options)?;
         Ok(plan)
     }
 
     /// The steps, in their order.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
 
     /// Moves a step behind the one that it is to follow.
-    fn place(&mut self, own: &StepOptions) -> Result<(), PlanError> {
+    fn place_step(&mut self, own: &StepOptions) -> Result<(), ProvisioningPlanError> {
         let Some(after) = &own.after else {
             // Who says nothing about a further step wants it before the node is given back.
-            let is_further = Builtin::of(&own.name).is_none();
-            if let (true, Some(from)) = (is_further, self.position(&own.name)) {
+            let is_further = BuiltinStep::from_name(&own.name).is_none();
+            if let (true, Some(from)) = (is_further, self.step_position(&own.name)) {
                 let step = self.steps.remove(from);
-                let to = self.position(&Builtin::Release.name());
+                let to = self.step_position(&BuiltinStep::Release.step_name());
                 self.steps.insert(to.unwrap_or(self.steps.len()), step);
             }
             return Ok(());
         };
-        let Some(from) = self.position(&own.name) else {
+        let Some(from) = self.step_position(&own.name) else {
             return Ok(());
         };
         let step = self.steps.remove(from);
-        let Some(before) = self.position(after) else {
-            return Err(PlanError::NoSuch {
+        let Some(before) = self.step_position(after) else {
+            return Err(ProvisioningPlanError::NoSuch {
                 step: own.name.clone(),
                 after: after.clone(),
             });
@@ -273,20 +273,20 @@ impl Plan {
     }
 
     /// Whether each step comes after what it needs. What was switched off is taken for done.
-    fn check(&self, options: &Options) -> Result<(), PlanError> {
+    fn check_order(&self, options: &Options) -> Result<(), ProvisioningPlanError> {
         let off = |name: &StepName| {
             let own = options.steps.iter().find(|step| step.name == *name);
             own.is_some_and(|step| !step.enabled)
         };
         for (place, step) in self.steps.iter().enumerate() {
-            let Some(builtin) = Builtin::of(&step.name) else {
+            let Some(builtin) = BuiltinStep::from_name(&step.name) else {
                 continue;
             };
-            for needed in builtin.needs() {
-                let needs = needed.name();
-                let before = self.position(&needs).is_some_and(|at| at < place);
+            for needed in builtin.required_steps() {
+                let needs = needed.step_name();
+                let before = self.step_position(&needs).is_some_and(|at| at < place);
                 if !before && !off(&needs) {
-                    return Err(PlanError::Order {
+                    return Err(ProvisioningPlanError::Order {
                         step: step.name.clone(),
                         needs,
                     });
@@ -296,38 +296,43 @@ impl Plan {
         Ok(())
     }
 
-    fn position(&self, name: &StepName) -> Option<usize> {
+    fn step_position(&self, name: &StepName) -> Option<usize> {
         self.steps.iter().position(|step| step.name == *name)
     }
 }
 
-fn step(name: StepName, own: Option<&StepOptions>, tries: u32) -> Result<Step, PlanError> {
+fn build_step(
+    name: StepName,
+    own: Option<&StepOptions>,
+    tries: u32,
+) -> Result<PlanStep, ProvisioningPlanError> {
     let work = match own {
         Some(StepOptions {
             agent: Some(_),
             helper: Some(_),
             ..
-        }) => return Err(PlanError::Both(name)),
+        }) => return Err(ProvisioningPlanError::Both(name)),
         Some(StepOptions {
             agent: Some(agent), ..
-        }) => Work::Agent(agent.clone()),
+        }) => StepKind::Agent(agent.clone()),
         Some(StepOptions {
             helper: Some(helper),
             ..
-        }) if helper.command.is_empty() => return Err(PlanError::NoProgram(name)),
+        }) if helper.command.is_empty() => return Err(ProvisioningPlanError::NoProgram(name)),
         Some(StepOptions {
             helper: Some(helper),
             ..
-        }) => Work::Helper(helper.clone()),
+        }) => StepKind::Helper(helper.clone()),
         _ => {
-            let builtin = Builtin::of(&name).ok_or_else(|| PlanError::Unknown(name.clone()))?;
+            let builtin = BuiltinStep::from_name(&name)
+                .ok_or_else(|| ProvisioningPlanError::Unknown(name.clone()))?;
             let inputs = own.map(|own| own.inputs.clone()).unwrap_or_default();
-            Work::Builtin(builtin, inputs)
+            StepKind::Builtin(builtin, inputs)
         }
     };
     let tries = own.and_then(|own| own.tries).unwrap_or(tries).max(1);
     let timeout = own.and_then(|own| own.timeout).map(Duration::from_secs);
-    Ok(Step {
+    Ok(PlanStep {
         name,
         work,
         tries,

@@ -9,52 +9,52 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use muster_api::system::System;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
-use muster_bus::{Bus, StoreError};
+use muster_bus::{BucketError, Bus};
 use muster_client::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::enrol::Newcomers;
-use crate::fleet::{Fleet, MastersError};
-use crate::journey::Journey;
+use crate::enrol::EnrolmentService;
+use crate::fleet::{FleetClient, MasterFilterError};
 use crate::leader;
 use crate::options::Options;
-use crate::plan::{Plan, PlanError};
-use crate::record::{Next, Record, State, StepError};
-use crate::store::{RecordError, Store, readable};
-use crate::work::Worker;
+use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
+use crate::record::{NextAction, NodeRecord, ProvisioningState, StepError};
+use crate::store::{NodeRecordError, NodeRecordStore, decode_if_readable};
+use crate::worker::StepWorker;
+use crate::workflow::NodeWorkflow;
 
 /// The pause after the broker did not do what it should.
-const RECOVER: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How often the account token is looked for.
-const TRUST_INTERVAL: Duration = Duration::from_mins(5);
+const TRUST_REFRESH_INTERVAL: Duration = Duration::from_mins(5);
 /// Longest pause in which nothing is looked at.
-const LOOK: Duration = Duration::from_secs(30);
+const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
 
 /// Why the service does not begin.
 #[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
+pub enum ProvisionerServiceError {
     /// The configured steps are no plan.
     #[error("the steps of [plugins.provisioner] cannot be done in that order")]
-    Plan(#[from] PlanError),
+    Plan(#[from] ProvisioningPlanError),
     /// The configured filter is none.
     #[error(transparent)]
-    Masters(#[from] MastersError),
+    Masters(#[from] MasterFilterError),
 }
 
 /// The service on one host.
 #[derive(Debug)]
-pub struct Service {
+pub struct ProvisionerService {
     host: Identity,
     bus: Bus,
     options: Arc<Options>,
-    plan: Arc<Plan>,
-    worker: Worker,
-    newcomers: Option<Newcomers>,
+    plan: Arc<ProvisioningPlan>,
+    worker: StepWorker,
+    newcomers: Option<EnrolmentService>,
 }
 
-impl Service {
+impl ProvisionerService {
     /// A service on this host, with a connection of its own, as a service of the fleet.
     pub fn new(
         host: Identity,
@@ -62,15 +62,15 @@ impl Service {
         client: Client,
         options: Options,
         system: Arc<dyn System>,
-    ) -> Result<Self, ServiceError> {
-        let plan = Arc::new(Plan::read(&options)?);
-        let fleet = Arc::new(Fleet::new(client, &options)?);
+    ) -> Result<Self, ProvisionerServiceError> {
+        let plan = Arc::new(ProvisioningPlan::from_options(&options)?);
+        let fleet = Arc::new(FleetClient::new(client, &options)?);
         let options = Arc::new(options);
         Ok(Self {
             host,
             bus,
             plan,
-            worker: Worker {
+            worker: StepWorker {
                 fleet,
                 options: Arc::clone(&options),
                 system,
@@ -82,22 +82,22 @@ impl Service {
 
     /// Opens the door for newcomers, too.
     #[must_use]
-    pub fn with_newcomers(mut self, newcomers: Newcomers) -> Self {
+    pub fn with_enrolment(mut self, newcomers: EnrolmentService) -> Self {
         self.newcomers = Some(newcomers);
         self
     }
 
     /// Works until `stop`; what the broker does not do is tried again.
-    pub async fn serve(self, stop: CancellationToken) {
+    pub async fn run_until_stopped(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let reigned = tokio::select! {
-                reigned = self.reign(&stop) => reigned,
+                reigned = self.run_leader_term(&stop) => reigned,
                 () = stop.cancelled() => break,
             };
             if let Err(error) = reigned {
                 tracing::warn!(%error, "provisioning pauses");
                 tokio::select! {
-                    () = tokio::time::sleep(RECOVER) => {}
+                    () = tokio::time::sleep(RETRY_DELAY) => {}
                     () = stop.cancelled() => {}
                 }
             }
@@ -106,11 +106,13 @@ impl Service {
     }
 
     /// Waits to lead, and leads.
-    async fn reign(&self, stop: &CancellationToken) -> Result<(), RecordError> {
-        let store = Store::open(&self.bus);
-        let lead = leader::lead(store.bucket(), &self.host, self.options.lease()).await?;
+    async fn run_leader_term(&self, stop: &CancellationToken) -> Result<(), NodeRecordError> {
+        let store = NodeRecordStore::open(&self.bus);
+        let lead =
+            leader::wait_for_leadership(store.bucket(), &self.host, self.options.leader_lease())
+                .await?;
         tracing::info!(epoch = lead.epoch, "leads the provisioning");
-        let mut reign = Reign {
+        let mut reign = LeaderTerm {
             service: self,
             store: store.clone(),
             epoch: lead.epoch,
@@ -121,7 +123,7 @@ impl Service {
         };
         let door = async {
             match &self.newcomers {
-                Some(newcomers) => newcomers.receive(&store).await,
+                Some(newcomers) => newcomers.serve_requests(&store).await,
                 None => std::future::pending().await,
             }
         };
@@ -134,11 +136,11 @@ impl Service {
         let trust = async {
             loop {
                 self.worker.fleet.refresh_trust().await;
-                tokio::time::sleep(TRUST_INTERVAL).await;
+                tokio::time::sleep(TRUST_REFRESH_INTERVAL).await;
             }
         };
         let ended = tokio::select! {
-            ended = reign.work() => ended,
+            ended = reign.process_events() => ended,
             () = trust => Ok(()),
             ended = door => ended,
             never = renewals => match never {},
@@ -152,7 +154,7 @@ impl Service {
 }
 
 /// What ended beside the watch.
-enum Ended {
+enum FinishedTask {
     /// A stage of a node's journey: it waits for its time, or has arrived.
     Node(Identity),
     /// A look for nodes that nobody told of.
@@ -160,69 +162,69 @@ enum Ended {
 }
 
 /// One time of leading.
-struct Reign<'a> {
-    service: &'a Service,
-    store: Store,
+struct LeaderTerm<'a> {
+    service: &'a ProvisionerService,
+    store: NodeRecordStore,
     epoch: u64,
-    known: BTreeMap<Identity, Record>,
+    known: BTreeMap<Identity, NodeRecord>,
     /// When something is to be done for whom.
     due: BTreeSet<(Millis, Identity)>,
     busy: HashSet<Identity>,
-    tasks: JoinSet<Ended>,
+    tasks: JoinSet<FinishedTask>,
 }
 
-impl Reign<'_> {
-    async fn work(&mut self) -> Result<(), RecordError> {
-        let mut watch = self.store.watch().await?;
+impl LeaderTerm<'_> {
+    async fn process_events(&mut self) -> Result<(), NodeRecordError> {
+        let mut watch = self.store.watch_nodes().await?;
         let every = Duration::from_secs(self.service.options.discover_seconds);
         let mut looks = tokio::time::interval(every.max(Duration::from_secs(1)));
         loop {
-            self.start();
-            let pause = self.pause();
+            self.start_due_nodes();
+            let pause = self.next_delay();
             tokio::select! {
                 entry = watch.next() => match entry? {
-                    Some(entry) => if let Some(record) = readable(&entry) {
-                        self.learn(record);
+                    Some(entry) => if let Some(record) = decode_if_readable(&entry) {
+                        self.update_record(record);
                     },
-                    None => return Err(StoreError::Failed {
+                    None => return Err(BucketError::Failed {
                         what: "watch",
                         bucket: self.store.bucket().name().to_owned(),
                         problem: "the connection is closed".to_owned(),
                     }.into()),
                 },
-                Some(ended) = self.tasks.join_next() => if let Ok(Ended::Node(node)) = ended {
+                Some(ended) = self.tasks.join_next() => if let Ok(FinishedTask::Node(node)) = ended {
                     self.busy.remove(&node);
-                    self.schedule(&node);
+                    self.schedule_node(&node);
                 },
-                _ = looks.tick(), if !every.is_zero() => self.look(),
+                _ = looks.tick(), if !every.is_zero() => self.spawn_discovery(),
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    fn learn(&mut self, record: Record) {
+    fn update_record(&mut self, record: NodeRecord) {
         let node = record.identity.clone();
         self.known.insert(node.clone(), record);
-        self.schedule(&node);
+        self.schedule_node(&node);
     }
 
     /// Notes when something is to be done for a node; once, whatever was noted before.
-    fn schedule(&mut self, node: &Identity) {
+    fn schedule_node(&mut self, node: &Identity) {
         self.due.retain(|(_, other)| other != node);
         let Some(record) = self.known.get(node) else {
             return;
         };
-        let at = match record.next(&self.service.plan, now()) {
-            Next::Step(_) | Next::Settle | Next::Retire => 0,
-            Next::Wait(until) => until,
-            Next::Rest => return,
+        let at = match record.next_action(&self.service.plan, unix_millis_now()) {
+            NextAction::Step(_) | NextAction::Settle | NextAction::Retire => 0,
+            NextAction::Wait(until) => until,
+            NextAction::Rest => return,
         };
         self.due.insert((at, node.clone()));
     }
 
     /// Sets out with as many nodes as there are workers.
-    fn start(&mut self) {
-        let now = now();
+    fn start_due_nodes(&mut self) {
+        let now = unix_millis_now();
         while self.busy.len() < self.service.options.workers.max(1) {
             let next = self
                 .due
@@ -233,7 +235,7 @@ impl Reign<'_> {
             self.due.remove(&next);
             let (_, node) = next;
             self.busy.insert(node.clone());
-            let journey = Journey::new(
+            let journey = NodeWorkflow::new(
                 self.store.clone(),
                 self.service.worker.clone(),
                 Arc::clone(&self.service.plan),
@@ -241,48 +243,50 @@ impl Reign<'_> {
                 self.epoch,
             );
             self.tasks.spawn(async move {
-                journey.go().await;
-                Ended::Node(node)
+                journey.run_until_idle().await;
+                FinishedTask::Node(node)
             });
         }
     }
 
     /// How long nothing is due.
-    fn pause(&self) -> Duration {
-        let now = now();
+    fn next_delay(&self) -> Duration {
+        let now = unix_millis_now();
         let waiting = self.due.iter().find(|(_, node)| !self.busy.contains(node));
         match waiting {
             Some((at, _)) if self.busy.len() < self.service.options.workers.max(1) => {
-                Duration::from_millis(at.saturating_sub(now).max(1)).min(LOOK)
+                Duration::from_millis(at.saturating_sub(now).max(1)).min(MAX_IDLE_WAIT)
             }
-            _ => LOOK,
+            _ => MAX_IDLE_WAIT,
         }
     }
 
-    fn look(&mut self) {
+    fn spawn_discovery(&mut self) {
         let (store, worker) = (self.store.clone(), self.service.worker.clone());
         self.tasks.spawn(async move {
-            if let Err(error) = look(&store, &worker).await {
+            if let Err(error) = discover_nodes(&store, &worker).await {
                 tracing::warn!(%error, "nodes to provision were not looked for");
             }
-            Ended::Look
+            FinishedTask::Look
         });
     }
 }
 
 /// Takes up nodes that say that they may be provisioned, and that nobody has told of.
-async fn look(store: &Store, worker: &Worker) -> Result<(), StepError> {
-    let begun = now();
-    let told = |error: RecordError| StepError::passing(error.to_string());
-    for node in worker.fleet.candidates().await? {
+async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<(), StepError> {
+    let begun = unix_millis_now();
+    let told = |error: NodeRecordError| StepError::transient(error.to_string());
+    for node in worker.fleet.find_candidates().await? {
         match store.get(&node).await.map_err(told)? {
             None => {
-                let record = Record::new(node, Uuid::now_v7(), now());
-                store.create(&record).await.map_err(told)?;
+                let record = NodeRecord::new(node, Uuid::now_v7(), unix_millis_now());
+                store.create_record(&record).await.map_err(told)?;
             }
             // It was done before, and somebody has put it back since.
-            Some(known) if known.state == State::Done && known.changed < begun => {
-                again(store, &node, begun).await.map_err(told)?;
+            Some(known) if known.state == ProvisioningState::Done && known.changed < begun => {
+                restart_provisioning(store, &node, begun)
+                    .await
+                    .map_err(told)?;
             }
             Some(_) => {}
         }
@@ -291,13 +295,17 @@ async fn look(store: &Store, worker: &Worker) -> Result<(), StepError> {
 }
 
 /// Begins anew with a node that was done before `begun`.
-async fn again(store: &Store, node: &Identity, begun: Millis) -> Result<(), RecordError> {
-    let edited = store.edit(node, |record| {
-        let is_old = record.state == State::Done && record.changed < begun;
+async fn restart_provisioning(
+    store: &NodeRecordStore,
+    node: &Identity,
+    begun: Millis,
+) -> Result<(), NodeRecordError> {
+    let edited = store.edit_record(node, |record| {
+        let is_old = record.state == ProvisioningState::Done && record.changed < begun;
         if is_old {
-            let fresh = Record::new(node.clone(), Uuid::now_v7(), now());
+            let fresh = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
             let epoch = record.epoch;
-            *record = Record { epoch, ..fresh };
+            *record = NodeRecord { epoch, ..fresh };
         }
         Ok(is_old)
     });
@@ -305,7 +313,7 @@ async fn again(store: &Store, node: &Identity, begun: Millis) -> Result<(), Reco
 }
 
 /// This host's clock, in milliseconds since the epoch.
-pub(crate) fn now() -> Millis {
+pub(crate) fn unix_millis_now() -> Millis {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The plan, the record and the choice of masters, as functions; the agent against its DDL. The service with a real broker, real nodes and a
 //! certificate authority is tested in `tests/it/provisioning/mod.rs`.
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::differences;
 use muster_api::wire::identity::Identity;
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::actions;
-use crate::masters::{Master, choose};
+use crate::masters::{PuppetMaster, choose_master};
 use crate::options::Options;
-use crate::plan::{Plan, PlanError, StepName};
-use crate::record::{Next, Pauses, Record, State, StepError};
+use crate::plan::{ProvisioningPlan, ProvisioningPlanError, StepName};
+use crate::record::{NextAction, NodeRecord, ProvisioningState, RetryBackoff, StepError};
 
 fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
@@ -22,24 +22,24 @@ fn options(value: Value) -> Options {
     serde_json::from_value(value).unwrap()
 }
 
-fn names(plan: &Plan) -> Vec<&str> {
+fn names(plan: &ProvisioningPlan) -> Vec<&str> {
     plan.steps().iter().map(|step| step.name.as_str()).collect()
 }
 
-const PAUSES: Pauses = Pauses {
+const PAUSES: RetryBackoff = RetryBackoff {
     first: 1_000,
     most: 60_000,
 };
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("provisioner").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("provisioner").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Status>(&ddl),
-        differences::<actions::Retry>(&ddl),
-        differences::<actions::Pause>(&ddl),
-        differences::<actions::Resume>(&ddl),
-        differences::<actions::Retire>(&ddl),
+        differences::<actions::ProvisionerStatusAction>(&ddl),
+        differences::<actions::ProvisionerRetryAction>(&ddl),
+        differences::<actions::ProvisionerPauseAction>(&ddl),
+        differences::<actions::ProvisionerResumeAction>(&ddl),
+        differences::<actions::ProvisionerRetireAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -47,7 +47,7 @@ fn types_names_and_examples_equal_the_ddl() {
 
 #[test]
 fn the_usual_plan_is_the_articles() {
-    let plan = Plan::read(&Options::default()).unwrap();
+    let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
     assert_eq!(
         names(&plan),
         [
@@ -67,7 +67,7 @@ fn the_usual_plan_is_the_articles() {
 
 #[test]
 fn steps_are_switched_off_added_moved_and_replaced() {
-    let plan = Plan::read(&options(json!({ "steps": [
+    let plan = ProvisioningPlan::from_options(&options(json!({ "steps": [
         { "name": "bootstrap", "enabled": false },
         { "name": "daemonize" },
         { "name": "monitoring", "agent": { "agent": "nagios", "action": "add", "inputs": { "host": "{{identity}}" } }, "after": "final_run" },
@@ -96,29 +96,31 @@ fn steps_are_switched_off_added_moved_and_replaced() {
 
 #[test]
 fn what_cannot_be_done_in_that_order_is_refused() {
-    let refused = |steps: Value| Plan::read(&options(json!({ "steps": steps }))).unwrap_err();
+    let refused = |steps: Value| {
+        ProvisioningPlan::from_options(&options(json!({ "steps": steps }))).unwrap_err()
+    };
     let name = |text: &str| StepName::try_from(text.to_owned()).unwrap();
     assert_eq!(
         refused(json!([{ "name": "sign", "after": "lock" }])),
-        PlanError::Order {
+        ProvisioningPlanError::Order {
             step: name("sign"),
             needs: name("request_certificate")
         }
     );
     assert_eq!(
         refused(json!([{ "name": "puppet_daemonize" }])),
-        PlanError::Unknown(name("puppet_daemonize"))
+        ProvisioningPlanError::Unknown(name("puppet_daemonize"))
     );
     assert_eq!(
         refused(json!([{ "name": "clean", "after": "nothing" }])),
-        PlanError::NoSuch {
+        ProvisioningPlanError::NoSuch {
             step: name("clean"),
             after: name("nothing")
         }
     );
     assert_eq!(
         refused(json!([{ "name": "sign" }, { "name": "sign", "enabled": false }])),
-        PlanError::Twice(name("sign"))
+        ProvisioningPlanError::Twice(name("sign"))
     );
     let read =
         |value: Value| serde_json::from_value::<Options>(value).map_err(|error| error.to_string());
@@ -176,11 +178,11 @@ fn a_webhook_is_told_over_tls_or_on_this_machine() {
     }
 }
 
-fn master(name: &str, facts: Value) -> Master {
+fn master(name: &str, facts: Value) -> PuppetMaster {
     let Value::Object(facts) = facts else {
         panic!("facts are an object");
     };
-    Master {
+    PuppetMaster {
         identity: identity(name),
         address: "192.0.2.1".to_owned(),
         facts,
@@ -203,7 +205,7 @@ fn the_first_criterion_that_any_master_shares_decides() {
     let criteria = ["region".to_owned(), "country".to_owned()];
     let placed = |facts: Value, any| {
         let facts = facts.as_object().unwrap().clone();
-        choose(
+        choose_master(
             &identity("web1.example.net"),
             &facts,
             &criteria,
@@ -237,7 +239,7 @@ fn the_first_criterion_that_any_master_shares_decides() {
 
 #[test]
 fn nodes_spread_over_masters_that_are_equally_near() {
-    let masters: Vec<Master> = (1..=4)
+    let masters: Vec<PuppetMaster> = (1..=4)
         .map(|number| {
             master(
                 &format!("puppet{number}.example.net"),
@@ -250,7 +252,7 @@ fn nodes_spread_over_masters_that_are_equally_near() {
     let mut counts = std::collections::BTreeMap::new();
     for number in 0..1_000 {
         let node = identity(&format!("web{number}.example.net"));
-        let chosen = choose(&node, &facts, &criteria, &masters, false).unwrap();
+        let chosen = choose_master(&node, &facts, &criteria, &masters, false).unwrap();
         *counts.entry(chosen.master.identity.clone()).or_insert(0) += 1;
     }
     assert_eq!(counts.len(), 4);
@@ -262,46 +264,58 @@ fn nodes_spread_over_masters_that_are_equally_near() {
 
 #[test]
 fn a_step_is_tried_again_with_growing_pauses_and_then_fails_for_good() {
-    let plan = Plan::read(&Options::default()).unwrap();
-    let mut record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+    let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
+    let mut record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
     let lock = plan.steps()[0].name.clone();
     let mut now = 0;
     for attempt in 1..=3 {
-        assert!(matches!(record.next(&plan, now), Next::Step(step) if step.name == lock));
-        record.begin(&lock, now);
+        assert!(
+            matches!(record.next_action(&plan, now), NextAction::Step(step) if step.name == lock)
+        );
+        record.begin_step(&lock, now);
         assert_eq!(record.current.as_ref().unwrap().attempt, attempt);
-        record.fail(&lock, &StepError::passing("not connected"), 3, PAUSES, now);
+        record.fail_step(
+            &lock,
+            &StepError::transient("not connected"),
+            3,
+            PAUSES,
+            now,
+        );
         if attempt < 3 {
-            let Next::Wait(until) = record.next(&plan, now) else {
+            let NextAction::Wait(until) = record.next_action(&plan, now) else {
                 panic!("it must wait");
             };
-            assert_eq!(until - now, PAUSES.after(attempt));
+            assert_eq!(until - now, PAUSES.delay_after(attempt));
             now = until;
         }
     }
-    assert_eq!(record.state, State::Failed);
+    assert_eq!(record.state, ProvisioningState::Failed);
     assert_eq!(record.error.as_deref(), Some("lock: not connected"));
-    assert_eq!(record.next(&plan, now), Next::Settle);
-    record.settle(now);
-    assert_eq!(record.next(&plan, now), Next::Rest);
-    assert!(record.retry(&identity("anna"), now));
-    assert!(matches!(record.next(&plan, now), Next::Step(step) if step.name == lock));
+    assert_eq!(record.next_action(&plan, now), NextAction::Settle);
+    record.mark_settled(now);
+    assert_eq!(record.next_action(&plan, now), NextAction::Rest);
+    assert!(record.request_retry(&identity("anna"), now));
+    assert!(matches!(record.next_action(&plan, now), NextAction::Step(step) if step.name == lock));
 }
 
 #[test]
 fn what_was_under_way_when_its_leader_died_is_done_again_and_costs_no_try() {
-    let plan = Plan::read(&Options::default()).unwrap();
+    let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
     let lock = plan.steps()[0].name.clone();
-    let mut record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+    let mut record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
     for _ in 0..20 {
-        record.begin(&lock, 1);
+        record.begin_step(&lock, 1);
         let kept = serde_json::to_vec(&record).unwrap();
         record = serde_json::from_slice(&kept).unwrap();
-        assert!(matches!(record.next(&plan, 2), Next::Step(step) if step.name == lock));
+        assert!(
+            matches!(record.next_action(&plan, 2), NextAction::Step(step) if step.name == lock)
+        );
     }
     assert_eq!(record.current.as_ref().unwrap().attempt, 1);
-    record.finish(&lock, Map::new(), 3);
-    assert!(matches!(record.next(&plan, 3), Next::Step(step) if step.name == plan.steps()[1].name));
+    record.finish_step(&lock, Map::new(), 3);
+    assert!(
+        matches!(record.next_action(&plan, 3), NextAction::Step(step) if step.name == plan.steps()[1].name)
+    );
 }
 
 proptest! {
@@ -309,48 +323,48 @@ proptest! {
     /// and with enough luck every one is done.
     #[test]
     fn every_way_ends(events in proptest::collection::vec(0..6_u8, 0..80)) {
-        let plan = Plan::read(&Options::default()).unwrap();
+        let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
         let by = identity("anna");
-        let mut record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+        let mut record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
         let mut now = 0;
         for event in events {
             now += 100_000;
-            match (record.next(&plan, now), event) {
-                (Next::Step(step), 0) => {
+            match (record.next_action(&plan, now), event) {
+                (NextAction::Step(step), 0) => {
                     prop_assert!(!record.done.contains(&step.name));
-                    record.begin(&step.name, now);
+                    record.begin_step(&step.name, now);
                 }
-                (Next::Step(step), 1) => record.finish(&step.name, Map::new(), now),
-                (Next::Step(step), 2) => {
-                    record.begin(&step.name, now);
-                    record.fail(&step.name, &StepError::passing("x"), 2, PAUSES, now);
+                (NextAction::Step(step), 1) => record.finish_step(&step.name, Map::new(), now),
+                (NextAction::Step(step), 2) => {
+                    record.begin_step(&step.name, now);
+                    record.fail_step(&step.name, &StepError::transient("x"), 2, PAUSES, now);
                 }
-                (Next::Step(step), 3) => record.fail(&step.name, &StepError::lasting("x"), 2, PAUSES, now),
-                (Next::Settle, 0..4) => {
-                    record.compensate(Map::new(), now);
-                    record.settle(now);
+                (NextAction::Step(step), 3) => record.fail_step(&step.name, &StepError::permanent("x"), 2, PAUSES, now),
+                (NextAction::Settle, 0..4) => {
+                    record.mark_compensated(Map::new(), now);
+                    record.mark_settled(now);
                 }
                 (_, 4) => {
                     let paused = !record.paused;
-                    record.pause(paused, &by, now);
-                    prop_assert!(!paused || record.next(&plan, now) == Next::Rest);
+                    record.set_paused(paused, &by, now);
+                    prop_assert!(!paused || record.next_action(&plan, now) == NextAction::Rest);
                 }
-                (_, 5) => { record.retry(&by, now); }
+                (_, 5) => { record.request_retry(&by, now); }
                 _ => {}
             }
         }
-        record.pause(false, &by, now);
+        record.set_paused(false, &by, now);
         for _ in 0..100 {
             now += 100_000;
-            match record.next(&plan, now) {
-                Next::Step(step) => {
+            match record.next_action(&plan, now) {
+                NextAction::Step(step) => {
                     let name = step.name.clone();
-                    record.begin(&name, now);
-                    record.finish(&name, Map::new(), now);
+                    record.begin_step(&name, now);
+                    record.finish_step(&name, Map::new(), now);
                 }
-                Next::Settle => record.settle(now),
-                Next::Rest if record.state == State::Failed => { record.retry(&by, now); }
-                Next::Rest => break,
+                NextAction::Settle => record.mark_settled(now),
+                NextAction::Rest if record.state == ProvisioningState::Failed => { record.request_retry(&by, now); }
+                NextAction::Rest => break,
                 other => prop_assert!(false, "{other:?}"),
             }
         }
@@ -361,19 +375,19 @@ proptest! {
 /// A9.10: what a helper says, and what is made of one that says nothing of use.
 #[tokio::test]
 async fn a_helper_finds_out_defers_or_fails() {
-    use crate::options::Helper;
-    use crate::record::Trouble;
+    use crate::options::HelperStep;
+    use crate::record::FailureKind;
     use muster_api::system::real::RealSystem;
     use std::sync::Arc;
 
-    let record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+    let record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
     let ask = async |script: &str, timeout: u64| {
-        let helper = Helper {
+        let helper = HelperStep {
             command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
             timeout,
         };
         let system = Arc::new(RealSystem::new("/".into()));
-        crate::helper::run(system, &helper, &record).await
+        crate::helper::run_helper(system, &helper, &record).await
     };
     let found = ask(
         r#"read -r record; case $record in *web1.example.net*) echo '{"rack": 7, "msg": "x"}';; esac"#,
@@ -384,19 +398,27 @@ async fn a_helper_finds_out_defers_or_fails() {
     for (script, trouble, words) in [
         (
             r#"echo '{"defer": true, "msg": "no quota yet"}'"#,
-            Trouble::Defer,
+            FailureKind::Defer,
             "no quota yet",
         ),
-        (r#"echo '{"fail": "not ours"}'"#, Trouble::Final, "not ours"),
+        (
+            r#"echo '{"fail": "not ours"}'"#,
+            FailureKind::Final,
+            "not ours",
+        ),
         (
             "echo nonsense; echo 'bad day' >&2",
-            Trouble::Defer,
+            FailureKind::Defer,
             "bad day",
         ),
-        ("echo '[]'", Trouble::Defer, "did not print a JSON object"),
+        (
+            "echo '[]'",
+            FailureKind::Defer,
+            "did not print a JSON object",
+        ),
         (
             "echo 'disk on fire' >&2; exit 3",
-            Trouble::Defer,
+            FailureKind::Defer,
             "ended with 3: disk on fire",
         ),
     ] {
@@ -406,6 +428,6 @@ async fn a_helper_finds_out_defers_or_fails() {
     }
     let begun = std::time::Instant::now();
     let error = ask("sleep 60 & sleep 60", 1).await.unwrap_err();
-    assert_eq!(error.kind, Trouble::Defer);
+    assert_eq!(error.kind, FailureKind::Defer);
     assert!(begun.elapsed() < std::time::Duration::from_secs(30));
 }

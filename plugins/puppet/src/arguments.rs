@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Application, Options};
+use crate::options::{Options, PuppetApplication};
 
 /// How a run is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wish {
+pub(crate) struct PuppetRunOptions {
     pub(crate) noop: Option<bool>,
     pub(crate) tags: Vec<String>,
     pub(crate) skip_tags: Vec<String>,
@@ -22,9 +22,9 @@ pub(crate) struct Wish {
     pub(crate) force: bool,
 }
 
-impl Wish {
+impl PuppetRunOptions {
     /// The same, for a run that pays debts with the catalog that is there.
-    pub(crate) fn replay(&self) -> Self {
+    pub(crate) fn for_replay(&self) -> Self {
         Self {
             use_cached_catalog: Some(true),
             splay: Some(false),
@@ -33,14 +33,14 @@ impl Wish {
     }
 
     /// Whether all of the catalog is meant, and to be applied: only then is it time to pay debts.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_unrestricted(&self) -> bool {
         self.noop != Some(true) && self.tags.is_empty() && self.skip_tags.is_empty()
     }
 }
 
 /// What the run reads and writes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Files<'a> {
+pub(crate) struct PuppetRunFiles<'a> {
     /// Puppet's program.
     pub(crate) program: &'a Path,
     /// Where the log goes, as lines of JSON.
@@ -50,46 +50,53 @@ pub(crate) struct Files<'a> {
 }
 
 /// Program and arguments.
-pub(crate) fn argv(options: &Options, wish: &Wish, files: Files<'_>) -> Vec<String> {
-    let mut argv = Argv(vec![files.program.display().to_string()]);
-    let is_agent = options.application == Application::Agent;
-    argv.word(if is_agent { "agent" } else { "apply" });
-    directories(options, &mut argv);
+pub(crate) fn build_arguments(
+    options: &Options,
+    wish: &PuppetRunOptions,
+    files: PuppetRunFiles<'_>,
+) -> Vec<String> {
+    let mut argv = ArgumentList(vec![files.program.display().to_string()]);
+    let is_agent = options.application == PuppetApplication::Agent;
+    argv.push_word(if is_agent { "agent" } else { "apply" });
+    push_directories(options, &mut argv);
     for word in [
         "--color=false",
         "--verbose",
         "--evaltrace",
         "--detailed-exitcodes",
     ] {
-        argv.word(word);
+        argv.push_word(word);
     }
-    argv.pair("--logdest", format!("{},console", files.trace.display()));
-    argv.switch("noop", wish.noop);
-    argv.switch("ignoreschedules", wish.ignoreschedules);
+    argv.push_pair("--logdest", format!("{},console", files.trace.display()));
+    argv.push_switch("noop", wish.noop);
+    argv.push_switch("ignoreschedules", wish.ignoreschedules);
     if !wish.tags.is_empty() {
-        argv.pair("--tags", wish.tags.join(","));
+        argv.push_pair("--tags", wish.tags.join(","));
     }
     if !wish.skip_tags.is_empty() {
-        argv.pair("--skip_tags", wish.skip_tags.join(","));
+        argv.push_pair("--skip_tags", wish.skip_tags.join(","));
     }
     if let Some(environment) = &wish.environment {
-        argv.pair("--environment", environment);
+        argv.push_pair("--environment", environment);
     }
     if is_agent {
-        agent(options, wish, &mut argv);
+        push_agent_arguments(options, wish, &mut argv);
     }
-    options.arguments.iter().for_each(|word| argv.word(word));
+    options
+        .arguments
+        .iter()
+        .for_each(|word| argv.push_word(word));
     if !is_agent {
         match (files.catalog, &options.manifest) {
-            (Some(catalog), _) => argv.pair("--catalog", catalog.display().to_string()),
-            (None, Some(manifest)) => argv.word(&manifest.display().to_string()),
+            (Some(catalog), _) => argv.push_pair("--catalog", catalog.display().to_string()),
+            (None, Some(manifest)) => argv.push_word(&manifest.display().to_string()),
             (None, None) => {}
         }
     }
     argv.0
 }
 
-fn directories(options: &Options, argv: &mut Argv) {
+fn push_directories(options: &Options, argv: &mut ArgumentList) {
     for (flag, directory) in [
         ("--confdir", &options.confdir),
         ("--codedir", &options.codedir),
@@ -100,56 +107,56 @@ fn directories(options: &Options, argv: &mut Argv) {
         ("--ssldir", &options.ssldir),
     ] {
         if let Some(directory) = directory {
-            argv.pair(flag, directory.display().to_string());
+            argv.push_pair(flag, directory.display().to_string());
         }
     }
     // Without one, Puppet 7 and later would write the summary to the shared place.
     if let (Some(vardir), None) = (&options.vardir, &options.publicdir) {
-        argv.pair("--publicdir", vardir.join("public").display().to_string());
+        argv.push_pair("--publicdir", vardir.join("public").display().to_string());
     }
     if let Some(certname) = &options.certname {
-        argv.pair("--certname", certname);
+        argv.push_pair("--certname", certname);
     }
 }
 
-fn agent(options: &Options, wish: &Wish, argv: &mut Argv) {
-    argv.word("--onetime");
-    argv.word("--no-daemonize");
+fn push_agent_arguments(options: &Options, wish: &PuppetRunOptions, argv: &mut ArgumentList) {
+    argv.push_word("--onetime");
+    argv.push_word("--no-daemonize");
     // A machine without a certificate fails at once, and does not hold its permit for ever.
-    argv.pair("--waitforcert", "0");
+    argv.push_pair("--waitforcert", "0");
     let splay = wish.splay.or(options.splay);
-    argv.switch("splay", if wish.force { Some(false) } else { splay });
+    argv.push_switch("splay", if wish.force { Some(false) } else { splay });
     if let Some(limit) = wish.splaylimit.or(options.splaylimit) {
-        argv.pair("--splaylimit", limit.to_string());
+        argv.push_pair("--splaylimit", limit.to_string());
     }
-    argv.switch("use_cached_catalog", wish.use_cached_catalog);
+    argv.push_switch("use_cached_catalog", wish.use_cached_catalog);
     if let Some(server) = &wish.server {
         match server.split_once(':') {
             Some((host, port)) => {
-                argv.pair("--server", host);
-                argv.pair("--masterport", port);
+                argv.push_pair("--server", host);
+                argv.push_pair("--masterport", port);
             }
-            None => argv.pair("--server", server),
+            None => argv.push_pair("--server", server),
         }
     }
 }
 
-struct Argv(Vec<String>);
+struct ArgumentList(Vec<String>);
 
-impl Argv {
-    fn word(&mut self, word: &str) {
+impl ArgumentList {
+    fn push_word(&mut self, word: &str) {
         self.0.push(word.to_owned());
     }
 
-    fn pair(&mut self, flag: &str, value: impl Into<String>) {
+    fn push_pair(&mut self, flag: &str, value: impl Into<String>) {
         self.0.extend([flag.to_owned(), value.into()]);
     }
 
     /// `--name`, `--no-name`, or nothing.
-    fn switch(&mut self, name: &str, value: Option<bool>) {
+    fn push_switch(&mut self, name: &str, value: Option<bool>) {
         match value {
-            Some(true) => self.word(&format!("--{name}")),
-            Some(false) => self.word(&format!("--no-{name}")),
+            Some(true) => self.push_word(&format!("--{name}")),
+            Some(false) => self.push_word(&format!("--no-{name}")),
             None => {}
         }
     }
@@ -159,11 +166,11 @@ impl Argv {
 mod tests {
     use std::path::Path;
 
-    use super::{Files, Wish, argv};
-    use crate::options::{Application, Options};
+    use super::{PuppetRunFiles, PuppetRunOptions, build_arguments};
+    use crate::options::{Options, PuppetApplication};
 
-    fn files() -> Files<'static> {
-        Files {
+    fn files() -> PuppetRunFiles<'static> {
+        PuppetRunFiles {
             program: Path::new("/usr/bin/puppet"),
             trace: Path::new("/var/lib/muster/puppet/x/trace.jsonl"),
             catalog: None,
@@ -172,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_plain_run_leaves_everything_to_puppets_configuration() {
-        let line = argv(&Options::default(), &Wish::default(), files()).join(" ");
+        let line =
+            build_arguments(&Options::default(), &PuppetRunOptions::default(), files()).join(" ");
         assert_eq!(
             line,
             "/usr/bin/puppet agent --color=false --verbose --evaltrace --detailed-exitcodes --logdest \
@@ -182,7 +190,7 @@ mod tests {
 
     #[test]
     fn a2_8_every_option_arrives_as_an_argument_of_its_own() {
-        let wish = Wish {
+        let wish = PuppetRunOptions {
             noop: Some(false),
             tags: vec!["a".to_owned(), "$(reboot)".to_owned()],
             skip_tags: vec!["c".to_owned()],
@@ -194,7 +202,7 @@ mod tests {
             use_cached_catalog: Some(false),
             force: false,
         };
-        let argv = argv(&Options::default(), &wish, files());
+        let argv = build_arguments(&Options::default(), &wish, files());
         let after = |flag: &str| {
             let at = argv.iter().position(|word| word == flag).unwrap();
             argv[at + 1].as_str()
@@ -223,27 +231,27 @@ mod tests {
             splay: Some(true),
             ..Options::default()
         };
-        let wish = Wish {
+        let wish = PuppetRunOptions {
             force: true,
             splay: Some(true),
-            ..Wish::default()
+            ..PuppetRunOptions::default()
         };
-        let argv = argv(&options, &wish, files());
+        let argv = build_arguments(&options, &wish, files());
         assert!(argv.contains(&"--no-splay".to_owned()) && !argv.contains(&"--splay".to_owned()));
     }
 
     #[test]
     fn puppet_apply_gets_its_catalog_last() {
         let options = Options {
-            application: Application::Apply,
+            application: PuppetApplication::Apply,
             vardir: Some("/x/var".into()),
             ..Options::default()
         };
-        let files = Files {
+        let files = PuppetRunFiles {
             catalog: Some(Path::new("/x/catalog.json")),
             ..files()
         };
-        let argv = argv(&options, &Wish::default(), files);
+        let argv = build_arguments(&options, &PuppetRunOptions::default(), files);
         assert_eq!(argv[1], "apply");
         assert!(argv.ends_with(&["--catalog".to_owned(), "/x/catalog.json".to_owned()]));
         assert!(

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
-use crate::files::look::look;
-use crate::files::summary::Summary;
+use crate::files::activity::read_activity;
+use crate::files::summary::PuppetRunSummary;
 use crate::options::Options;
-use crate::places::Places;
+use crate::paths::PuppetPaths;
 
-pub(crate) struct Puppet(pub(crate) Arc<Options>);
+pub(crate) struct PuppetDataSource(pub(crate) Arc<Options>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
@@ -20,7 +20,7 @@ pub(crate) struct Puppet(pub(crate) Arc<Options>);
     clippy::struct_excessive_bools,
     reason = "MCollective's outputs, each of which is filtered by"
 )]
-pub(crate) struct Output {
+pub(crate) struct PuppetDataOutput {
     enabled: bool,
     disable_message: Option<String>,
     applying: bool,
@@ -39,40 +39,46 @@ pub(crate) struct Output {
     total_time: Option<f64>,
 }
 
-impl DataSource for Puppet {
+impl DataSource for PuppetDataSource {
     const NAME: &'static str = "puppet";
-    type Output = Output;
+    type Output = PuppetDataOutput;
 
-    async fn query(&self, cx: &Context, _: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        _: Option<&str>,
+    ) -> Result<PuppetDataOutput, ActionError> {
         let (options, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| values(&options, &*system)).await?
+        cx.run_blocking(move |_| read_values(&options, &*system))
+            .await?
     }
 }
 
-fn values(options: &Options, system: &dyn System) -> Result<Output, ActionError> {
-    let places =
-        Places::find(options, system).map_err(|error| ActionError::failed(error.to_string()))?;
-    let doing = look(system, &places).map_err(|error| ActionError::failed(error.to_string()))?;
+fn read_values(options: &Options, system: &dyn System) -> Result<PuppetDataOutput, ActionError> {
+    let places = PuppetPaths::find(options, system)
+        .map_err(|error| ActionError::failed(error.to_string()))?;
+    let doing =
+        read_activity(system, &places).map_err(|error| ActionError::failed(error.to_string()))?;
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let summary = doing.summary.as_ref();
-    let lastrun = summary.and_then(Summary::last_run);
-    let counted = |name: &str| summary.and_then(|summary| summary.resources(name));
-    Ok(Output {
+    let lastrun = summary.and_then(PuppetRunSummary::last_run);
+    let counted = |name: &str| summary.and_then(|summary| summary.resource_count(name));
+    Ok(PuppetDataOutput {
         enabled: doing.disabled.is_none(),
         disable_message: doing.disabled.clone(),
         applying: doing.run.is_held(),
         daemon_present: doing.daemon_present,
-        idling: doing.idling(),
-        status: doing.status().to_owned(),
+        idling: doing.is_idling(),
+        status: doing.status_name().to_owned(),
         lastrun,
         since_lastrun: lastrun.map(|then| now.as_secs().saturating_sub(then)),
-        failed: summary.map(Summary::failed),
+        failed: summary.map(PuppetRunSummary::has_failures),
         total_resources: counted("total"),
         failed_resources: counted("failed"),
         changed_resources: counted("changed"),
         out_of_sync_resources: counted("out_of_sync"),
         corrected_resources: counted("corrective_change"),
-        config_version: summary.and_then(Summary::config_version),
-        total_time: summary.and_then(|summary| summary.time("total")),
+        config_version: summary.and_then(PuppetRunSummary::config_version),
+        total_time: summary.and_then(|summary| summary.time_value("total")),
     })
 }

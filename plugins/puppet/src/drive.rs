@@ -3,59 +3,59 @@
 //! The order is what makes the limit hold: the lock comes before the permit, so that nobody holds a permit and waits for his own
 //! node; and the permit comes before the program, so that its first second counts too.
 
-mod turn;
-mod work;
+mod execution;
+mod locking;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_api::system::System;
-use muster_api::wire::identity::Name;
+use muster_api::wire::identity::SubjectName;
 use muster_engine::lock;
 use tokio::task::JoinError;
 
-use crate::files::look;
-use crate::files::report::Report;
-use crate::files::summary::Summary;
-use crate::options::Engine;
-use crate::outcome::{Outcome, Reason, State};
-use crate::permit::{Room, Wanted};
-use crate::places::{self, Places};
+use crate::classification::{self, RunEvidence};
+use crate::files::activity;
+use crate::files::report::PuppetRunReport;
+use crate::files::summary::PuppetRunSummary;
+use crate::options::CatalogEngine;
+use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
+use crate::paths::{self, PuppetPaths};
+use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
-use crate::record::Record;
-use crate::runs::{Asked, Live, Runs, millis};
-use crate::session::Ended;
-use crate::verdict::{self, Evidence};
+use crate::record::PuppetRunRecord;
+use crate::runs::{ActiveRun, PuppetRunManager, PuppetRunRequest, unix_millis_now};
+use crate::session::SessionOutcome;
 
 /// Why a run ends here, without a result.
 #[derive(Debug)]
-pub(crate) struct GivenUp(Reason, String);
+pub(crate) struct RunFailure(RunFailureReason, String);
 
 /// A run at work.
 #[derive(Debug)]
-pub(crate) struct Drive {
-    runs: Arc<Runs>,
-    live: Arc<Live>,
-    record: Record,
-    wanted: Wanted,
+pub(crate) struct RunDriver {
+    runs: Arc<PuppetRunManager>,
+    live: Arc<ActiveRun>,
+    record: PuppetRunRecord,
+    wanted: PermitParameters,
     host: String,
     trace: Option<String>,
     system: Arc<dyn System>,
-    places: Option<Places>,
+    places: Option<PuppetPaths>,
     /// The report of the program that ended last.
-    report: Option<Report>,
+    report: Option<PuppetRunReport>,
 }
 
-impl Drive {
+impl RunDriver {
     pub(crate) fn new(
-        runs: Arc<Runs>,
-        live: Arc<Live>,
-        record: Record,
-        asked: Asked,
+        runs: Arc<PuppetRunManager>,
+        live: Arc<ActiveRun>,
+        record: PuppetRunRecord,
+        asked: PuppetRunRequest,
         system: Arc<dyn System>,
     ) -> Self {
-        let places = Places::find(&runs.options, &*system).ok();
+        let places = PuppetPaths::find(&runs.options, &*system).ok();
         Self {
             runs,
             live,
@@ -70,21 +70,21 @@ impl Drive {
     }
 
     /// A run whose program an earlier daemon started.
-    pub(crate) fn taken_up(
-        runs: Arc<Runs>,
-        live: Arc<Live>,
-        record: Record,
+    pub(crate) fn from_record(
+        runs: Arc<PuppetRunManager>,
+        live: Arc<ActiveRun>,
+        record: PuppetRunRecord,
         system: Arc<dyn System>,
     ) -> Self {
         let pool = record.outcome.pool.as_deref();
-        let pool = pool.and_then(|pool| Name::parse(pool).ok());
-        let wanted = Wanted {
+        let pool = pool.and_then(|pool| SubjectName::parse(pool).ok());
+        let wanted = PermitParameters {
             pool: pool.unwrap_or_else(|| runs.pool.clone()),
             limit: None,
             priority: 0,
             patience: Duration::from_secs(runs.options.wait),
         };
-        let places = Places::find(&runs.options, &*system).ok();
+        let places = PuppetPaths::find(&runs.options, &*system).ok();
         Self {
             runs,
             live,
@@ -99,146 +99,156 @@ impl Drive {
     }
 
     /// From the beginning.
-    pub(crate) async fn go(mut self) {
-        if let Err(GivenUp(reason, error)) = self.whole().await {
-            self.record.outcome.give_up(reason, error);
+    pub(crate) async fn run_from_start(mut self) {
+        if let Err(RunFailure(reason, error)) = self.run_attempts().await {
+            self.record.outcome.end_without_result(reason, error);
         }
-        self.close().await;
+        self.finish_run().await;
     }
 
     /// From where an earlier daemon left it.
-    pub(crate) async fn go_on(mut self) {
+    pub(crate) async fn resume_run(mut self) {
         let runs = Arc::clone(&self.runs);
         let _turn = runs.turn.lock().await;
         let until = Instant::now() + self.wanted.patience;
         // Others may have taken the lock meanwhile; the ledger is written under it alone.
-        let lock = match self.lock(until).await {
+        let lock = match self.acquire_lock(until).await {
             Ok(lock) => lock,
-            Err(GivenUp(reason, error)) => {
-                self.record.outcome.give_up(reason, error);
-                self.close().await;
+            Err(RunFailure(reason, error)) => {
+                self.record.outcome.end_without_result(reason, error);
+                self.finish_run().await;
                 return;
             }
         };
         let room = match self.record.outcome.fence {
-            Some(_) => Room::occupy(&runs.desk, &self.wanted.pool, self.record.id).await,
-            None => Room::default(),
+            Some(_) => {
+                OptionalPermit::occupy_permit(&runs.desk, &self.wanted.pool, self.record.id).await
+            }
+            None => OptionalPermit::default(),
         };
-        let ended = self.follow(&room).await;
-        if let Err(GivenUp(reason, error)) = self.conclude(ended, &room).await {
-            self.record.outcome.give_up(reason, error);
+        let ended = self.follow_program(&room).await;
+        if let Err(RunFailure(reason, error)) = self.conclude_program(ended, &room).await {
+            self.record.outcome.end_without_result(reason, error);
         }
-        self.leave(room).await;
+        self.release_permit(room).await;
         drop(lock);
-        self.close().await;
+        self.finish_run().await;
     }
 
-    async fn whole(&mut self) -> Result<(), GivenUp> {
+    async fn run_attempts(&mut self) -> Result<(), RunFailure> {
         let until = Instant::now() + self.wanted.patience;
         let runs = Arc::clone(&self.runs);
         let waited = Instant::now();
         let _turn = tokio::select! {
             turn = runs.turn.lock() => turn,
-            () = self.live.cancel.cancelled() => return Err(cancelled()),
-            () = tokio::time::sleep_until(until.into()) => return Err(too_long("another run of ours goes on here")),
+            () = self.live.cancel.cancelled() => return Err(cancelled_failure()),
+            () = tokio::time::sleep_until(until.into()) => return Err(lock_timeout_failure("another run of ours goes on here")),
         };
         loop {
-            let lock = self.lock(until).await?;
-            self.quiet(until).await?;
+            let lock = self.acquire_lock(until).await?;
+            self.wait_for_puppet(until).await?;
             self.record.outcome.waited_lock =
                 waited.elapsed().as_secs_f64() - self.record.outcome.waited_permit;
-            let room = self.enter().await?;
-            let done = self.under_permit(&room, until).await;
-            self.leave(room).await;
+            let room = self.acquire_permit().await?;
+            let done = self.run_with_permit(&room, until).await;
+            self.release_permit(room).await;
             drop(lock);
             match done? {
-                Done::Over => return Ok(()),
-                Done::Again => {
+                AttemptOutcome::Over => return Ok(()),
+                AttemptOutcome::Again => {
                     self.record.outcome.fence = None;
                     self.record.step = None;
-                    self.state(State::WaitingLock);
+                    self.set_state(PuppetRunState::WaitingLock);
                 }
             }
         }
     }
 
     /// With lock and permit: the program, and another one for what is owed.
-    async fn under_permit(&mut self, room: &Room, until: Instant) -> Result<Done, GivenUp> {
+    async fn run_with_permit(
+        &mut self,
+        room: &OptionalPermit,
+        until: Instant,
+    ) -> Result<AttemptOutcome, RunFailure> {
         self.record.outcome.fence = room.fence();
         self.check_disabled()?;
-        if self.runs.options.engine == Engine::Native {
-            self.native(room).await?;
-            return Ok(Done::Over);
+        if self.runs.options.engine == CatalogEngine::Native {
+            self.run_native(room).await?;
+            return Ok(AttemptOutcome::Over);
         }
         // While the permit was waited for, somebody else may have begun.
-        if self.foreign().is_some() && Instant::now() < until {
-            return Ok(Done::Again);
+        if self.foreign_puppet().is_some() && Instant::now() < until {
+            return Ok(AttemptOutcome::Again);
         }
-        self.record.outcome.started_at = Some(millis(&*self.system));
+        self.record.outcome.started_at = Some(unix_millis_now(&*self.system));
         let wish = self.record.wish.clone();
-        self.start(wish, Vec::new()).await?;
-        let ended = self.follow(room).await;
+        self.start_program(wish, Vec::new()).await?;
+        let ended = self.follow_program(room).await;
         let was_locked = ended.as_ref().is_ok_and(|ended| ended.was_locked);
-        self.conclude(ended, room).await?;
-        if was_locked && self.record.outcome.reason.as_deref() == Some(Reason::Locked.word()) {
+        self.conclude_program(ended, room).await?;
+        if was_locked
+            && self.record.outcome.reason.as_deref() == Some(RunFailureReason::Locked.as_str())
+        {
             if Instant::now() >= until {
-                return Ok(Done::Over);
+                return Ok(AttemptOutcome::Over);
             }
             let outcome = &mut self.record.outcome;
             (outcome.class, outcome.reason, outcome.error) = (None, None, None);
             (outcome.started_at, outcome.exitcode) = (None, None);
-            return Ok(Done::Again);
+            return Ok(AttemptOutcome::Again);
         }
-        Ok(Done::Over)
+        Ok(AttemptOutcome::Over)
     }
 
     /// What the program left: its result; and then what it left owed, by another one.
-    async fn conclude(
+    async fn conclude_program(
         &mut self,
-        ended: Result<Ended, GivenUp>,
-        room: &Room,
-    ) -> Result<(), GivenUp> {
-        self.judge(ended?).await?;
+        ended: Result<SessionOutcome, RunFailure>,
+        room: &OptionalPermit,
+    ) -> Result<(), RunFailure> {
+        self.record_result(ended?).await?;
         if let Some(before) = self.record.before_replay.take() {
-            self.merge(before);
+            self.merge_replay(before);
             return Ok(());
         }
-        let targets = self.payable().await?;
+        let targets = self.replayable_targets().await?;
         if targets.is_empty() {
             return Ok(());
         }
         let before = self.record.outcome.clone();
         self.record.before_replay = Some(before.clone());
-        let wish = self.record.wish.replay();
-        let replayed = match self.start(wish, targets).await {
-            Ok(()) => self.follow(room).await,
+        let wish = self.record.wish.for_replay();
+        let replayed = match self.start_program(wish, targets).await {
+            Ok(()) => self.follow_program(room).await,
             Err(given_up) => Err(given_up),
         };
         self.record.before_replay = None;
         match replayed {
-            Ok(ended) => self.judge(ended).await?,
-            Err(GivenUp(reason, error)) => self.record.outcome.give_up(reason, error),
+            Ok(ended) => self.record_result(ended).await?,
+            Err(RunFailure(reason, error)) => self.record.outcome.end_without_result(reason, error),
         }
-        self.merge(before);
+        self.merge_replay(before);
         Ok(())
     }
 
     /// The result of a run, and of the one that paid what it left owed.
-    fn merge(&mut self, before: Outcome) {
+    fn merge_replay(&mut self, before: PuppetRunOutcome) {
         let replay = std::mem::replace(&mut self.record.outcome, before);
         let outcome = &mut self.record.outcome;
         outcome.log.extend(replay.log);
-        outcome.log.truncate(verdict::LOG);
+        outcome.log.truncate(classification::MAX_LOG_LINES);
         outcome.replayed = replay.replayed;
         let failed =
             replay.failed.unwrap_or_default() + replay.failed_to_restart.unwrap_or_default();
-        if replay.state == State::Aborted {
+        if replay.state == PuppetRunState::Aborted {
             (outcome.state, outcome.class) = (replay.state, replay.class);
             (outcome.reason, outcome.error) = (replay.reason, replay.error);
         } else if failed > 0 {
-            outcome.failed = Some(add(outcome.failed, replay.failed));
-            outcome.failed_to_restart =
-                Some(add(outcome.failed_to_restart, replay.failed_to_restart));
+            outcome.failed = Some(add_counts(outcome.failed, replay.failed));
+            outcome.failed_to_restart = Some(add_counts(
+                outcome.failed_to_restart,
+                replay.failed_to_restart,
+            ));
             let was_changed =
                 matches!(outcome.class.as_deref(), Some("changed" | "failed+changed"));
             let class = if was_changed {
@@ -252,7 +262,7 @@ impl Drive {
         }
     }
 
-    async fn judge(&mut self, ended: Ended) -> Result<(), GivenUp> {
+    async fn record_result(&mut self, ended: SessionOutcome) -> Result<(), RunFailure> {
         let step = self.record.step.clone();
         let (system, places) = (Arc::clone(&self.system), self.places.clone());
         let engine = self.runs.engine_dir();
@@ -262,53 +272,58 @@ impl Drive {
         let since = begun.map(|at| at / 1000 + 1);
         let read = move || {
             let step = step?;
-            program::restore(&*system, &step.directory);
-            let owed = program::owed(&engine);
+            program::restore_catalog(&*system, &step.directory);
+            let owed = program::owed_targets(&engine);
             let paid = |target: &String| !owed.contains(target);
             let paid: Vec<String> = step.targets.into_iter().filter(paid).collect();
             let places = places?;
-            let report = program::report(&*system, &places);
-            let report = report.filter(|report| Some(report.mark()) != step.mark);
-            let summary = look::summary(&*system, &places).ok().flatten();
-            let is_ours = |summary: &Summary| summary.last_run() >= since;
+            let report = program::wait_for_report(&*system, &places);
+            let report = report.filter(|report| Some(report.report_identity()) != step.mark);
+            let summary = activity::read_summary(&*system, &places).ok().flatten();
+            let is_ours = |summary: &PuppetRunSummary| summary.last_run() >= since;
             Some((paid, report, summary.filter(is_ours)))
         };
-        let (paid, report, summary) = blocking(read).await?.unwrap_or_default();
+        let (paid, report, summary) = run_blocking(read).await?.unwrap_or_default();
         self.record.outcome.replayed = paid;
         self.report.clone_from(&report);
-        let evidence = Evidence {
+        let evidence = RunEvidence {
             report,
             summary,
             exit: ended.exit,
             stopped: ended.stopped,
-            disabled: lock::disabled(&self.puppet_state()),
+            disabled: lock::disabled_reason(&self.puppet_state()),
             log: ended.log,
             was_locked: ended.was_locked,
         };
-        verdict::judge(&mut self.record.outcome, &evidence);
+        classification::record_result(&mut self.record.outcome, &evidence);
         Ok(())
     }
 
     /// Who is owed a refresh that another run could make now.
-    async fn payable(&self) -> Result<Vec<String>, GivenUp> {
+    async fn replayable_targets(&self) -> Result<Vec<String>, RunFailure> {
         let outcome = &self.record.outcome;
         let class = outcome.class.as_deref();
-        let has_run = outcome.state == State::Finished
+        let has_run = outcome.state == PuppetRunState::Finished
             && !matches!(class, Some("compile_failed" | "stale_catalog"));
         let step = self.record.step.as_ref();
         let has_paid = step.is_some_and(|step| !step.targets.is_empty());
         let (Some(places), true) = (self.places.clone(), has_run && !has_paid) else {
             return Ok(Vec::new());
         };
-        if !self.record.wish.is_whole() {
+        if !self.record.wish.is_unrestricted() {
             return Ok(Vec::new());
         }
         let (system, report) = (Arc::clone(&self.system), self.report.clone());
         let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
-        blocking(move || {
+        run_blocking(move || {
             let path = program::catalog_path(&options, &places, &*system)?;
-            let owed = program::owed(&engine);
-            Some(program::payable(&*system, &path, report.as_ref(), owed))
+            let owed = program::owed_targets(&engine);
+            Some(program::replayable_targets(
+                &*system,
+                &path,
+                report.as_ref(),
+                owed,
+            ))
         })
         .await
         .map(Option::unwrap_or_default)
@@ -317,69 +332,72 @@ impl Drive {
     fn puppet_state(&self) -> Vec<PathBuf> {
         let places = self.places.iter();
         places
-            .map(|places| places::on_host(&*self.system, &places.state()))
+            .map(|places| paths::host_path(&*self.system, &places.state_dir()))
             .collect()
     }
 
-    fn state(&mut self, state: State) {
+    fn set_state(&mut self, state: PuppetRunState) {
         self.record.outcome.state = state;
         self.live.outcome.send_replace(self.record.outcome.clone());
     }
 
     /// The result, on the disk and then to whoever waits for it.
-    async fn close(mut self) {
+    async fn finish_run(mut self) {
         let outcome = &mut self.record.outcome;
-        outcome.pending = program::owed(&self.runs.engine_dir());
+        outcome.pending = program::owed_targets(&self.runs.engine_dir());
         if outcome.class.as_deref() == Some("clean") && !outcome.pending.is_empty() {
             outcome.class = Some("pending".to_owned());
         }
-        outcome.summary = Some(outcome.sentence());
+        outcome.summary = Some(outcome.summary_sentence());
         self.record.step = None;
         let runs = Arc::clone(&self.runs);
         let record = self.record.clone();
         let kept = tokio::task::spawn_blocking(move || {
             let kept = runs.records.write(&record);
-            runs.records.tidy();
+            runs.records.prune_runs();
             kept
         });
         if let Ok(Err(error)) = kept.await {
             tracing::error!(%error, run = %self.record.id, "the result of a run is not kept");
         }
         self.live.outcome.send_replace(self.record.outcome.clone());
-        self.runs.forget(self.record.id);
-        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.word(), class = ?self.record.outcome.class, "a run ended");
+        self.runs.forget_run(self.record.id);
+        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class, "a run ended");
     }
 }
 
 /// What becomes of a run that had its permit.
-enum Done {
+enum AttemptOutcome {
     Over,
     /// Somebody else was quicker.
     Again,
 }
 
 /// Work that waits for the disk, on a thread for that.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, GivenUp> {
+) -> Result<T, RunFailure> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| broken(&error))
+        .map_err(|error| join_failure(&error))
 }
 
-fn add(one: Option<u64>, other: Option<u64>) -> u64 {
+fn add_counts(one: Option<u64>, other: Option<u64>) -> u64 {
     one.unwrap_or_default() + other.unwrap_or_default()
 }
 
-fn cancelled() -> GivenUp {
+fn cancelled_failure() -> RunFailure {
     let error = "the request was taken back before the run began";
-    GivenUp(Reason::Cancelled, error.to_owned())
+    RunFailure(RunFailureReason::Cancelled, error.to_owned())
 }
 
-fn too_long(held: &str) -> GivenUp {
-    GivenUp(Reason::Locked, held.to_owned())
+fn lock_timeout_failure(held: &str) -> RunFailure {
+    RunFailure(RunFailureReason::Locked, held.to_owned())
 }
 
-fn broken(error: &JoinError) -> GivenUp {
-    GivenUp(Reason::NoReport, format!("the run broke off: {error}"))
+fn join_failure(error: &JoinError) -> RunFailure {
+    RunFailure(
+        RunFailureReason::NoReport,
+        format!("the run broke off: {error}"),
+    )
 }

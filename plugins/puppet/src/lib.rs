@@ -11,73 +11,75 @@
 
 mod actions;
 mod arguments;
+mod classification;
 mod data;
 mod drive;
 mod files;
+mod monitor;
 mod native;
 mod options;
 mod outcome;
+mod paths;
 mod permit;
-mod places;
 mod program;
 mod record;
-mod resident;
 mod runs;
 mod session;
 #[cfg(test)]
 mod tests;
-mod verdict;
 pub mod wrapper;
 
 use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
-use muster_permits::Desk;
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_permits::PermitClient;
 
 pub use files::yaml;
-pub use options::{Application, Engine, Options};
-pub use resident::Resident;
+pub use monitor::PuppetRunMonitor;
+pub use options::{CatalogEngine, Options, PuppetApplication};
 
-use runs::Runs;
+use runs::PuppetRunManager;
 
 /// The agent `puppet` of a node, its data source, and its part that goes on beside requests.
 #[derive(Debug, Clone)]
-pub struct Puppet {
-    runs: Arc<Runs>,
+pub struct PuppetPlugin {
+    runs: Arc<PuppetRunManager>,
 }
 
-impl Puppet {
+impl PuppetPlugin {
     /// With these options; permits come from the desk. The pool must be a name.
-    pub fn new(options: Options, desk: Desk) -> Result<Self, NameError> {
+    pub fn new(options: Options, desk: PermitClient) -> Result<Self, NameError> {
         Ok(Self {
-            runs: Runs::new(options, desk)?,
+            runs: PuppetRunManager::new(options, desk)?,
         })
     }
 
     /// The agent.
-    pub fn agent(&self) -> Result<Agent, AgentError> {
+    pub fn build_agent(&self) -> Result<Agent, AgentError> {
         let runs = || Arc::clone(&self.runs);
-        Agent::builder(ddl::builtin("puppet").unwrap_or_default())?
-            .action(actions::Status(runs()))
-            .action(actions::RunOnce(runs()))
-            .action(actions::Runs(runs()))
-            .action(actions::Enable(runs()))
-            .action(actions::Disable(runs()))
-            .action(actions::LastRunSummary(runs()))
-            .action(actions::LastRunReport(runs()))
-            .action(actions::Locks(runs()))
+        Agent::builder(ddl::builtin_agent("puppet").unwrap_or_default())?
+            .with_action(actions::PuppetStatusAction(runs()))
+            .with_action(actions::PuppetRunOnceAction(runs()))
+            .with_action(actions::PuppetRunsAction(runs()))
+            .with_action(actions::PuppetEnableAction(runs()))
+            .with_action(actions::PuppetDisableAction(runs()))
+            .with_action(actions::LastRunSummaryAction(runs()))
+            .with_action(actions::LastRunReportAction(runs()))
+            .with_action(actions::PuppetLocksAction(runs()))
             .build()
     }
 
     /// What takes up the runs of an earlier daemon, and counts those of others.
-    pub fn resident(&self, system: Arc<dyn System>) -> Resident {
-        Resident::new(Arc::clone(&self.runs), system)
+    pub fn build_monitor(&self, system: Arc<dyn System>) -> PuppetRunMonitor {
+        PuppetRunMonitor::new(Arc::clone(&self.runs), system)
     }
 }
 
 /// The data source `puppet`.
-pub fn data_sources(options: Options) -> Result<Vec<Data>, DataError> {
-    Ok(vec![Data::builtin(data::Puppet(Arc::new(options)))?])
+pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(
+        data::PuppetDataSource(Arc::new(options)),
+    )?])
 }

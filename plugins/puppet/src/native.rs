@@ -5,22 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::command::Cancel;
-use muster_api::system::error::chain;
+use muster_api::system::command::CancelFlag;
+use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System, SystemError};
-use muster_engine::Engine;
+use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog, CatalogError};
-use muster_engine::foreign::of_machine;
-use muster_engine::lock::{LockError, RunLock};
-use muster_engine::report::{Level, Report, Status};
-use muster_engine::run::{self, RunError, RunOptions, files};
+use muster_engine::lock::{CatalogRunLock, LockError};
+use muster_engine::report::{ResourceStatus, RunLogLevel, RunReport};
+use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
+use muster_engine::type_source::machine_type_sources;
 
-use crate::arguments::Wish;
-use crate::outcome::{Outcome, Reason, State};
+use crate::arguments::PuppetRunOptions;
+use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
 /// Why there was no run.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NativeError {
+pub(crate) enum NativeRunError {
     #[error("[plugins.puppet] engine is `native`, and says no `catalog`")]
     NoCatalog,
     #[error(transparent)]
@@ -28,33 +28,34 @@ pub(crate) enum NativeError {
     #[error("the catalog is refused")]
     Catalog(#[from] CatalogError),
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(#[from] CatalogRunError),
 }
 
 /// Takes every lock, for a moment's wait.
-pub(crate) fn lock(
+pub(crate) fn acquire_locks(
     engine: &Path,
     puppet_state: &[std::path::PathBuf],
     patience: Duration,
-) -> Result<RunLock, LockError> {
+) -> Result<CatalogRunLock, LockError> {
     let state = StateDir::open(engine)?;
-    RunLock::take(&state, puppet_state, patience)
+    CatalogRunLock::acquire(&state, puppet_state, patience)
 }
 
 /// Applies the catalog; the caller holds the lock.
-pub(crate) fn apply(
+pub(crate) fn apply_catalog(
     system: &Arc<dyn System>,
     engine_dir: &Path,
     path: Option<&Path>,
-    wish: &Wish,
+    wish: &PuppetRunOptions,
     (host, run_id): (&str, String),
-    cancel: Cancel,
-) -> Result<Report, NativeError> {
-    let path = path.ok_or(NativeError::NoCatalog)?;
-    let bytes = system.read(path, catalog::LIMIT)?;
+    cancel: CancelFlag,
+) -> Result<RunReport, NativeRunError> {
+    let path = path.ok_or(NativeRunError::NoCatalog)?;
+    let bytes = system.read_file(path, catalog::MAX_CATALOG_BYTES)?;
     let catalog = Catalog::parse(&bytes, host)?;
     let state = StateDir::open(engine_dir)?;
-    let engine = Engine::new(Arc::clone(system)).with_foreign(of_machine(system));
+    let engine =
+        ResourceEngine::new(Arc::clone(system)).with_type_source(machine_type_sources(system));
     let options = RunOptions {
         noop: wish.noop == Some(true),
         tags: wish.tags.clone(),
@@ -64,32 +65,37 @@ pub(crate) fn apply(
         cancel,
         ..RunOptions::default()
     };
-    let report = run::apply(&engine, &catalog, &state, &options, &mut |_| {})?;
+    let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut |_| {})?;
     if !options.noop {
-        state.replace(files::CATALOG, &bytes)?;
+        state.replace_file(run_files::CATALOG_FILE, &bytes)?;
     }
     Ok(report)
 }
 
 /// Puts the result down.
-pub(crate) fn judge(outcome: &mut Outcome, result: Result<Report, NativeError>) {
+pub(crate) fn record_result(
+    outcome: &mut PuppetRunOutcome,
+    result: Result<RunReport, NativeRunError>,
+) {
     match result {
-        Ok(report) => finish(outcome, &report),
-        Err(error @ (NativeError::Catalog(_) | NativeError::Run(RunError::Catalog(_)))) => {
-            outcome.state = State::Finished;
+        Ok(report) => record_report(outcome, &report),
+        Err(
+            error @ (NativeRunError::Catalog(_) | NativeRunError::Run(CatalogRunError::Catalog(_))),
+        ) => {
+            outcome.state = PuppetRunState::Finished;
             outcome.class = Some("compile_failed".to_owned());
-            outcome.error = Some(chain(&error));
+            outcome.error = Some(error_chain(&error));
         }
-        Err(error) => outcome.give_up(Reason::NotStarted, chain(&error)),
+        Err(error) => outcome.end_without_result(RunFailureReason::NotStarted, error_chain(&error)),
     }
 }
 
-fn finish(outcome: &mut Outcome, report: &Report) {
-    let count = |is: fn(&Status) -> bool| {
+fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
+    let count = |is: fn(&ResourceStatus) -> bool| {
         let count = report.resource_statuses.iter().filter(|status| is(status));
         u64::try_from(count.count()).ok()
     };
-    outcome.state = State::Finished;
+    outcome.state = PuppetRunState::Finished;
     outcome.transaction_uuid = Some(report.transaction_uuid.clone());
     outcome.exitcode = Some(i32::from(report.exit_code()));
     outcome.total = count(|_| true);
@@ -99,13 +105,16 @@ fn finish(outcome: &mut Outcome, report: &Report) {
     outcome.skipped = count(|status| status.skipped);
     outcome.out_of_sync = count(|status| status.out_of_sync);
     outcome.corrective = count(|status| status.corrective_change);
-    outcome.config_version = crate::files::summary::text(&report.configuration_version);
+    outcome.config_version = crate::files::summary::value_text(&report.configuration_version);
     outcome.environment = Some(report.environment.clone());
     outcome.noop = Some(report.noop);
-    let loud = report.logs.iter().filter(|log| log.level >= Level::Warning);
+    let loud = report
+        .logs
+        .iter()
+        .filter(|log| log.level >= RunLogLevel::Warning);
     outcome.log = loud
-        .map(|log| format!("{}: {}: {}", log.level.word(), log.source, log.message))
-        .take(crate::verdict::LOG)
+        .map(|log| format!("{}: {}: {}", log.level.as_str(), log.source, log.message))
+        .take(crate::classification::MAX_LOG_LINES)
         .collect();
     let is_changed = outcome.changed.unwrap_or_default() > 0;
     let class = match (report.status == "failed", is_changed) {

@@ -11,11 +11,11 @@ pub struct Options {
     /// Whether the node has the agent at all.
     pub enabled: bool,
     /// What applies catalogs.
-    pub engine: Engine,
+    pub engine: CatalogEngine,
     /// Puppet's program; the one of its packages, or the distribution's, when absent.
     pub command: Option<PathBuf>,
     /// Which of Puppet's applications makes a run.
-    pub application: Application,
+    pub application: PuppetApplication,
     /// The catalog: what `application = "apply"` or `engine = "native"` applies.
     pub catalog: Option<PathBuf>,
     /// The manifest that `application = "apply"` applies, where there is no catalog.
@@ -67,7 +67,7 @@ pub struct Options {
 /// What applies catalogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum CatalogEngine {
     /// The machine's Puppet.
     #[default]
     Puppet,
@@ -75,9 +75,9 @@ pub enum Engine {
     Native,
 }
 
-impl Engine {
+impl CatalogEngine {
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Puppet => "puppet",
             Self::Native => "native",
@@ -88,7 +88,7 @@ impl Engine {
 /// One of Puppet's applications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Application {
+pub enum PuppetApplication {
     /// `puppet agent`: asks a server for the catalog.
     #[default]
     Agent,
@@ -100,9 +100,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             enabled: true,
-            engine: Engine::default(),
+            engine: CatalogEngine::default(),
             command: None,
-            application: Application::default(),
+            application: PuppetApplication::default(),
             catalog: None,
             manifest: None,
             arguments: Vec::new(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum PuppetRunState {
     /// Other runs of the node go first.
     #[default]
     WaitingLock,
@@ -23,8 +23,8 @@ pub(crate) enum State {
     Aborted,
 }
 
-impl State {
-    pub(crate) fn word(self) -> &'static str {
+impl PuppetRunState {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::WaitingLock => "waiting_lock",
             Self::WaitingPermit => "waiting_permit",
@@ -48,7 +48,7 @@ impl State {
 /// Why a run has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Reason {
+pub(crate) enum RunFailureReason {
     /// An administrator does not want runs.
     Disabled,
     /// Another run went on for longer than it was to be waited for.
@@ -71,8 +71,8 @@ pub(crate) enum Reason {
     NoReport,
 }
 
-impl Reason {
-    pub(crate) fn word(self) -> &'static str {
+impl RunFailureReason {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
             Self::Locked => "locked",
@@ -92,10 +92,10 @@ impl Reason {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
-pub(crate) struct Outcome {
+pub(crate) struct PuppetRunOutcome {
     pub(crate) run: String,
     #[cfg_attr(test, schemars(with = "String"))]
-    pub(crate) state: State,
+    pub(crate) state: PuppetRunState,
     pub(crate) class: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) error: Option<String>,
@@ -127,34 +127,40 @@ pub(crate) struct Outcome {
     pub(crate) attached: bool,
 }
 
-impl Outcome {
+impl PuppetRunOutcome {
     /// Whether the run succeeded, or still may.
-    pub(crate) fn is_good(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         match self.state {
-            State::Finished => {
+            PuppetRunState::Finished => {
                 matches!(self.class.as_deref(), Some("clean" | "changed" | "pending"))
             }
-            State::Refused | State::Aborted => false,
+            PuppetRunState::Refused | PuppetRunState::Aborted => false,
             _ => true,
         }
     }
 
     /// Ends it without a result.
-    pub(crate) fn give_up(&mut self, reason: Reason, error: impl Into<String>) {
+    pub(crate) fn end_without_result(
+        &mut self,
+        reason: RunFailureReason,
+        error: impl Into<String>,
+    ) {
         self.state = if self.started_at.is_none()
-            && matches!(reason, Reason::Disabled | Reason::Locked | Reason::NoPermit)
-        {
-            State::Refused
+            && matches!(
+                reason,
+                RunFailureReason::Disabled | RunFailureReason::Locked | RunFailureReason::NoPermit
+            ) {
+            PuppetRunState::Refused
         } else {
-            State::Aborted
+            PuppetRunState::Aborted
         };
-        self.class = Some(reason.word().to_owned());
-        self.reason = Some(reason.word().to_owned());
+        self.class = Some(reason.as_str().to_owned());
+        self.reason = Some(reason.as_str().to_owned());
         self.error = Some(error.into());
     }
 
     /// The result in a sentence.
-    pub(crate) fn sentence(&self) -> String {
+    pub(crate) fn summary_sentence(&self) -> String {
         if let Some(error) = &self.error {
             return error.clone();
         }
@@ -192,29 +198,32 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Reason, State};
+    use super::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
     #[test]
     fn a_run_that_never_began_was_refused_and_one_that_did_aborted() {
-        let mut outcome = Outcome::default();
-        outcome.give_up(Reason::NoPermit, "no room");
+        let mut outcome = PuppetRunOutcome::default();
+        outcome.end_without_result(RunFailureReason::NoPermit, "no room");
         assert_eq!(
             (outcome.state, outcome.class.as_deref()),
-            (State::Refused, Some("no_permit"))
+            (PuppetRunState::Refused, Some("no_permit"))
         );
-        let mut outcome = Outcome {
+        let mut outcome = PuppetRunOutcome {
             started_at: Some(1),
-            ..Outcome::default()
+            ..PuppetRunOutcome::default()
         };
-        outcome.give_up(Reason::Fenced, "lost");
-        assert_eq!((outcome.state, outcome.is_good()), (State::Aborted, false));
-        assert_eq!(outcome.sentence(), "lost");
+        outcome.end_without_result(RunFailureReason::Fenced, "lost");
+        assert_eq!(
+            (outcome.state, outcome.is_success()),
+            (PuppetRunState::Aborted, false)
+        );
+        assert_eq!(outcome.summary_sentence(), "lost");
     }
 
     #[test]
     fn a_sentence_tells_what_counts() {
-        let outcome = Outcome {
-            state: State::Finished,
+        let outcome = PuppetRunOutcome {
+            state: PuppetRunState::Finished,
             class: Some("failed+changed".to_owned()),
             total: Some(9),
             changed: Some(2),
@@ -223,12 +232,12 @@ mod tests {
             skipped: Some(3),
             duration: Some(1.25),
             pending: vec!["Exec[Y]".to_owned()],
-            ..Outcome::default()
+            ..PuppetRunOutcome::default()
         };
         assert_eq!(
-            outcome.sentence(),
+            outcome.summary_sentence(),
             "changed 2, failed 2, skipped 3 of 9 resources in 1.2 seconds; Exec[Y] still owed a refresh"
         );
-        assert!(!outcome.is_good());
+        assert!(!outcome.is_success());
     }
 }

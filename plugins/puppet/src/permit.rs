@@ -3,15 +3,15 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use muster_api::wire::identity::Name;
-use muster_permits::{Ask, Desk, LEASE, Permit, PermitError};
+use muster_api::wire::identity::SubjectName;
+use muster_permits::{DEFAULT_LEASE, Permit, PermitClient, PermitError, PermitRequest};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// What a run asks for.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    pub(crate) pool: Name,
+pub(crate) struct PermitParameters {
+    pub(crate) pool: SubjectName,
     /// Nothing: no permit is asked for.
     pub(crate) limit: Option<NonZeroU32>,
     pub(crate) priority: i8,
@@ -20,29 +20,29 @@ pub(crate) struct Wanted {
 
 /// A place in the pool, or none that was needed.
 #[derive(Debug, Default)]
-pub(crate) struct Room(Option<Permit>);
+pub(crate) struct OptionalPermit(Option<Permit>);
 
-impl Room {
+impl OptionalPermit {
     /// Waits for a place, where one is asked for.
-    pub(crate) async fn enter(
-        desk: &Desk,
-        wanted: &Wanted,
+    pub(crate) async fn acquire_permit(
+        desk: &PermitClient,
+        wanted: &PermitParameters,
         run: Uuid,
         cancel: &CancellationToken,
     ) -> Result<Self, PermitError> {
         let Some(limit) = wanted.limit else {
             return Ok(Self(None));
         };
-        let mut ask = Ask::new(wanted.pool.clone(), limit, run, wanted.patience);
+        let mut ask = PermitRequest::new(wanted.pool.clone(), limit, run, wanted.patience);
         ask.priority = wanted.priority;
-        desk.enter(ask, cancel)
+        desk.acquire_permit(ask, cancel)
             .await
             .map(|permit| Self(Some(permit)))
     }
 
     /// Takes a place for a run that goes on already. Where there is no store of permits, nobody counts.
-    pub(crate) async fn occupy(desk: &Desk, pool: &Name, run: Uuid) -> Self {
-        Self(desk.occupy(pool, run, LEASE).await.ok())
+    pub(crate) async fn occupy_permit(desk: &PermitClient, pool: &SubjectName, run: Uuid) -> Self {
+        Self(desk.occupy_permit(pool, run, DEFAULT_LEASE).await.ok())
     }
 
     pub(crate) fn fence(&self) -> Option<u64> {
@@ -50,9 +50,9 @@ impl Room {
     }
 
     /// Returns when the permit counts no more; never, where there is none.
-    pub(crate) async fn lost(&self) {
+    pub(crate) async fn until_lost(&self) {
         match &self.0 {
-            Some(permit) => permit.lost().cancelled().await,
+            Some(permit) => permit.lost_token().cancelled().await,
             None => std::future::pending().await,
         }
     }

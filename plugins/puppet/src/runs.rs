@@ -8,38 +8,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, UNIX_EPOCH};
 
 use muster_api::system::{System, SystemError};
-use muster_api::wire::identity::{Name, NameError};
-use muster_permits::Desk;
+use muster_api::wire::identity::{NameError, SubjectName};
+use muster_permits::PermitClient;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::arguments::Wish;
-use crate::drive::Drive;
+use crate::arguments::PuppetRunOptions;
+use crate::drive::RunDriver;
 use crate::options::Options;
-use crate::outcome::{Outcome, Reason, State};
-use crate::permit::Wanted;
-use crate::record::{Record, Records};
+use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
+use crate::permit::PermitParameters;
+use crate::record::{PuppetRunRecord, RunRecordStore};
 
 /// What the actions and the resident share.
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub(crate) struct PuppetRunManager {
     pub(crate) options: Options,
     /// The pool that is meant when nobody names one.
-    pub(crate) pool: Name,
-    pub(crate) desk: Desk,
-    pub(crate) records: Records,
+    pub(crate) pool: SubjectName,
+    pub(crate) desk: PermitClient,
+    pub(crate) records: RunRecordStore,
     /// One run at a time, in the order in which they were asked for.
     pub(crate) turn: tokio::sync::Mutex<()>,
     /// The daemon leaves; programs go on without it.
     pub(crate) leaving: CancellationToken,
-    live: Mutex<HashMap<Uuid, Arc<Live>>>,
+    live: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
 }
 
 /// A run that goes on.
 #[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) outcome: watch::Sender<Outcome>,
+pub(crate) struct ActiveRun {
+    pub(crate) outcome: watch::Sender<PuppetRunOutcome>,
     /// Nobody wants it any more.
     pub(crate) cancel: CancellationToken,
     pub(crate) since: Instant,
@@ -50,36 +50,36 @@ pub(crate) struct Live {
 
 /// Somebody who waits for a run. The last one who leaves a run that has not begun takes it back.
 #[derive(Debug)]
-pub(crate) struct Attached(Arc<Live>);
+pub(crate) struct RunWaiter(Arc<ActiveRun>);
 
 /// What becomes of a request.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum BeginRunResult {
     /// It waits for this run; `true` if an earlier request began it.
-    Waits(Attached, bool),
+    Waits(RunWaiter, bool),
     /// This is how it ended.
-    Over(Box<Outcome>),
+    Over(Box<PuppetRunOutcome>),
 }
 
 /// A run as it is asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct PuppetRunRequest {
     pub(crate) id: Uuid,
     pub(crate) request: Uuid,
     pub(crate) caller: String,
     pub(crate) trace: Option<String>,
     /// The node's name.
     pub(crate) host: String,
-    pub(crate) wish: Wish,
-    pub(crate) wanted: Wanted,
+    pub(crate) wish: PuppetRunOptions,
+    pub(crate) wanted: PermitParameters,
     pub(crate) in_background: bool,
 }
 
-impl Runs {
-    pub(crate) fn new(options: Options, desk: Desk) -> Result<Arc<Self>, NameError> {
-        let records = Records::new(options.state_dir.join("runs"), options.keep);
+impl PuppetRunManager {
+    pub(crate) fn new(options: Options, desk: PermitClient) -> Result<Arc<Self>, NameError> {
+        let records = RunRecordStore::new(options.state_dir.join("runs"), options.keep);
         Ok(Arc::new(Self {
-            pool: Name::parse(&options.pool)?,
+            pool: SubjectName::parse(&options.pool)?,
             options,
             desk,
             records,
@@ -90,27 +90,27 @@ impl Runs {
     }
 
     /// Begins a run, or finds the one of this identity. It is on the disk when this returns. Blocks for that.
-    pub(crate) fn begin(
+    pub(crate) fn begin_run(
         self: &Arc<Self>,
-        asked: Asked,
+        asked: PuppetRunRequest,
         system: &Arc<dyn System>,
-    ) -> Result<Begun, SystemError> {
-        let mut live = self.live();
+    ) -> Result<BeginRunResult, SystemError> {
+        let mut live = self.active_runs();
         if let Some(found) = live.get(&asked.id) {
-            return Ok(Begun::Waits(Attached::new(found), true));
+            return Ok(BeginRunResult::Waits(RunWaiter::new(found), true));
         }
         if let Some(record) = self.records.read(asked.id) {
             let mut outcome = record.outcome;
             outcome.attached = true;
-            return Ok(Begun::Over(Box::new(outcome)));
+            return Ok(BeginRunResult::Over(Box::new(outcome)));
         }
-        let outcome = Outcome {
+        let outcome = PuppetRunOutcome {
             run: asked.id.to_string(),
-            initiated_at: millis(&**system) / 1000,
+            initiated_at: unix_millis_now(&**system) / 1000,
             pool: asked.wanted.limit.map(|_| asked.wanted.pool.to_string()),
-            ..Outcome::default()
+            ..PuppetRunOutcome::default()
         };
-        let record = Record {
+        let record = PuppetRunRecord {
             id: asked.id,
             request: asked.request,
             caller: asked.caller.clone(),
@@ -120,36 +120,40 @@ impl Runs {
             before_replay: None,
         };
         self.records.write(&record)?;
-        let begun = Live::new(outcome, asked.in_background);
-        let attached = Attached::new(&begun);
+        let begun = ActiveRun::new(outcome, asked.in_background);
+        let attached = RunWaiter::new(&begun);
         live.insert(asked.id, Arc::clone(&begun));
         drop(live);
-        let drive = Drive::new(Arc::clone(self), begun, record, asked, Arc::clone(system));
-        tokio::spawn(drive.go());
-        Ok(Begun::Waits(attached, false))
+        let drive = RunDriver::new(Arc::clone(self), begun, record, asked, Arc::clone(system));
+        tokio::spawn(drive.run_from_start());
+        Ok(BeginRunResult::Waits(attached, false))
     }
 
     /// The run that goes on or waits; the one that is furthest.
-    pub(crate) fn current(&self) -> Option<Outcome> {
-        let live = self.live();
+    pub(crate) fn current_outcome(&self) -> Option<PuppetRunOutcome> {
+        let live = self.active_runs();
         let outcomes = live.values().map(|live| live.outcome.borrow().clone());
         outcomes.max_by_key(|outcome| (!outcome.state.is_waiting(), outcome.initiated_at))
     }
 
     /// Whether a program of ours is at work.
     pub(crate) fn is_applying(&self) -> bool {
-        self.current()
-            .is_some_and(|outcome| matches!(outcome.state, State::Starting | State::Applying))
+        self.current_outcome().is_some_and(|outcome| {
+            matches!(
+                outcome.state,
+                PuppetRunState::Starting | PuppetRunState::Applying
+            )
+        })
     }
 
     /// How the run of this identity stands; all that are kept, the newest first, when none is named.
-    pub(crate) fn told(&self, id: Option<Uuid>, count: usize) -> Vec<Outcome> {
+    pub(crate) fn list_outcomes(&self, id: Option<Uuid>, count: usize) -> Vec<PuppetRunOutcome> {
         let records = match id {
             Some(id) => self.records.read(id).into_iter().collect(),
             None => self.records.list(),
         };
-        let live = self.live();
-        let outcome = |record: Record| match live.get(&record.id) {
+        let live = self.active_runs();
+        let outcome = |record: PuppetRunRecord| match live.get(&record.id) {
             Some(live) => live.outcome.borrow().clone(),
             None => record.outcome,
         };
@@ -157,28 +161,34 @@ impl Runs {
     }
 
     /// Takes up a run that an earlier daemon began: its program goes on, or has ended meanwhile.
-    pub(crate) fn take_up(self: &Arc<Self>, mut record: Record, system: &Arc<dyn System>) {
+    pub(crate) fn resume_run(
+        self: &Arc<Self>,
+        mut record: PuppetRunRecord,
+        system: &Arc<dyn System>,
+    ) {
         if record.step.is_none() {
             let error = "the daemon was started anew before the run began";
-            record.outcome.give_up(Reason::DaemonRestart, error);
+            record
+                .outcome
+                .end_without_result(RunFailureReason::DaemonRestart, error);
             // It is told again when it is asked for; what cannot be written is found again at the next start.
             if let Err(error) = self.records.write(&record) {
                 tracing::error!(%error, run = %record.id, "the end of a run is not kept");
             }
             return;
         }
-        let live = Live::new(record.outcome.clone(), true);
-        self.live().insert(record.id, Arc::clone(&live));
-        let drive = Drive::taken_up(Arc::clone(self), live, record, Arc::clone(system));
-        tokio::spawn(drive.go_on());
+        let live = ActiveRun::new(record.outcome.clone(), true);
+        self.active_runs().insert(record.id, Arc::clone(&live));
+        let drive = RunDriver::from_record(Arc::clone(self), live, record, Arc::clone(system));
+        tokio::spawn(drive.resume_run());
     }
 
     /// The run is over and kept.
-    pub(crate) fn forget(&self, id: Uuid) {
-        self.live().remove(&id);
+    pub(crate) fn forget_run(&self, id: Uuid) {
+        self.active_runs().remove(&id);
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<Live>>> {
+    fn active_runs(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<ActiveRun>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,8 +197,8 @@ impl Runs {
     }
 }
 
-impl Live {
-    fn new(outcome: Outcome, in_background: bool) -> Arc<Self> {
+impl ActiveRun {
+    fn new(outcome: PuppetRunOutcome, in_background: bool) -> Arc<Self> {
         Arc::new(Self {
             outcome: watch::Sender::new(outcome),
             cancel: CancellationToken::new(),
@@ -199,23 +209,23 @@ impl Live {
     }
 }
 
-impl Attached {
-    fn new(live: &Arc<Live>) -> Self {
+impl RunWaiter {
+    fn new(live: &Arc<ActiveRun>) -> Self {
         live.waiting.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(live))
     }
 
-    pub(crate) fn live(&self) -> &Live {
+    pub(crate) fn active_run(&self) -> &ActiveRun {
         &self.0
     }
 
     /// Takes the run back, wherever it is.
-    pub(crate) fn cancel(&self) {
+    pub(crate) fn cancel_run(&self) {
         self.0.cancel.cancel();
     }
 }
 
-impl Drop for Attached {
+impl Drop for RunWaiter {
     fn drop(&mut self) {
         let was_last = self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
         // A run that has begun is not torn up because a caller's time is over.
@@ -226,7 +236,7 @@ impl Drop for Attached {
 }
 
 /// Milliseconds since 1970.
-pub(crate) fn millis(system: &dyn System) -> u64 {
+pub(crate) fn unix_millis_now(system: &dyn System) -> u64 {
     let since = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! One program of Puppet's, from its start to its end: a process group of its own that outlives the daemon, its log read as it
 //! grows, and what it forgets entered in the ledger.
 //!
-//! Blocks; the caller gives it a thread. Whoever wants it ended raises a [`Stop`].
+//! Blocks; the caller gives it a thread. Whoever wants it ended raises a [`StopRequest`].
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,167 +9,173 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use muster_api::system::{Command, ProcessId, Signal, Spool, System, SystemError};
+use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
 
-use crate::outcome::Reason;
-use crate::verdict::LOG;
-use crate::wrapper::books::Books;
-use crate::wrapper::trace::{Line, Lines, Step};
+use crate::classification::MAX_LOG_LINES;
+use crate::outcome::RunFailureReason;
+use crate::wrapper::refresh_tracker::RefreshTracker;
+use crate::wrapper::trace::{TraceEvent, TraceLine, TraceSplitter};
 
 /// The log of the program, in its directory.
-pub(crate) const TRACE: &str = "trace.jsonl";
+pub(crate) const TRACE_FILE: &str = "trace.jsonl";
 /// How often the program is looked at. There is no call that waits for both its end and its words.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a program that was killed may take to be gone.
-const GONE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most of the log that is read at once.
-const PIECE: u64 = 4 * 1024 * 1024;
+const MAX_READ_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes of each output stream that are kept.
-const OUTPUT: u64 = 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
 /// What Puppet says when another run goes on.
-const IN_PROGRESS: &str = "already in progress";
+const IN_PROGRESS_MESSAGE: &str = "already in progress";
 /// Where programs are looked for by Puppet's providers.
-const PATH: &str =
+const PROGRAM_PATH: &str =
     "/opt/puppetlabs/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why a program is to be ended; the first reason counts.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(Mutex<Option<Reason>>);
+pub(crate) struct StopRequest(Mutex<Option<RunFailureReason>>);
 
-impl Stop {
-    pub(crate) fn raise(&self, reason: Reason) {
+impl StopRequest {
+    pub(crate) fn request_stop(&self, reason: RunFailureReason) {
         let mut raised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         raised.get_or_insert(reason);
     }
 
-    pub(crate) fn reason(&self) -> Option<Reason> {
+    pub(crate) fn stop_reason(&self) -> Option<RunFailureReason> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// How a program ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct SessionOutcome {
     pub(crate) exit: Option<i32>,
-    pub(crate) stopped: Option<Reason>,
+    pub(crate) stopped: Option<RunFailureReason>,
     pub(crate) log: Vec<String>,
     pub(crate) was_locked: bool,
 }
 
 /// Starts the program; its output and its log go into the directory, which is there.
-pub(crate) fn start(
+pub(crate) fn start_process(
     system: &dyn System,
     argv: Vec<String>,
     directory: &Path,
     trace: Option<String>,
 ) -> Result<ProcessId, SystemError> {
     let mut command = Command::new(argv);
-    for (name, value) in [("PATH", PATH), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8")] {
+    for (name, value) in [
+        ("PATH", PROGRAM_PATH),
+        ("LC_ALL", "C.UTF-8"),
+        ("LANG", "C.UTF-8"),
+    ] {
         command.env.insert(name.to_owned(), value.to_owned());
     }
     if let Some(trace) = trace {
-        let name = muster_api::wire::trace::VARIABLE;
+        let name = muster_api::wire::trace::TRACEPARENT_VARIABLE;
         command.env.insert(name.to_owned(), trace);
     }
-    let spool = Spool {
+    let spool = ProcessSpool {
         directory: directory.to_owned(),
-        limit: OUTPUT,
+        limit: MAX_OUTPUT_BYTES,
     };
-    system.start(&command, &spool)
+    system.start_detached(&command, &spool)
 }
 
 /// What is watched.
 #[derive(Debug)]
-pub(crate) struct Watch<'a> {
+pub(crate) struct ProcessWatcher<'a> {
     pub(crate) system: &'a dyn System,
     pub(crate) process: ProcessId,
     pub(crate) directory: PathBuf,
-    pub(crate) books: Books,
+    pub(crate) books: RefreshTracker,
     /// The refreshes that it is to make.
     pub(crate) targets: &'a [String],
-    pub(crate) stop: &'a Stop,
+    pub(crate) stop: &'a StopRequest,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
 }
 
-impl Watch<'_> {
+impl ProcessWatcher<'_> {
     /// Watches until the program has ended. `applying` is called when it has a catalog.
-    pub(crate) fn until_its_end(
+    pub(crate) fn run_to_end(
         mut self,
         applying: &mut dyn FnMut(),
-    ) -> Result<Ended, SystemError> {
-        let mut ended = Ended::default();
-        let mut log = Log::new(self.directory.join(TRACE));
+    ) -> Result<SessionOutcome, SystemError> {
+        let mut ended = SessionOutcome::default();
+        let mut log = LogTail::new(self.directory.join(TRACE_FILE));
         let mut ending = None;
         loop {
             // Asked first: what is written before the end is read after it.
             let is_over = self.is_over();
-            while self.listen(&mut log, &mut ended, applying)? {}
+            while self.read_log(&mut log, &mut ended, applying)? {}
             if is_over {
                 break;
             }
-            if let Some(reason) = self.stop.reason() {
+            if let Some(reason) = self.stop.stop_reason() {
                 ended.stopped = Some(reason);
-                if self.is_given_up(&mut ending)? {
+                if self.escalate_stop(&mut ending)? {
                     break;
                 }
             }
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
-        while self.listen(&mut log, &mut ended, applying)? {}
-        self.books.end(self.targets, self.system)?;
-        ended.exit = self.exit();
+        while self.read_log(&mut log, &mut ended, applying)? {}
+        self.books.finish_run(self.targets, self.system)?;
+        ended.exit = self.exit_code();
         Ok(ended)
     }
 
     fn is_over(&self) -> bool {
-        self.exit().is_some() || !self.system.is_running(&self.process)
+        self.exit_code().is_some() || !self.system.is_running(&self.process)
     }
 
-    fn exit(&self) -> Option<i32> {
-        let text = std::fs::read_to_string(self.directory.join(Spool::EXIT)).ok()?;
+    fn exit_code(&self) -> Option<i32> {
+        let text = std::fs::read_to_string(self.directory.join(ProcessSpool::EXIT)).ok()?;
         text.trim().parse().ok()
     }
 
     /// Sends TERM, and KILL when it did not help; tells whether nothing more can be done.
-    fn is_given_up(&self, ending: &mut Option<Instant>) -> Result<bool, SystemError> {
+    fn escalate_stop(&self, ending: &mut Option<Instant>) -> Result<bool, SystemError> {
         let Some(since) = *ending else {
             *ending = Some(Instant::now());
-            self.system.signal(&self.process, Signal::SIGTERM, true)?;
+            self.system
+                .signal_process(&self.process, Signal::SIGTERM, true)?;
             return Ok(false);
         };
         if since.elapsed() >= self.grace {
-            self.system.signal(&self.process, Signal::SIGKILL, true)?;
+            self.system
+                .signal_process(&self.process, Signal::SIGKILL, true)?;
         }
-        Ok(since.elapsed() >= self.grace + GONE)
+        Ok(since.elapsed() >= self.grace + KILL_TIMEOUT)
     }
 
     /// Takes in what the log has more; tells whether there was any.
-    fn listen(
+    fn read_log(
         &mut self,
-        log: &mut Log,
-        ended: &mut Ended,
+        log: &mut LogTail,
+        ended: &mut SessionOutcome,
         applying: &mut dyn FnMut(),
     ) -> Result<bool, SystemError> {
-        let Some(lines) = log.more() else {
+        let Some(lines) = log.read_new_lines() else {
             return Ok(false);
         };
         for line in &lines {
-            if line.step() == Step::Applying {
+            if line.classify_line() == TraceEvent::Applying {
                 applying();
             }
-            note(ended, line);
-            self.books.hear(line, self.system)?;
+            collect_log_line(ended, line);
+            self.books.process_line(line, self.system)?;
         }
         Ok(true)
     }
 }
 
-fn note(ended: &mut Ended, line: &Line) {
-    ended.was_locked |= line.message.contains(IN_PROGRESS);
+fn collect_log_line(ended: &mut SessionOutcome, line: &TraceLine) {
+    ended.was_locked |= line.message.contains(IN_PROGRESS_MESSAGE);
     let is_loud = !matches!(line.level.as_str(), "debug" | "info" | "notice");
-    if is_loud && ended.log.len() < LOG {
-        let Line {
+    if is_loud && ended.log.len() < MAX_LOG_LINES {
+        let TraceLine {
             level,
             message,
             source,
@@ -180,28 +186,28 @@ fn note(ended: &mut Ended, line: &Line) {
 
 /// A log that grows.
 #[derive(Debug)]
-struct Log {
+struct LogTail {
     path: PathBuf,
     offset: u64,
-    lines: Lines,
+    lines: TraceSplitter,
 }
 
-impl Log {
+impl LogTail {
     fn new(path: PathBuf) -> Self {
         Self {
             path,
             offset: 0,
-            lines: Lines::default(),
+            lines: TraceSplitter::default(),
         }
     }
 
     /// The lines that came since; nothing when there was nothing, or there is no log yet.
-    fn more(&mut self) -> Option<Vec<Line>> {
+    fn read_new_lines(&mut self) -> Option<Vec<TraceLine>> {
         let mut file = File::open(&self.path).ok()?;
         file.seek(SeekFrom::Start(self.offset)).ok()?;
         let mut piece = Vec::new();
-        file.take(PIECE).read_to_end(&mut piece).ok()?;
+        file.take(MAX_READ_BYTES).read_to_end(&mut piece).ok()?;
         self.offset += u64::try_from(piece.len()).unwrap_or_default();
-        (!piece.is_empty()).then(|| self.lines.add(&piece))
+        (!piece.is_empty()).then(|| self.lines.push_bytes(&piece))
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_certificate::LARGEST;
-use muster_secret::Keeper;
+use muster_certificate::MAX_PEM_BYTES;
+use muster_secret::SecretOwner;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::Response;
@@ -18,39 +18,39 @@ use ureq::tls::{
 };
 use ureq::{Agent, Body};
 
-use crate::authority::{Authority, CaError, Entry, State};
+use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::name::CertName;
 use crate::options::Options;
 
 /// Largest list of certificates, in bytes: some 50,000 of them.
-const MAX_LIST: u64 = 64 * 1024 * 1024;
+const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest file of certificates or of a key, in bytes.
-const MAX_PEM: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// So much of a refusal is shown, in bytes.
-const MAX_REFUSAL: u64 = 4096;
+const MAX_REFUSAL_BYTES: u64 = 4096;
 
 /// A connection that was configured; it is opened with the first question.
-pub(crate) struct Api {
+pub(crate) struct CaHttpClient {
     agent: Agent,
     /// With the prefix of the API, without a slash at the end.
     url: String,
 }
 
-impl Api {
+impl CaHttpClient {
     pub(crate) fn connect(options: &Options, timeout: Duration) -> Result<Self, CaError> {
-        let url = base(&options.url).ok_or_else(|| CaError::Url {
+        let url = parse_base_url(&options.url).ok_or_else(|| CaError::Url {
             url: options.url.escape_debug().to_string(),
         })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let chain = certificates(&options.cert)?;
-        let key = muster_secret::read(&options.key, Keeper::Puppet, MAX_PEM)?;
+        let chain = read_certificates(&options.cert)?;
+        let key = muster_secret::read_secret(&options.key, SecretOwner::Puppet, MAX_FILE_BYTES)?;
         // The parser's own words could quote what it read.
         let key = PrivateKey::from_pem(key.as_bytes())
-            .map_err(|_| unusable(&options.key, "it holds no private key in PEM form"))?;
+            .map_err(|_| pem_error(&options.key, "it holds no private key in PEM form"))?;
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .unversioned_rustls_crypto_provider(provider)
-            .root_certs(RootCerts::new_with_certs(&certificates(&options.ca)?))
+            .root_certs(RootCerts::new_with_certs(&read_certificates(&options.ca)?))
             .client_cert(Some(ClientCert::new_with_certs(&chain, key)))
             .build();
         let config = Agent::config_builder()
@@ -68,15 +68,15 @@ impl Api {
         })
     }
 
-    fn address(&self, what: &str) -> String {
+    fn endpoint_url(&self, what: &str) -> String {
         format!("{}/{what}", self.url)
     }
 
-    fn status_of(&self, name: &CertName) -> String {
-        self.address(&format!("certificate_status/{name}"))
+    fn status_url(&self, name: &CertName) -> String {
+        self.endpoint_url(&format!("certificate_status/{name}"))
     }
 
-    fn silent(&self, source: ureq::Error) -> CaError {
+    fn http_error(&self, source: ureq::Error) -> CaError {
         CaError::Http {
             url: self.url.clone(),
             source: Box::new(source),
@@ -85,24 +85,24 @@ impl Api {
 
     fn get(&self, url: &str) -> Result<Response<Body>, CaError> {
         let answer = self.agent.get(url).call();
-        answer.map_err(|error| self.silent(error))
+        answer.map_err(|error| self.http_error(error))
     }
 
-    fn put(&self, url: &str, body: &Value) -> Result<Response<Body>, CaError> {
+    fn put_json(&self, url: &str, body: &Value) -> Result<Response<Body>, CaError> {
         self.agent
             .put(url)
             .header("content-type", "application/json")
             .send(body.to_string().as_bytes())
-            .map_err(|error| self.silent(error))
+            .map_err(|error| self.http_error(error))
     }
 
-    fn json<T: DeserializeOwned>(
+    fn read_json<T: DeserializeOwned>(
         &self,
         mut answer: Response<Body>,
         limit: u64,
     ) -> Result<T, CaError> {
         let body = answer.body_mut().with_config().limit(limit).read_to_vec();
-        let body = body.map_err(|error| self.silent(error))?;
+        let body = body.map_err(|error| self.http_error(error))?;
         serde_json::from_slice(&body).map_err(|source| CaError::Answer {
             place: self.url.clone(),
             source,
@@ -110,25 +110,25 @@ impl Api {
     }
 
     /// A text of PEM that anybody may read; `None` when there is none.
-    fn text(&self, what: &str) -> Result<Option<String>, CaError> {
-        let mut answer = self.get(&self.address(what))?;
+    fn fetch_pem(&self, what: &str) -> Result<Option<String>, CaError> {
+        let mut answer = self.get(&self.endpoint_url(what))?;
         match answer.status().as_u16() {
             200 => {
-                let body = answer.body_mut().with_config().limit(LARGEST);
+                let body = answer.body_mut().with_config().limit(MAX_PEM_BYTES);
                 let text = body.lossy_utf8(true).read_to_string();
-                text.map(Some).map_err(|error| self.silent(error))
+                text.map(Some).map_err(|error| self.http_error(error))
             }
             404 => Ok(None),
-            _ => Err(self.refusal(answer)),
+            _ => Err(self.refusal_error(answer)),
         }
     }
 
     /// What the server says when it does not do it.
-    fn refusal(&self, mut answer: Response<Body>) -> CaError {
+    fn refusal_error(&self, mut answer: Response<Body>) -> CaError {
         let status = answer.status().as_u16();
-        let body = answer.body_mut().with_config().limit(MAX_REFUSAL);
+        let body = answer.body_mut().with_config().limit(MAX_REFUSAL_BYTES);
         let text = body.lossy_utf8(true).read_to_string();
-        let text = printable(&text.unwrap_or_else(|_| "(a long text)".to_owned()));
+        let text = strip_control_chars(&text.unwrap_or_else(|_| "(a long text)".to_owned()));
         match status {
             409 => CaError::Conflict { text },
             403 => CaError::Forbidden { text },
@@ -141,69 +141,69 @@ impl Api {
     }
 
     /// 204, or why not. 404 tells an unknown name.
-    fn done(&self, name: &CertName, answer: Response<Body>) -> Result<(), CaError> {
+    fn check_done(&self, name: &CertName, answer: Response<Body>) -> Result<(), CaError> {
         match answer.status().as_u16() {
             200 | 204 => Ok(()),
             404 => Err(CaError::Conflict {
                 text: format!("it does not know {name}"),
             }),
-            _ => Err(self.refusal(answer)),
+            _ => Err(self.refusal_error(answer)),
         }
     }
 }
 
-impl Authority for Api {
-    fn list(&self, state: Option<State>) -> Result<Vec<Entry>, CaError> {
-        let query = state.map_or_else(String::new, |state| format!("?state={}", state.word()));
-        let answer = self.get(&self.address(&format!("certificate_statuses/all{query}")))?;
+impl CertAuthority for CaHttpClient {
+    fn list_entries(&self, state: Option<CertState>) -> Result<Vec<CertEntry>, CaError> {
+        let query = state.map_or_else(String::new, |state| format!("?state={}", state.as_str()));
+        let answer = self.get(&self.endpoint_url(&format!("certificate_statuses/all{query}")))?;
         match answer.status().as_u16() {
-            200 => self.json(answer, MAX_LIST),
-            _ => Err(self.refusal(answer)),
+            200 => self.read_json(answer, MAX_LIST_BYTES),
+            _ => Err(self.refusal_error(answer)),
         }
     }
 
-    fn status(&self, name: &CertName) -> Result<Option<Entry>, CaError> {
-        let answer = self.get(&self.status_of(name))?;
+    fn find_entry(&self, name: &CertName) -> Result<Option<CertEntry>, CaError> {
+        let answer = self.get(&self.status_url(name))?;
         match answer.status().as_u16() {
-            200 => self.json(answer, LARGEST).map(Some),
+            200 => self.read_json(answer, MAX_PEM_BYTES).map(Some),
             404 => Ok(None),
-            _ => Err(self.refusal(answer)),
+            _ => Err(self.refusal_error(answer)),
         }
     }
 
-    fn request(&self, name: &CertName) -> Result<Option<String>, CaError> {
-        self.text(&format!("certificate_request/{name}"))
+    fn read_request(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        self.fetch_pem(&format!("certificate_request/{name}"))
     }
 
-    fn certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
-        self.text(&format!("certificate/{name}"))
+    fn read_certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        self.fetch_pem(&format!("certificate/{name}"))
     }
 
-    fn sign(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError> {
+    fn sign_request(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError> {
         let mut body = json!({ "desired_state": "signed" });
         if let (Some(ttl), Some(body)) = (ttl, body.as_object_mut()) {
             body.insert("cert_ttl".to_owned(), ttl.into());
         }
-        self.done(name, self.put(&self.status_of(name), &body)?)
+        self.check_done(name, self.put_json(&self.status_url(name), &body)?)
     }
 
-    fn revoke(&self, name: &CertName) -> Result<(), CaError> {
+    fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError> {
         let body = json!({ "desired_state": "revoked" });
-        self.done(name, self.put(&self.status_of(name), &body)?)
+        self.check_done(name, self.put_json(&self.status_url(name), &body)?)
     }
 
-    fn forget(&self, name: &CertName) -> Result<(), CaError> {
-        let answer = self.agent.delete(self.status_of(name)).call();
-        let answer = answer.map_err(|error| self.silent(error))?;
+    fn delete_entry(&self, name: &CertName) -> Result<(), CaError> {
+        let answer = self.agent.delete(self.status_url(name)).call();
+        let answer = answer.map_err(|error| self.http_error(error))?;
         match answer.status().as_u16() {
             200 | 204 | 404 => Ok(()),
-            _ => Err(self.refusal(answer)),
+            _ => Err(self.refusal_error(answer)),
         }
     }
 }
 
 /// `https://host[:port]`, without anything behind it.
-fn base(url: &str) -> Option<&str> {
+fn parse_base_url(url: &str) -> Option<&str> {
     let url = url.trim_end_matches('/');
     let authority = url.strip_prefix("https://")?;
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
@@ -211,16 +211,16 @@ fn base(url: &str) -> Option<&str> {
 }
 
 /// One line without what could steer a terminal.
-fn printable(text: &str) -> String {
+fn strip_control_chars(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.trim().chars().map(plain).collect()
 }
 
-fn pem(path: &Path) -> Result<String, CaError> {
+fn read_pem_file(path: &Path) -> Result<String, CaError> {
     let read = || {
         let mut text = String::new();
         File::open(path)?
-            .take(MAX_PEM.saturating_add(1))
+            .take(MAX_FILE_BYTES.saturating_add(1))
             .read_to_string(&mut text)?;
         Ok(text)
     };
@@ -228,30 +228,30 @@ fn pem(path: &Path) -> Result<String, CaError> {
         path: path.to_owned(),
         source,
     })?;
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_PEM {
-        return Err(unusable(path, "it is too long"));
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
+        return Err(pem_error(path, "it is too long"));
     }
     Ok(text)
 }
 
-fn unusable(path: &Path, problem: &str) -> CaError {
+fn pem_error(path: &Path, problem: &str) -> CaError {
     CaError::Pem {
         path: path.to_owned(),
         problem: problem.to_owned(),
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CaError> {
-    let text = pem(path)?;
+fn read_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CaError> {
+    let text = read_pem_file(path)?;
     let mut certificates = Vec::new();
     for item in parse_pem(text.as_bytes()) {
-        let item = item.map_err(|error| unusable(path, &error.to_string()))?;
+        let item = item.map_err(|error| pem_error(path, &error.to_string()))?;
         if let PemItem::Certificate(certificate) = item {
             certificates.push(certificate);
         }
     }
     if certificates.is_empty() {
-        return Err(unusable(path, "it holds no certificate in PEM form"));
+        return Err(pem_error(path, "it holds no certificate in PEM form"));
     }
     Ok(certificates)
 }
@@ -262,7 +262,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
-    use super::{Api, base, printable};
+    use super::{CaHttpClient, parse_base_url, strip_control_chars};
     use crate::authority::CaError;
     use crate::options::Options;
 
@@ -281,7 +281,7 @@ mod tests {
         };
         for (mode, good) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
             set_permissions(&key, Permissions::from_mode(mode)).unwrap();
-            match Api::connect(&options, Duration::from_secs(1)) {
+            match CaHttpClient::connect(&options, Duration::from_secs(1)) {
                 Ok(_) => assert!(good, "{mode:o}"),
                 Err(CaError::Secret(refused)) => {
                     assert!(!good, "{mode:o}");
@@ -295,7 +295,10 @@ mod tests {
 
     #[test]
     fn addresses_are_encrypted_and_nothing_but_addresses() {
-        assert_eq!(base("https://puppet:8140/"), Some("https://puppet:8140"));
+        assert_eq!(
+            parse_base_url("https://puppet:8140/"),
+            Some("https://puppet:8140")
+        );
         for bad in [
             "http://puppet:8140",
             "puppet:8140",
@@ -304,12 +307,12 @@ mod tests {
             "https://puppet/x",
             "https://puppet?x",
         ] {
-            assert_eq!(base(bad), None, "{bad}");
+            assert_eq!(parse_base_url(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn words_of_a_server_steer_no_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\n"), "a [2Jb");
+        assert_eq!(strip_control_chars("a\u{1b}[2Jb\n"), "a [2Jb");
     }
 }

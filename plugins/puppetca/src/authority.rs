@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use muster_api::ActionError;
 use muster_api::system::SystemError;
-use muster_api::system::error::chain;
+use muster_api::system::error::error_chain;
 use muster_secret::SecretFileError;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use crate::name::CertName;
 /// How it is with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum CertState {
     /// It waits for a signature.
     Requested,
     /// It has a certificate.
@@ -24,8 +24,8 @@ pub(crate) enum State {
     Revoked,
 }
 
-impl State {
-    pub(crate) const fn word(self) -> &'static str {
+impl CertState {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Requested => "requested",
             Self::Signed => "signed",
@@ -36,9 +36,9 @@ impl State {
 
 /// What the authority tells of a name. Fields that it leaves out are empty.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct CertEntry {
     pub(crate) name: String,
-    pub(crate) state: State,
+    pub(crate) state: CertState,
     #[serde(default)]
     pub(crate) fingerprint: String,
     #[serde(default)]
@@ -57,36 +57,36 @@ pub(crate) struct Entry {
     pub(crate) not_after: Option<String>,
 }
 
-impl Entry {
+impl CertEntry {
     /// SHA-256 of the certificate, or of the request.
-    pub(crate) fn sha256(&self) -> &str {
+    pub(crate) fn sha256_fingerprint(&self) -> &str {
         let named = self.fingerprints.get("SHA256").and_then(Value::as_str);
         named.unwrap_or(&self.fingerprint)
     }
 }
 
 /// A way to the authority. Every call blocks.
-pub(crate) trait Authority {
+pub(crate) trait CertAuthority {
     /// The names in a state, or all of them.
-    fn list(&self, state: Option<State>) -> Result<Vec<Entry>, CaError>;
+    fn list_entries(&self, state: Option<CertState>) -> Result<Vec<CertEntry>, CaError>;
 
     /// What is known of a name; `None` when nothing is.
-    fn status(&self, name: &CertName) -> Result<Option<Entry>, CaError>;
+    fn find_entry(&self, name: &CertName) -> Result<Option<CertEntry>, CaError>;
 
     /// The request of a name, PEM, if it can be read this way.
-    fn request(&self, name: &CertName) -> Result<Option<String>, CaError>;
+    fn read_request(&self, name: &CertName) -> Result<Option<String>, CaError>;
 
     /// The certificate of a name, PEM, if it can be read this way.
-    fn certificate(&self, name: &CertName) -> Result<Option<String>, CaError>;
+    fn read_certificate(&self, name: &CertName) -> Result<Option<String>, CaError>;
 
     /// Signs what is requested. [`CaError::Conflict`] when nothing is, or the authority's own rules forbid it.
-    fn sign(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError>;
+    fn sign_request(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError>;
 
     /// Revokes what is signed. [`CaError::Conflict`] when nothing is.
-    fn revoke(&self, name: &CertName) -> Result<(), CaError>;
+    fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError>;
 
     /// Removes request and certificate, without revoking. Nothing there is no error.
-    fn forget(&self, name: &CertName) -> Result<(), CaError>;
+    fn delete_entry(&self, name: &CertName) -> Result<(), CaError>;
 }
 
 /// Why the authority did not do what was asked.
@@ -195,11 +195,11 @@ pub(crate) enum CaError {
 
 impl From<CaError> for ActionError {
     fn from(error: CaError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
-            CaError::Name { .. } => Self::invalid(message),
-            CaError::Unproven { .. } => Self::missing(message),
-            CaError::Greedy { rule, .. } => Self::denied(message, rule),
+            CaError::Name { .. } => Self::invalid_input(message),
+            CaError::Unproven { .. } => Self::missing_input(message),
+            CaError::Greedy { rule, .. } => Self::denied_by_rule(message, rule),
             _ => Self::failed(message),
         }
     }

@@ -2,45 +2,45 @@
 
 use std::time::Duration;
 
-use muster_api::system::command::Cancel;
+use muster_api::system::command::CancelFlag;
 use muster_api::system::{Command, System, SystemError};
-use muster_certificate::LARGEST;
+use muster_certificate::MAX_PEM_BYTES;
 use serde::Deserialize;
 
-use crate::authority::{Authority, CaError, Entry, State};
+use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::name::CertName;
 use crate::options::Options;
 
 /// Bytes of output that are read.
-const OUTPUT: usize = 16 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// So much of what it printed is shown, in characters.
-const SHOWN: usize = 2000;
+const MAX_SHOWN_CHARS: usize = 2000;
 
 /// The command line, on a machine.
-pub(crate) struct CommandLine<'a> {
+pub(crate) struct CaCommandLine<'a> {
     options: &'a Options,
     system: &'a dyn System,
     timeout: Duration,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 /// What `list --all --format json` prints.
 #[derive(Debug, Default, Deserialize)]
-struct List {
+struct CertEntryLists {
     #[serde(default)]
-    requested: Vec<Entry>,
+    requested: Vec<CertEntry>,
     #[serde(default)]
-    signed: Vec<Entry>,
+    signed: Vec<CertEntry>,
     #[serde(default)]
-    revoked: Vec<Entry>,
+    revoked: Vec<CertEntry>,
 }
 
-impl<'a> CommandLine<'a> {
+impl<'a> CaCommandLine<'a> {
     pub(crate) fn new(
         options: &'a Options,
         system: &'a dyn System,
         timeout: Duration,
-        cancel: Cancel,
+        cancel: CancelFlag,
     ) -> Self {
         Self {
             options,
@@ -51,67 +51,68 @@ impl<'a> CommandLine<'a> {
     }
 
     /// Exit code, standard output, and all that was printed as one line.
-    fn run(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
+    fn run_command(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
         let words = action.iter().map(|word| (*word).to_owned());
         let argv = self.options.command.iter().cloned().chain(words);
         let mut command = Command::new(argv.chain(self.options.arguments.iter().cloned()));
         command.timeout = Some(self.timeout);
         command.cancel = self.cancel.clone();
-        command.output_limit = OUTPUT;
-        let output = self.system.run(&command)?;
-        let lines = output.text();
+        command.output_limit = MAX_OUTPUT_BYTES;
+        let output = self.system.run_command(&command)?;
+        let lines = output.combined_text();
         let said: Vec<&str> = lines.split_whitespace().collect();
         let said: String = said
             .join(" ")
             .chars()
             .filter(|c| !c.is_control())
-            .take(SHOWN)
+            .take(MAX_SHOWN_CHARS)
             .collect();
         Ok((output.code, output.stdout, said))
     }
 
     /// An action on one name: whatever is not 0 is a refusal.
-    fn act(&self, action: &[&str]) -> Result<(), CaError> {
-        match self.run(action)? {
+    fn run_checked(&self, action: &[&str]) -> Result<(), CaError> {
+        match self.run_command(action)? {
             (0, _, _) => Ok(()),
             (_, _, text) => Err(CaError::Conflict { text }),
         }
     }
 
-    fn lists(&self, words: &[&str]) -> Result<List, CaError> {
-        let (code, stdout, said) = self.run(&[&["list", "--format", "json"], words].concat())?;
+    fn list_certificates(&self, words: &[&str]) -> Result<CertEntryLists, CaError> {
+        let (code, stdout, said) =
+            self.run_command(&[&["list", "--format", "json"], words].concat())?;
         match serde_json::from_slice(&stdout) {
             Ok(list) => Ok(list),
             Err(source) if code == 0 => Err(CaError::Answer {
-                place: self.place(),
+                place: self.display_command(),
                 source,
             }),
             Err(_) => Err(CaError::Refused {
-                place: self.place(),
+                place: self.display_command(),
                 status: format!("exit code {code}"),
                 text: said,
             }),
         }
     }
 
-    fn place(&self) -> String {
+    fn display_command(&self) -> String {
         format!("`{}`", self.options.command.join(" "))
     }
 
-    fn file(&self, directory: &str, name: &CertName) -> Result<Option<String>, CaError> {
+    fn read_pem(&self, directory: &str, name: &CertName) -> Result<Option<String>, CaError> {
         let path = self
             .options
             .cadir
             .join(directory)
             .join(format!("{name}.pem"));
-        match self.system.read(&path, LARGEST) {
+        match self.system.read_file(&path, MAX_PEM_BYTES) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(CaError::System(error)),
         }
     }
 
-    fn remove(&self, directory: &str, name: &CertName) -> Result<(), SystemError> {
+    fn remove_pem(&self, directory: &str, name: &CertName) -> Result<(), SystemError> {
         let path = self
             .options
             .cadir
@@ -121,50 +122,50 @@ impl<'a> CommandLine<'a> {
     }
 }
 
-impl Authority for CommandLine<'_> {
-    fn list(&self, state: Option<State>) -> Result<Vec<Entry>, CaError> {
-        let all = self.lists(&["--all"])?;
+impl CertAuthority for CaCommandLine<'_> {
+    fn list_entries(&self, state: Option<CertState>) -> Result<Vec<CertEntry>, CaError> {
+        let all = self.list_certificates(&["--all"])?;
         Ok(match state {
-            Some(State::Requested) => all.requested,
-            Some(State::Signed) => all.signed,
-            Some(State::Revoked) => all.revoked,
+            Some(CertState::Requested) => all.requested,
+            Some(CertState::Signed) => all.signed,
+            Some(CertState::Revoked) => all.revoked,
             None => [all.requested, all.signed, all.revoked].concat(),
         })
     }
 
-    fn status(&self, name: &CertName) -> Result<Option<Entry>, CaError> {
-        let found = self.lists(&["--certname", name.as_str()])?;
+    fn find_entry(&self, name: &CertName) -> Result<Option<CertEntry>, CaError> {
+        let found = self.list_certificates(&["--certname", name.as_str()])?;
         let mut entries = [found.requested, found.signed, found.revoked]
             .concat()
             .into_iter();
         Ok(entries.find(|entry| entry.name == name.as_str()))
     }
 
-    fn request(&self, name: &CertName) -> Result<Option<String>, CaError> {
-        self.file("requests", name)
+    fn read_request(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        self.read_pem("requests", name)
     }
 
-    fn certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
-        self.file("signed", name)
+    fn read_certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        self.read_pem("signed", name)
     }
 
-    fn sign(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError> {
+    fn sign_request(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError> {
         let ttl = ttl.map(|seconds| format!("{seconds}s"));
         let mut words = vec!["sign", "--certname", name.as_str()];
         if let Some(ttl) = &ttl {
             words.extend(["--ttl", ttl]);
         }
-        self.act(&words)
+        self.run_checked(&words)
     }
 
-    fn revoke(&self, name: &CertName) -> Result<(), CaError> {
-        self.act(&["revoke", "--certname", name.as_str()])
+    fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError> {
+        self.run_checked(&["revoke", "--certname", name.as_str()])
     }
 
     /// The command line has no word for it: `clean` fails for what is not signed. The files are its own.
-    fn forget(&self, name: &CertName) -> Result<(), CaError> {
-        self.remove("requests", name)?;
-        self.remove("signed", name)?;
+    fn delete_entry(&self, name: &CertName) -> Result<(), CaError> {
+        self.remove_pem("requests", name)?;
+        self.remove_pem("signed", name)?;
         Ok(())
     }
 }

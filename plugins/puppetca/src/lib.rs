@@ -8,11 +8,11 @@
 mod actions;
 mod api;
 mod authority;
-mod book;
+mod ca_service;
 mod command;
-mod desk;
 mod name;
 mod options;
+mod signing_records;
 #[cfg(test)]
 mod tests;
 
@@ -21,18 +21,18 @@ use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, ddl};
 
-pub use options::{Backend, Options};
+pub use options::{CaBackend, Options};
 
-use desk::Desk;
+use ca_service::CaService;
 
 /// The agent, with every action that its DDL declares. `state` is where is kept what was signed for whom; it is made when needed.
-pub fn agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
-    let desk = Arc::new(Desk::new(options, state));
-    Agent::builder(ddl::builtin("puppetca").unwrap_or_default())?
-        .action(actions::List(Arc::clone(&desk)))
-        .action(actions::Status(Arc::clone(&desk)))
-        .action(actions::Sign(Arc::clone(&desk)))
-        .action(actions::Revoke(Arc::clone(&desk)))
-        .action(actions::Clean(desk))
+pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
+    let desk = Arc::new(CaService::new(options, state));
+    Agent::builder(ddl::builtin_agent("puppetca").unwrap_or_default())?
+        .with_action(actions::PuppetcaListAction(Arc::clone(&desk)))
+        .with_action(actions::PuppetcaStatusAction(Arc::clone(&desk)))
+        .with_action(actions::PuppetcaSignAction(Arc::clone(&desk)))
+        .with_action(actions::PuppetcaRevokeAction(Arc::clone(&desk)))
+        .with_action(actions::PuppetcaCleanAction(desk))
         .build()
 }

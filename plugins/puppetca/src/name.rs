@@ -10,13 +10,13 @@ pub(crate) struct CertName(String);
 
 impl CertName {
     /// Longest name, in bytes: that of a host.
-    const LONGEST: usize = 253;
+    const MAX_NAME_BYTES: usize = 253;
 
     pub(crate) fn parse(text: &str) -> Result<Self, CaError> {
         let allowed =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
         let good = !text.is_empty()
-            && text.len() <= Self::LONGEST
+            && text.len() <= Self::MAX_NAME_BYTES
             && text.bytes().all(allowed)
             && !text.starts_with(['.', '-'])
             && !text.contains("..");

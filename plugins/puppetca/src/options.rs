@@ -15,7 +15,7 @@ pub struct Options {
     /// Whether the node has the agent at all.
     pub enabled: bool,
     /// How the authority is spoken to.
-    pub backend: Backend,
+    pub backend: CaBackend,
     /// Of the API: where Puppet Server is, such as `https://puppet.acme.net:8140`.
     pub url: String,
     /// Of the API: PEM file of the authority that signed the server's certificate.
@@ -43,7 +43,7 @@ pub struct Options {
 /// How the authority is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Backend {
+pub enum CaBackend {
     /// Puppet Server's HTTP API.
     Api,
     /// `puppetserver ca`.
@@ -55,7 +55,7 @@ impl Default for Options {
         let ssl = PathBuf::from("/etc/puppetlabs/puppet/ssl");
         Self {
             enabled: false,
-            backend: Backend::Api,
+            backend: CaBackend::Api,
             url: "https://puppet:8140".to_owned(),
             ca: ssl.join("certs/ca.pem"),
             cert: ssl.join("certs/puppet.pem"),

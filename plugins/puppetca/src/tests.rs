@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::{Reason, Status};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
-use muster_certificate::Request;
+use muster_certificate::CertificateRequest;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequest, DistinguishedName, DnType,
     IsCa, Issuer, KeyPair, SerialNumber,
 };
 use serde_json::{Map, Value, json};
 
-use crate::authority::{Authority, CaError, Entry, State};
-use crate::desk::{Ask, Desk};
+use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
+use crate::ca_service::{CaService, SigningSpec};
 use crate::name::CertName;
-use crate::{Backend, Options, actions, agent};
+use crate::{CaBackend, Options, actions, build_agent};
 
 /// A name of an authority in memory.
 struct Held {
-    state: State,
+    state: CertState,
     request: Option<String>,
     certificate: Option<String>,
 }
@@ -63,18 +63,18 @@ impl Memory {
     }
 
     /// A node sends a request.
-    fn ask(&self, name: &str, others: &[&str]) -> Request {
+    fn ask(&self, name: &str, others: &[&str]) -> CertificateRequest {
         let key = KeyPair::generate().unwrap();
         let csr: CertificateSigningRequest = params(name, others).serialize_request(&key).unwrap();
         let pem = csr.pem().unwrap();
         let held = Held {
-            state: State::Requested,
+            state: CertState::Requested,
             request: Some(pem.clone()),
             certificate: None,
         };
         self.names.borrow_mut().insert(name.to_owned(), held);
         self.keys.borrow_mut().insert(name.to_owned(), key);
-        Request::parse(&pem).unwrap()
+        CertificateRequest::parse(&pem).unwrap()
     }
 
     fn signed(&self, name: &str) {
@@ -87,41 +87,41 @@ impl Memory {
         params.serial_number = Some(SerialNumber::from(31_u64));
         let certificate = params.signed_by(key, &self.issuer).unwrap();
         *held = Held {
-            state: State::Signed,
+            state: CertState::Signed,
             request: None,
             certificate: Some(certificate.pem()),
         };
     }
 }
 
-impl Authority for Memory {
-    fn list(&self, _: Option<State>) -> Result<Vec<Entry>, CaError> {
+impl CertAuthority for Memory {
+    fn list_entries(&self, _: Option<CertState>) -> Result<Vec<CertEntry>, CaError> {
         Ok(Vec::new())
     }
 
-    fn status(&self, name: &CertName) -> Result<Option<Entry>, CaError> {
+    fn find_entry(&self, name: &CertName) -> Result<Option<CertEntry>, CaError> {
         let names = self.names.borrow();
         Ok(names.get(name.as_str()).map(|held| {
-            let entry = json!({"name": name.as_str(), "state": held.state.word()});
+            let entry = json!({"name": name.as_str(), "state": held.state.as_str()});
             serde_json::from_value(entry).unwrap()
         }))
     }
 
-    fn request(&self, name: &CertName) -> Result<Option<String>, CaError> {
+    fn read_request(&self, name: &CertName) -> Result<Option<String>, CaError> {
         let names = self.names.borrow();
         Ok(names
             .get(name.as_str())
             .and_then(|held| held.request.clone()))
     }
 
-    fn certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
+    fn read_certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
         let names = self.names.borrow();
         Ok(names
             .get(name.as_str())
             .and_then(|held| held.certificate.clone()))
     }
 
-    fn sign(&self, name: &CertName, _: Option<u64>) -> Result<(), CaError> {
+    fn sign_request(&self, name: &CertName, _: Option<u64>) -> Result<(), CaError> {
         self.signed(name.as_str());
         if self.is_slow {
             let text = "no certificate request".to_owned();
@@ -130,29 +130,29 @@ impl Authority for Memory {
         Ok(())
     }
 
-    fn revoke(&self, name: &CertName) -> Result<(), CaError> {
+    fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError> {
         self.names
             .borrow_mut()
             .get_mut(name.as_str())
             .unwrap()
-            .state = State::Revoked;
+            .state = CertState::Revoked;
         Ok(())
     }
 
-    fn forget(&self, name: &CertName) -> Result<(), CaError> {
+    fn delete_entry(&self, name: &CertName) -> Result<(), CaError> {
         self.names.borrow_mut().remove(name.as_str());
         Ok(())
     }
 }
 
-fn desk(options: Options) -> (tempfile::TempDir, Desk) {
+fn desk(options: Options) -> (tempfile::TempDir, CaService) {
     let directory = tempfile::tempdir().unwrap();
-    let desk = Desk::new(options, directory.path().join("puppetca"));
+    let desk = CaService::new(options, directory.path().join("puppetca"));
     (directory, desk)
 }
 
-fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> Ask {
-    Ask {
+fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> SigningSpec {
+    SigningSpec {
         name: CertName::parse(name).unwrap(),
         fingerprint: fingerprint.map(str::to_owned),
         public_key: public_key.map(str::to_owned),
@@ -162,13 +162,13 @@ fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> Ask {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("puppetca").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("puppetca").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::List>(&ddl),
-        differences::<actions::Status>(&ddl),
-        differences::<actions::Sign>(&ddl),
-        differences::<actions::Revoke>(&ddl),
-        differences::<actions::Clean>(&ddl),
+        differences::<actions::PuppetcaListAction>(&ddl),
+        differences::<actions::PuppetcaStatusAction>(&ddl),
+        differences::<actions::PuppetcaSignAction>(&ddl),
+        differences::<actions::PuppetcaRevokeAction>(&ddl),
+        differences::<actions::PuppetcaCleanAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -186,18 +186,20 @@ fn only_the_request_that_is_meant_is_signed() {
         ask("web1", None, Some(&meant.public_key)),
         ask("web1", Some(&swapped.fingerprint), Some(&meant.public_key)),
     ] {
-        let refused = desk.sign(&ca, &wrong).unwrap_err();
+        let refused = desk.sign_verified_request(&ca, &wrong).unwrap_err();
         assert!(matches!(refused, CaError::Mismatch { .. }), "{refused}");
     }
-    let unproven = desk.sign(&ca, &ask("web1", None, None)).unwrap_err();
+    let unproven = desk
+        .sign_verified_request(&ca, &ask("web1", None, None))
+        .unwrap_err();
     assert!(matches!(unproven, CaError::Unproven { .. }), "{unproven}");
-    assert_eq!(ca.names.borrow()["web1"].state, State::Requested);
+    assert_eq!(ca.names.borrow()["web1"].state, CertState::Requested);
     let good = ask(
         "web1",
         Some(&swapped.fingerprint.to_lowercase().replace(':', "")),
         Some(&swapped.public_key),
     );
-    let (changed, known) = desk.sign(&ca, &good).unwrap();
+    let (changed, known) = desk.sign_verified_request(&ca, &good).unwrap();
     assert!(changed);
     assert_eq!(known.serial, "1F");
     assert_eq!(known.public_key, swapped.public_key);
@@ -209,28 +211,28 @@ fn signing_twice_is_signing_once_and_another_request_is_refused() {
     let ca = Memory::new();
     let request = ca.ask("web1", &[]);
     let by_fingerprint = ask("web1", Some(&request.fingerprint), None);
-    assert!(desk.sign(&ca, &by_fingerprint).unwrap().0);
+    assert!(desk.sign_verified_request(&ca, &by_fingerprint).unwrap().0);
     for same in [by_fingerprint, ask("web1", None, Some(&request.public_key))] {
-        assert!(!desk.sign(&ca, &same).unwrap().0);
+        assert!(!desk.sign_verified_request(&ca, &same).unwrap().0);
     }
     let other = Memory::new().ask("web1", &[]);
     for wrong in [
         ask("web1", Some(&other.fingerprint), None),
         ask("web1", None, Some(&other.public_key)),
     ] {
-        let refused = desk.sign(&ca, &wrong).unwrap_err();
+        let refused = desk.sign_verified_request(&ca, &wrong).unwrap_err();
         assert!(matches!(refused, CaError::OtherSigned { .. }), "{refused}");
     }
     // One that was signed elsewhere: the key tells, the fingerprint cannot.
     let request = ca.ask("web2", &[]);
     ca.signed("web2");
     assert!(
-        desk.sign(&ca, &ask("web2", Some(&request.fingerprint), None))
+        desk.sign_verified_request(&ca, &ask("web2", Some(&request.fingerprint), None))
             .is_err()
     );
     assert!(
         !desk
-            .sign(&ca, &ask("web2", None, Some(&request.public_key)))
+            .sign_verified_request(&ca, &ask("web2", None, Some(&request.public_key)))
             .unwrap()
             .0
     );
@@ -245,7 +247,7 @@ fn who_was_quicker_with_the_same_request_is_fine() {
     };
     let request = ca.ask("web1", &[]);
     let (changed, known) = desk
-        .sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+        .sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
         .unwrap();
     assert!(!changed);
     assert_eq!(known.public_key, request.public_key);
@@ -260,10 +262,10 @@ fn a_certificate_for_another_key_is_revoked_at_once() {
     };
     let request = ca.ask("web1", &[]);
     let error = desk
-        .sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+        .sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
         .unwrap_err();
     assert!(matches!(error, CaError::Swapped { .. }), "{error}");
-    assert_eq!(ca.names.borrow()["web1"].state, State::Revoked);
+    assert_eq!(ca.names.borrow()["web1"].state, CertState::Revoked);
 }
 
 #[test]
@@ -272,21 +274,21 @@ fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
     let greedy = ca.ask("web1", &["web1", "puppet"]);
     let asked = ask("web1", Some(&greedy.fingerprint), None);
     let (_directory, strict) = desk(Options::default());
-    let refused = strict.sign(&ca, &asked).unwrap_err();
+    let refused = strict.sign_verified_request(&ca, &asked).unwrap_err();
     assert!(matches!(refused, CaError::Greedy { .. }), "{refused}");
     let error = ActionError::from(refused);
     assert!(error.message.contains("DNS:puppet"), "{error}");
-    assert!(matches!(error.reason, Some(Reason::Denied { .. })));
+    assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })));
     let (_directory, lax) = desk(Options {
         allow_alt_names: true,
         ..Options::default()
     });
-    assert!(lax.sign(&ca, &asked).unwrap().0);
+    assert!(lax.sign_verified_request(&ca, &asked).unwrap().0);
     // Its own name again is nothing more.
     let own = ca.ask("web2", &["web2"]);
     assert!(
         strict
-            .sign(&ca, &ask("web2", Some(&own.fingerprint), None))
+            .sign_verified_request(&ca, &ask("web2", Some(&own.fingerprint), None))
             .unwrap()
             .0
     );
@@ -297,16 +299,16 @@ fn cleaning_revokes_first_and_may_be_repeated() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let name = CertName::parse("web1").unwrap();
-    assert!(!desk.clean(&ca, &name).unwrap().found);
+    assert!(!desk.clean_certificate(&ca, &name).unwrap().found);
     let request = ca.ask("web1", &[]);
-    desk.sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+    desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
         .unwrap();
-    let cleaned = desk.clean(&ca, &name).unwrap();
+    let cleaned = desk.clean_certificate(&ca, &name).unwrap();
     assert!(cleaned.found && cleaned.revoked);
     assert_eq!(cleaned.serial, "1F");
-    assert!(!desk.clean(&ca, &name).unwrap().found);
+    assert!(!desk.clean_certificate(&ca, &name).unwrap().found);
     ca.ask("web1", &[]);
-    let cleaned = desk.clean(&ca, &name).unwrap();
+    let cleaned = desk.clean_certificate(&ca, &name).unwrap();
     assert!(cleaned.found && !cleaned.revoked);
     assert!(ca.names.borrow().is_empty());
 }
@@ -316,14 +318,20 @@ fn revoking_twice_is_revoking_once_and_nothing_is_no_certificate() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let name = CertName::parse("web1").unwrap();
-    assert!(Desk::revoke(&ca, &name).is_err());
+    assert!(CaService::revoke_certificate(&ca, &name).is_err());
     let request = ca.ask("web1", &[]);
-    assert!(Desk::revoke(&ca, &name).is_err());
-    desk.sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+    assert!(CaService::revoke_certificate(&ca, &name).is_err());
+    desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
         .unwrap();
-    assert_eq!(Desk::revoke(&ca, &name).unwrap(), (true, "1F".to_owned()));
-    assert_eq!(Desk::revoke(&ca, &name).unwrap(), (false, "1F".to_owned()));
-    let again = desk.sign(&ca, &ask("web1", Some(&request.fingerprint), None));
+    assert_eq!(
+        CaService::revoke_certificate(&ca, &name).unwrap(),
+        (true, "1F".to_owned())
+    );
+    assert_eq!(
+        CaService::revoke_certificate(&ca, &name).unwrap(),
+        (false, "1F".to_owned())
+    );
+    let again = desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None));
     assert!(matches!(again, Err(CaError::Revoked { .. })));
 }
 
@@ -347,12 +355,12 @@ async fn call(
     action: &str,
     input: Value,
 ) -> Result<Map<String, Value>, ActionError> {
-    let declared = agent.ddl().action(action).unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let node = TestNode::named("puppet.acme.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
     let cx = node.context("puppetca", action, system).unwrap();
-    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(declared.validate_output(&output).unwrap())
 }
 
@@ -374,13 +382,13 @@ async fn the_command_line_is_another_way_to_the_same() {
     std::fs::write(path("certificate"), pem).unwrap();
     let options = Options {
         enabled: true,
-        backend: Backend::Command,
+        backend: CaBackend::Command,
         command: vec![path("ca").display().to_string()],
         arguments: ["--config", "/etc/p.conf"].map(str::to_owned).to_vec(),
         cadir: path("cadir"),
         ..Options::default()
     };
-    let agent = agent(options, path("state")).unwrap();
+    let agent = build_agent(options, path("state")).unwrap();
     let listed = call(&agent, "list", json!({})).await.unwrap();
     assert_eq!(
         Value::Object(listed),
@@ -399,7 +407,7 @@ async fn the_command_line_is_another_way_to_the_same() {
     let error = call(&agent, "revoke", json!({"certname": "web1"}))
         .await
         .unwrap_err();
-    assert_eq!(error.status, Status::Failed);
+    assert_eq!(error.status, ReplyStatus::Failed);
     assert!(error.message.contains("no such thing"), "{error}");
     let calls = std::fs::read_to_string(path("calls")).unwrap();
     assert!(
@@ -411,9 +419,9 @@ async fn the_command_line_is_another_way_to_the_same() {
 #[tokio::test]
 async fn what_is_no_name_never_reaches_the_authority() {
     let directory = tempfile::tempdir().unwrap();
-    let agent = agent(Options::default(), directory.path().join("state")).unwrap();
+    let agent = build_agent(Options::default(), directory.path().join("state")).unwrap();
     for action in ["status", "sign", "revoke", "clean"] {
-        let declared = agent.ddl().action(action).unwrap();
+        let declared = agent.ddl().find_action(action).unwrap();
         for name in ["", "Web1", "--all", "../x", "a b", "*"] {
             let input = Map::from_iter([("certname".to_owned(), json!(name))]);
             assert!(declared.validate_input(&input).is_err(), "{action} {name}");
@@ -422,6 +430,6 @@ async fn what_is_no_name_never_reaches_the_authority() {
         let error = call(&agent, action, json!({"certname": "a..b"}))
             .await
             .unwrap_err();
-        assert_eq!(error.status, Status::InvalidData, "{action}");
+        assert_eq!(error.status, ReplyStatus::InvalidData, "{action}");
     }
 }

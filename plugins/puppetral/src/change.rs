@@ -4,35 +4,35 @@
 
 use std::sync::Arc;
 
-use muster_api::system::command::Cancel;
-use muster_api::system::error::chain;
+use muster_api::system::command::CancelFlag;
+use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System};
-use muster_api::{ActionError, Context};
-use muster_engine::engine::Outcome;
-use muster_engine::event::{Event, EventStatus};
-use muster_engine::plan::Plan;
+use muster_api::{ActionError, CallContext};
+use muster_engine::engine::ApplyOutcome;
+use muster_engine::event::{ChangeEvent, ChangeEventStatus};
+use muster_engine::plan::ResourcePlan;
 use muster_engine::resource::Resource;
-use muster_engine::undo::{Record, UndoError};
-use muster_engine::{Engine, EngineError};
+use muster_engine::undo::{UndoError, UndoRecord};
+use muster_engine::{EngineError, ResourceEngine};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::engines::{Engines, check_foreign};
-use crate::managed::{self, Managed};
+use crate::engines::{EngineFactory, check_foreign};
+use crate::managed::{self, ManagedStatus};
 use crate::options::Options;
-use crate::run_lock::{RunLock, Turn, hold_puppet, lock_file};
-use crate::{policy, refusal};
+use crate::run_lock::{ChangeGuard, ChangeQueue, acquire_lock_file, lock_puppet};
+use crate::{action_errors, policy};
 
 /// Makes changes, within the options, one after the other.
 #[derive(Debug)]
-pub(crate) struct Changer {
+pub(crate) struct ResourceChanger {
     options: Arc<Options>,
-    engines: Arc<Engines>,
-    lock: RunLock,
+    engines: Arc<EngineFactory>,
+    lock: ChangeQueue,
 }
 
 /// A resource as it was asked for. Not shown anywhere: there may be passwords in it.
-pub(crate) struct Wanted {
+pub(crate) struct DesiredResource {
     pub(crate) type_name: String,
     pub(crate) title: String,
     pub(crate) words: Map<String, Value>,
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
 
 /// What is done with a wanted resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ChangeMode {
     /// It is changed.
     Apply,
     /// `do noop=true`: reads as a change would, guards included, and changes nothing.
@@ -52,36 +52,43 @@ pub(crate) enum Mode {
 /// How it went.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Report {
+pub(crate) struct ChangeReport {
     /// Whether anything changed; in a plan, whether anything would, or could where the resource was not evaluated.
     pub(crate) changed: bool,
     pub(crate) result: String,
     #[cfg_attr(test, schemars(with = "Vec<Value>"))]
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<ChangeEvent>,
     pub(crate) resource: String,
     pub(crate) log: Vec<String>,
 }
 
-impl Changer {
-    pub(crate) fn new(options: Arc<Options>, engines: Arc<Engines>) -> Self {
+impl ResourceChanger {
+    pub(crate) fn new(options: Arc<Options>, engines: Arc<EngineFactory>) -> Self {
         Self {
             options,
             engines,
-            lock: RunLock::default(),
+            lock: ChangeQueue::default(),
         }
     }
 
     /// What an earlier request replaced here, as something that is wanted again.
-    pub(crate) async fn recall(&self, cx: &Context, id: String) -> Result<Wanted, ActionError> {
+    pub(crate) async fn recall_resource(
+        &self,
+        cx: &CallContext,
+        id: String,
+    ) -> Result<DesiredResource, ActionError> {
         let options = Arc::clone(&self.options);
-        cx.blocking(move |_| {
-            let state = undo_state(&options)?.ok_or_else(|| {
+        cx.run_blocking(move |_| {
+            let state = open_undo_state(&options)?.ok_or_else(|| {
                 ActionError::failed("this node does not keep what changes replaced")
             })?;
-            let record = Record::recall(&state, &id).map_err(|error| not_undone(&error))?;
+            let record =
+                UndoRecord::load(&state, &id).map_err(|error| undo_action_error(&error))?;
             let (type_name, title) = (record.type_name.clone(), record.title.clone());
-            let words = record.words().map_err(|error| not_undone(&error))?;
-            Ok(Wanted {
+            let words = record
+                .into_values()
+                .map_err(|error| undo_action_error(&error))?;
+            Ok(DesiredResource {
                 type_name,
                 title,
                 words,
@@ -91,34 +98,34 @@ impl Changer {
     }
 
     /// Brings the resource to its state, or only says what would change.
-    pub(crate) async fn bring(
+    pub(crate) async fn apply_resource(
         &self,
-        cx: &Context,
-        wanted: Wanted,
-        mode: Mode,
-    ) -> Result<Report, ActionError> {
+        cx: &CallContext,
+        wanted: DesiredResource,
+        mode: ChangeMode,
+    ) -> Result<ChangeReport, ActionError> {
         let type_name = wanted.type_name.to_lowercase();
         policy::check_type(&self.options, &type_name)?;
         let engine = match mode {
-            Mode::Plan => self.engines.on(&cx.system).read_only(),
-            Mode::Apply | Mode::Noop => self.engines.on(&cx.system),
+            ChangeMode::Plan => self.engines.engine_for(&cx.system).to_read_only(),
+            ChangeMode::Apply | ChangeMode::Noop => self.engines.engine_for(&cx.system),
         };
         let (judge, options) = (engine.clone(), Arc::clone(&self.options));
         // On a thread of its own: Puppet may have to be asked.
-        let judged = cx.blocking(move |_| {
+        let judged = cx.run_blocking(move |_| {
             check_foreign(&options, &judge, &type_name)?;
             let resource = judge
-                .check(&type_name, &wanted.title, &wanted.words)
-                .map_err(|error| refusal::of_engine(&error))?;
+                .check_resource(&type_name, &wanted.title, &wanted.words)
+                .map_err(|error| action_errors::from_engine_error(&error))?;
             policy::check_resource(&options, &judge, &resource)?;
             Ok::<_, ActionError>(resource)
         });
         let resource = judged.await??;
         let turn = match mode {
-            Mode::Apply => Some(self.lock.turn(cx, &self.options).await?),
-            Mode::Noop | Mode::Plan => None,
+            ChangeMode::Apply => Some(self.lock.wait_for_turn(cx, &self.options).await?),
+            ChangeMode::Noop | ChangeMode::Plan => None,
         };
-        let work = Work {
+        let work = ChangeTask {
             system: Arc::clone(&cx.system),
             options: Arc::clone(&self.options),
             engine,
@@ -126,66 +133,69 @@ impl Changer {
             turn,
             request: cx.request.to_string(),
         };
-        let outcome = cx.blocking(move |cancel| work.run(cancel)).await??;
-        report(outcome)
+        let outcome = cx
+            .run_blocking(move |cancel| work.run_change(cancel))
+            .await??;
+        build_report(outcome)
     }
 }
 
 /// What is done on a thread of its own.
-struct Work {
+struct ChangeTask {
     system: Arc<dyn System>,
     options: Arc<Options>,
-    engine: Engine,
+    engine: ResourceEngine,
     resource: Resource,
     /// Absent when nothing is to be changed.
-    turn: Option<Turn>,
+    turn: Option<ChangeGuard>,
     /// By which the change can be taken back.
     request: String,
 }
 
-impl Work {
-    fn run(self, cancel: Cancel) -> Result<Outcome, ActionError> {
-        self.leave_managed_alone()?;
+impl ChangeTask {
+    fn run_change(self, cancel: CancelFlag) -> Result<ApplyOutcome, ActionError> {
+        self.refuse_managed()?;
         let lock = match self.turn {
-            Some(_) => Some(lock_file(&*self.system, self.options.lock_wait)),
+            Some(_) => Some(acquire_lock_file(&*self.system, self.options.lock_wait)),
             None => None,
         };
         let _until_it_is_done = lock
             .transpose()
-            .map_err(|error| refusal::of_system(&error))?;
+            .map_err(|error| action_errors::from_system_error(&error))?;
         let puppet = self
             .turn
             .as_ref()
-            .map(|_| hold_puppet(&*self.system, &self.options));
+            .map(|_| lock_puppet(&*self.system, &self.options));
         let _so_long = puppet.transpose()?;
-        let state = undo_state(&self.options)?;
-        let mut keep = |plan: &Plan| {
+        let state = open_undo_state(&self.options)?;
+        let mut keep = |plan: &ResourcePlan| {
             let Some(state) = &state else { return Ok(()) };
-            let kept = Record::of(&*self.system, plan).keep(state, &self.request);
+            let kept = UndoRecord::from_plan(&*self.system, plan).save(state, &self.request);
             kept.map_err(|error| {
-                let problem = format!("nothing was changed, because {}", chain(&error));
+                let problem = format!("nothing was changed, because {}", error_chain(&error));
                 EngineError::failed(&plan.resource, problem)
             })
         };
         let noop = self.turn.is_none();
         Ok(self
             .engine
-            .apply_after(&self.resource, cancel, noop, &mut keep))
+            .apply_with_plan_hook(&self.resource, cancel, noop, &mut keep))
     }
 
-    fn leave_managed_alone(&self) -> Result<(), ActionError> {
+    fn refuse_managed(&self) -> Result<(), ActionError> {
         if self.options.allow_managed {
             return Ok(());
         }
-        let managed = managed::look_up(&*self.system, &self.options, &self.resource);
-        if managed.map_err(|error| refusal::of_system(&error))? != Managed::Yes {
+        let managed = managed::look_up_managed(&*self.system, &self.options, &self.resource);
+        if managed.map_err(|error| action_errors::from_system_error(&error))? != ManagedStatus::Yes
+        {
             return Ok(());
         }
         let message = format!(
             "{} is managed by Puppet, which would change it back; change its manifest",
             self.resource.reference()
         );
-        Err(ActionError::denied(
+        Err(ActionError::denied_by_rule(
             message,
             "plugins.puppetral.allow_managed",
         ))
@@ -193,19 +203,19 @@ impl Work {
 }
 
 /// Where is kept what changes replace.
-fn undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
+fn open_undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
     let state = options.state_dir.as_deref().map(StateDir::open);
     state
         .transpose()
-        .map_err(|error| refusal::of_system(&error))
+        .map_err(|error| action_errors::from_system_error(&error))
 }
 
-fn not_undone(error: &UndoError) -> ActionError {
-    ActionError::failed(chain(error))
+fn undo_action_error(error: &UndoError) -> ActionError {
+    ActionError::failed(error_chain(error))
 }
 
-fn report(outcome: Outcome) -> Result<Report, ActionError> {
-    let Outcome {
+fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
+    let ApplyOutcome {
         resource,
         events,
         log,
@@ -215,22 +225,24 @@ fn report(outcome: Outcome) -> Result<Report, ActionError> {
     let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
     let failure = events
         .iter()
-        .find(|event| event.status == EventStatus::Failure);
+        .find(|event| event.status == ChangeEventStatus::Failure);
     let failure = match (failure, &error) {
         (None, None) => None,
-        (None, Some(error)) if error.is_invalid() => return Err(refusal::of_engine(error)),
+        (None, Some(error)) if error.is_invalid() => {
+            return Err(action_errors::from_engine_error(error));
+        }
         (None, Some(error)) => Some(error.reason()),
         (Some(event), _) => Some(event.message.clone()),
     };
-    let report = Report {
+    let report = ChangeReport {
         changed: not_evaluated.is_some()
             || events
                 .iter()
-                .any(|event| event.status != EventStatus::Failure),
+                .any(|event| event.status != ChangeEventStatus::Failure),
         result: failure
             .clone()
             .or(not_evaluated)
-            .unwrap_or_else(|| result(&events)),
+            .unwrap_or_else(|| summarise_events(&events)),
         events,
         resource,
         log,
@@ -246,15 +258,15 @@ fn report(outcome: Outcome) -> Result<Report, ActionError> {
 }
 
 /// The events in a sentence.
-fn result(events: &[Event]) -> String {
+fn summarise_events(events: &[ChangeEvent]) -> String {
     if events.is_empty() {
         return "no changes".to_owned();
     }
     let messages: Vec<String> = events
         .iter()
         .map(|event| match event.status {
-            EventStatus::Noop => format!("{}: {}", event.property, event.message),
-            EventStatus::Success | EventStatus::Failure => event.message.clone(),
+            ChangeEventStatus::Noop => format!("{}: {}", event.property, event.message),
+            ChangeEventStatus::Success | ChangeEventStatus::Failure => event.message.clone(),
         })
         .collect();
     messages.join("; ")

@@ -6,47 +6,50 @@
 
 #![warn(missing_docs)]
 
+mod action_errors;
 mod actions;
 mod change;
 mod engines;
 mod managed;
 mod options;
 mod policy;
+mod properties;
 mod puppet;
-mod refusal;
 mod run_lock;
-mod shown;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use muster_api::ddl::Ddl;
+use muster_api::ddl::AgentDdl;
 use muster_api::{Agent, AgentBuilder, AgentError, ddl};
 
 pub use options::Options;
 
 /// The agent, with every action that its DDL declares.
-pub fn agent(options: Options) -> Result<Agent, AgentError> {
-    let document = ddl::builtin("puppetral").unwrap_or_default();
-    with_actions(Agent::builder(document)?, options)
+pub fn build_agent(options: Options) -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("puppetral").unwrap_or_default();
+    add_actions(Agent::builder(document)?, options)
 }
 
 /// The same with a schema that another has already: this agent keeps the queue of a node's changes, so nodes that live in one process
 /// have one each.
-pub fn agent_over(schema: Arc<Ddl>, options: Options) -> Result<Agent, AgentError> {
-    with_actions(Agent::builder_over(schema), options)
+pub fn build_agent_with_schema(
+    schema: Arc<AgentDdl>,
+    options: Options,
+) -> Result<Agent, AgentError> {
+    add_actions(Agent::builder_from_ddl(schema), options)
 }
 
-fn with_actions(agent: AgentBuilder, options: Options) -> Result<Agent, AgentError> {
+fn add_actions(agent: AgentBuilder, options: Options) -> Result<Agent, AgentError> {
     let options = Arc::new(options);
-    let engines = Arc::new(engines::Engines::new(Arc::clone(&options)));
-    let changer = change::Changer::new(Arc::clone(&options), Arc::clone(&engines));
+    let engines = Arc::new(engines::EngineFactory::new(Arc::clone(&options)));
+    let changer = change::ResourceChanger::new(Arc::clone(&options), Arc::clone(&engines));
     let changer = Arc::new(changer);
     agent
-        .action(actions::Do(Arc::clone(&changer)))
-        .action(actions::Plan(changer))
-        .action(actions::Find(options, Arc::clone(&engines)))
-        .action(actions::Search(engines))
+        .with_action(actions::PuppetralDoAction(Arc::clone(&changer)))
+        .with_action(actions::PuppetralPlanAction(changer))
+        .with_action(actions::PuppetralFindAction(options, Arc::clone(&engines)))
+        .with_action(actions::PuppetralSearchAction(engines))
         .build()
 }

@@ -12,11 +12,11 @@ use crate::options::Options;
 use crate::puppet;
 
 /// The longest list that is read, in bytes: some 100 for each of 300 000 resources.
-const LIMIT: u64 = 32 * 1024 * 1024;
+const MAX_LIST_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Managed {
+pub(crate) enum ManagedStatus {
     /// The list names it.
     Yes,
     /// The list does not name it.
@@ -25,33 +25,39 @@ pub(crate) enum Managed {
     Unknown,
 }
 
-impl From<Managed> for Value {
-    fn from(managed: Managed) -> Self {
+impl From<ManagedStatus> for Value {
+    fn from(managed: ManagedStatus) -> Self {
         match managed {
-            Managed::Yes => Self::Bool(true),
-            Managed::No => Self::Bool(false),
-            Managed::Unknown => Self::from("unknown"),
+            ManagedStatus::Yes => Self::Bool(true),
+            ManagedStatus::No => Self::Bool(false),
+            ManagedStatus::Unknown => Self::from("unknown"),
         }
     }
 }
 
 /// Looks the resource up.
-pub(crate) fn look_up(
+pub(crate) fn look_up_managed(
     system: &dyn System,
     options: &Options,
     resource: &Resource,
-) -> Result<Managed, SystemError> {
+) -> Result<ManagedStatus, SystemError> {
     for path in puppet::state_file(options.resources_file.as_deref(), "resources.txt") {
-        if let Some(list) = read(system, &path)? {
-            let names = list.lines().any(|line| is_entry(line.trim(), resource));
-            return Ok(if names { Managed::Yes } else { Managed::No });
+        if let Some(list) = read_list(system, &path)? {
+            let names = list
+                .lines()
+                .any(|line| matches_resource(line.trim(), resource));
+            return Ok(if names {
+                ManagedStatus::Yes
+            } else {
+                ManagedStatus::No
+            });
         }
     }
-    Ok(Managed::Unknown)
+    Ok(ManagedStatus::Unknown)
 }
 
-fn read(system: &dyn System, path: &Path) -> Result<Option<String>, SystemError> {
-    match system.read(path, LIMIT) {
+fn read_list(system: &dyn System, path: &Path) -> Result<Option<String>, SystemError> {
+    match system.read_file(path, MAX_LIST_BYTES) {
         Ok(list) => Ok(Some(String::from_utf8_lossy(&list).into_owned())),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
@@ -59,7 +65,7 @@ fn read(system: &dyn System, path: &Path) -> Result<Option<String>, SystemError>
 }
 
 /// Puppet writes the name; for types without one the reference in lower case.
-fn is_entry(line: &str, resource: &Resource) -> bool {
+fn matches_resource(line: &str, resource: &Resource) -> bool {
     let Some((type_name, rest)) = line.split_once('[') else {
         return false;
     };

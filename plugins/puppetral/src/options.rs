@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 /// How long a change waits for a run of Puppet to end when nothing is said.
-const LOCK_WAIT: Duration = Duration::from_mins(1);
+const DEFAULT_LOCK_WAIT: Duration = Duration::from_mins(1);
 
 /// The options. Unknown keys are refused. The default allows every type of the engine's own but `exec`.
 ///
@@ -42,7 +42,7 @@ pub struct Options {
     /// The lock of Puppet's runs, `agent_catalog_run.lock`; where Puppet usually has it when absent.
     pub lock: Option<PathBuf>,
     /// How many seconds a change waits for a run of Puppet to end; 0 fails at once.
-    #[serde(deserialize_with = "seconds")]
+    #[serde(deserialize_with = "deserialize_seconds")]
     pub lock_wait: Duration,
 }
 
@@ -56,14 +56,14 @@ impl Default for Options {
             allow_managed: false,
             state_dir: None,
             ruby: None,
-            types_dir: muster_engine::external::DIRECTORY.into(),
+            types_dir: muster_engine::external::TYPES_DIRECTORY.into(),
             puppet_settings: BTreeMap::new(),
             lock: None,
-            lock_wait: LOCK_WAIT,
+            lock_wait: DEFAULT_LOCK_WAIT,
         }
     }
 }
 
-fn seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+fn deserialize_seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     u32::deserialize(source).map(|seconds| Duration::from_secs(seconds.into()))
 }

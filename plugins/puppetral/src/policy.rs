@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use muster_api::ActionError;
-use muster_engine::Engine;
-use muster_engine::resource::{Resource, Value};
+use muster_engine::ResourceEngine;
+use muster_engine::resource::{Resource, ResourceValue};
 
 use crate::options::Options;
 
-const EXEC: &str = "exec";
+const EXEC_TYPE: &str = "exec";
 
 /// Parameters that are command lines of their own: where `exec` is denied, they are too.
 const COMMAND_PARAMETERS: [(&str, &str); 6] = [
@@ -28,7 +28,7 @@ pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), Actio
         _ => return Ok(()),
     };
     let message = format!("this node does not let resources of type {type_name} be changed");
-    Err(ActionError::denied(
+    Err(ActionError::denied_by_rule(
         message,
         format!("plugins.puppetral.{rule}"),
     ))
@@ -37,25 +37,28 @@ pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), Actio
 /// Whether this resource may be changed, once its type may.
 pub(crate) fn check_resource(
     options: &Options,
-    engine: &Engine,
+    engine: &ResourceEngine,
     resource: &Resource,
 ) -> Result<(), ActionError> {
     let type_name = resource.type_name.as_str();
     let command = COMMAND_PARAMETERS
         .iter()
         .find(|(of, parameter)| *of == type_name && resource.get(parameter).is_some());
-    if let Some((_, parameter)) = command.filter(|_| check_type(options, EXEC).is_err()) {
+    if let Some((_, parameter)) = command.filter(|_| check_type(options, EXEC_TYPE).is_err()) {
         let message = format!(
             "`{parameter}` of a {type_name} is a command, and this node does not let commands be run"
         );
-        return Err(ActionError::denied(message, "plugins.puppetral.deny_types"));
+        return Err(ActionError::denied_by_rule(
+            message,
+            "plugins.puppetral.deny_types",
+        ));
     }
-    let name = name(engine, resource);
+    let name = resource_name(engine, resource);
     match options.allow_names.get(type_name) {
         Some(names) if !names.contains(&name) => {
             let message = format!("this node does not let the {type_name} `{name}` be changed");
             let rule = format!("plugins.puppetral.allow_names.{type_name}");
-            Err(ActionError::denied(message, rule))
+            Err(ActionError::denied_by_rule(message, rule))
         }
         _ => Ok(()),
     }
@@ -69,17 +72,17 @@ fn is_denied(options: &Options, type_name: &str) -> bool {
     };
     match options.deny_types {
         Some(_) => names(&options.deny_types),
-        None => type_name == EXEC && !names(&options.allow_types),
+        None => type_name == EXEC_TYPE && !names(&options.allow_types),
     }
 }
 
 /// What the machine knows the resource by: the value of its namevar, not its title. A command that is a list, as a line.
-fn name(engine: &Engine, resource: &Resource) -> String {
+fn resource_name(engine: &ResourceEngine, resource: &Resource) -> String {
     let schema = engine
-        .types()
+        .type_schemas()
         .find(|schema| schema.type_name == resource.type_name);
     match schema.and_then(|schema| resource.get(schema.namevar)) {
-        Some(Value::List(words)) => words.join(" "),
+        Some(ResourceValue::List(words)) => words.join(" "),
         Some(other) => other.to_string(),
         None => resource.name.clone(),
     }

@@ -8,74 +8,82 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::pid_lock::PidLock;
-use muster_api::system::{Attributes, Lock, System, SystemError};
-use muster_api::wire::status::{Reason, Status};
-use muster_api::{ActionError, Context};
-use muster_engine::lock::{LockError, hold_puppets};
+use muster_api::system::{FileAttributes, LockGuard, System, SystemError};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use muster_api::{ActionError, CallContext};
+use muster_engine::lock::{LockError, acquire_puppet_locks};
 use muster_engine::providers::paths;
 use serde_json::Map;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
+use crate::action_errors;
 use crate::options::Options;
 use crate::puppet;
-use crate::refusal;
 
 /// The directory of lock files; the engine keeps its own there too.
-const DIRECTORY: &str = "/run/muster";
+const LOCK_DIRECTORY: &str = "/run/muster";
 /// Ours.
-const FILE: &str = "/run/muster/puppetral.lock";
+const LOCK_FILE: &str = "/run/muster/puppetral.lock";
 /// How often Puppet's lock is looked at. There is no call that waits for a file to go away.
-const INTERVAL: Duration = Duration::from_millis(200);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// When asking again is sensible: the usual length of a run.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Longest file of `/proc`, or lock, that is read, in bytes.
-const LIMIT: u64 = 64 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// The queue.
 #[derive(Debug, Default)]
-pub(crate) struct RunLock {
+pub(crate) struct ChangeQueue {
     queue: Arc<Mutex<()>>,
 }
 
 /// The right to change something, until it is dropped. Goes with the work, so that a change whose caller has given up
 /// still keeps the next one waiting.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ChangeGuard {
     _first: OwnedMutexGuard<()>,
 }
 
-impl RunLock {
+impl ChangeQueue {
     /// Waits for the changes that were asked for before, then for Puppet, as long as the options say.
-    pub(crate) async fn turn(&self, cx: &Context, options: &Options) -> Result<Turn, ActionError> {
+    pub(crate) async fn wait_for_turn(
+        &self,
+        cx: &CallContext,
+        options: &Options,
+    ) -> Result<ChangeGuard, ActionError> {
         let first = Arc::clone(&self.queue).lock_owned().await;
         let patience = Instant::now() + options.lock_wait;
         loop {
             let system = Arc::clone(&cx.system);
             let lock = options.lock.clone();
             let runs = cx
-                .blocking(move |_| puppet_runs(&*system, lock.as_deref()))
+                .run_blocking(move |_| find_puppet_run(&*system, lock.as_deref()))
                 .await?;
-            match runs.map_err(|error| refusal::of_system(&error))? {
-                None => return Ok(Turn { _first: first }),
-                Some(pid) if Instant::now() >= patience => return Err(busy(pid)),
-                Some(_) => sleep(INTERVAL).await,
+            match runs.map_err(|error| action_errors::from_system_error(&error))? {
+                None => return Ok(ChangeGuard { _first: first }),
+                Some(pid) if Instant::now() >= patience => return Err(busy_error(pid)),
+                Some(_) => sleep(LOCK_POLL_INTERVAL).await,
             }
         }
     }
 }
 
 /// Takes the lock file, waiting as long as that. Blocks.
-pub(crate) fn lock_file(
+pub(crate) fn acquire_lock_file(
     system: &dyn System,
     patience: Duration,
-) -> Result<Box<dyn Lock>, SystemError> {
-    paths::create_dirs(system, Path::new(DIRECTORY), &Attributes::default())?;
-    system.lock(Path::new(FILE), patience)
+) -> Result<Box<dyn LockGuard>, SystemError> {
+    paths::create_dirs(
+        system,
+        Path::new(LOCK_DIRECTORY),
+        &FileAttributes::default(),
+    )?;
+    system.lock_file(Path::new(LOCK_FILE), patience)
 }
 
 /// Takes Puppet's own lock, wherever a Puppet of this machine would keep it. Blocks.
-pub(crate) fn hold_puppet(
+pub(crate) fn lock_puppet(
     system: &dyn System,
     options: &Options,
 ) -> Result<Vec<PidLock>, ActionError> {
@@ -85,18 +93,18 @@ pub(crate) fn hold_puppet(
     };
     let locks = puppet::state_file(options.lock.as_deref(), "agent_catalog_run.lock");
     let locks: Vec<PathBuf> = locks.into_iter().map(on_host).collect();
-    hold_puppets(&locks, options.lock_wait).map_err(|error| match error {
-        LockError::Puppet { pid, .. } => busy(pid),
-        LockError::System(error) => refusal::of_system(&error),
+    acquire_puppet_locks(&locks, options.lock_wait).map_err(|error| match error {
+        LockError::Puppet { pid, .. } => busy_error(pid),
+        LockError::System(error) => action_errors::from_system_error(&error),
         other => ActionError::failed(other.to_string()),
     })
 }
 
-fn busy(pid: u32) -> ActionError {
+fn busy_error(pid: u32) -> ActionError {
     ActionError {
-        status: Status::Other,
+        status: ReplyStatus::Other,
         message: format!("Puppet is applying a catalog (process {pid}); ask again when it is done"),
-        reason: Some(Reason::Busy {
+        reason: Some(ReplyReason::Busy {
             retry_after_ms: u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX),
         }),
         data: Map::new(),
@@ -105,9 +113,9 @@ fn busy(pid: u32) -> ActionError {
 
 /// The process that applies a catalog, if one does. A lock that is empty, garbage, or of a process that is gone or is
 /// not Puppet, holds nobody up: Puppet itself would take it away.
-fn puppet_runs(system: &dyn System, lock: Option<&Path>) -> Result<Option<u32>, SystemError> {
+fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u32>, SystemError> {
     for path in puppet::state_file(lock, "agent_catalog_run.lock") {
-        let content = match system.read(&path, LIMIT) {
+        let content = match system.read_file(&path, MAX_FILE_BYTES) {
             Ok(content) => content,
             Err(SystemError::TooLarge { .. }) => continue,
             Err(error) if error.is_not_found() => continue,
@@ -124,7 +132,7 @@ fn puppet_runs(system: &dyn System, lock: Option<&Path>) -> Result<Option<u32>, 
 /// Puppet's own test: the process is called `puppet`, `puppet-...` or `...puppet`, or is a Ruby that runs Puppet.
 fn is_puppet(system: &dyn System, pid: u32) -> bool {
     let text = |file: &str| {
-        let read = system.read(Path::new(&format!("/proc/{pid}/{file}")), LIMIT);
+        let read = system.read_file(Path::new(&format!("/proc/{pid}/{file}")), MAX_FILE_BYTES);
         read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     };

@@ -15,17 +15,17 @@ use muster_api::system::ProcessId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::target::Target;
+use crate::target::RestartTarget;
 
 /// How many restarts that are over are remembered of one thing.
-const REMEMBERED: usize = 8;
+const MAX_PAST_CYCLES: usize = 8;
 /// How many steps of one restart are.
-const STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// Where a restart is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum RestartState {
     /// Written down.
     Requested,
     /// A run is in progress.
@@ -44,19 +44,19 @@ pub enum State {
     Timeout,
 }
 
-impl State {
+impl RestartState {
     /// Whether nothing more comes of it.
-    pub fn is_over(self) -> bool {
+    pub fn is_finished(self) -> bool {
         matches!(self, Self::Ok | Self::Failed | Self::Timeout)
     }
 
     /// Whether another request can still be part of it.
-    pub fn takes_more(self) -> bool {
+    pub fn accepts_requests(self) -> bool {
         matches!(self, Self::Requested | Self::Waiting)
     }
 
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Requested => "requested",
             Self::Waiting => "waiting",
@@ -72,7 +72,7 @@ impl State {
 
 /// How a restart is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct RestartOptions {
     /// Wait until no run is in progress.
     pub when_idle: bool,
     /// How long at most.
@@ -85,7 +85,7 @@ pub struct Wish {
     pub pid_file: Option<PathBuf>,
 }
 
-impl Default for Wish {
+impl Default for RestartOptions {
     fn default() -> Self {
         Self {
             when_idle: true,
@@ -99,7 +99,7 @@ impl Default for Wish {
 
 /// A moment by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct ClockReading {
     /// Milliseconds since 1970, by a clock that may be set.
     pub wall: u64,
     /// Milliseconds since the machine was started.
@@ -108,37 +108,37 @@ pub struct Moment {
 
 /// A change of state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct RestartStep {
     /// What it is now.
-    pub state: State,
+    pub state: RestartState,
     /// Since when.
-    pub at: Moment,
+    pub at: ClockReading,
     /// Why, in words.
     pub text: String,
 }
 
 /// One restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cycle {
+pub struct RestartCycle {
     /// Its name, for those who wait for it.
     pub id: Uuid,
     /// Where it is.
-    pub state: State,
+    pub state: RestartState,
     /// What there is to say about it.
     pub text: String,
     /// How many requests it answers.
     pub requests: u32,
     /// When it was first asked for.
-    pub requested: Moment,
+    pub requested: ClockReading,
     /// When waiting ends, in milliseconds since 1970.
     pub deadline: u64,
-    /// See [`Wish`].
+    /// See [`RestartOptions`].
     pub when_idle: bool,
-    /// See [`Wish`].
+    /// See [`RestartOptions`].
     pub force: bool,
-    /// See [`Wish`]; in milliseconds.
+    /// See [`RestartOptions`]; in milliseconds.
     pub verify_bus: Option<u64>,
-    /// See [`Wish`].
+    /// See [`RestartOptions`].
     pub pid_file: Option<PathBuf>,
     /// The main process before.
     pub before: Option<ProcessId>,
@@ -147,46 +147,46 @@ pub struct Cycle {
     /// The daemon before, when it is the daemon that is restarted.
     pub instance: Option<Uuid>,
     /// How it went so far, the oldest first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RestartStep>,
 }
 
-fn millis(duration: Duration) -> u64 {
+fn duration_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Cycle {
+impl RestartCycle {
     /// A new one.
-    pub fn new(id: Uuid, wish: &Wish, now: Moment) -> Self {
+    pub fn new(id: Uuid, wish: &RestartOptions, now: ClockReading) -> Self {
         let mut cycle = Self {
             id,
-            state: State::Requested,
+            state: RestartState::Requested,
             text: String::new(),
             requests: 1,
             requested: now,
-            deadline: now.wall.saturating_add(millis(wish.deadline)),
+            deadline: now.wall.saturating_add(duration_millis(wish.deadline)),
             when_idle: wish.when_idle,
             force: wish.force,
-            verify_bus: wish.verify_bus.map(millis),
+            verify_bus: wish.verify_bus.map(duration_millis),
             pid_file: wish.pid_file.clone(),
             before: None,
             after: None,
             instance: None,
             steps: Vec::new(),
         };
-        cycle.step(State::Requested, "a restart is requested", now);
+        cycle.record_step(RestartState::Requested, "a restart is requested", now);
         cycle
     }
 
     /// One more request is part of it: the most urgent wish counts, and the strictest look afterwards.
-    fn merge(&mut self, wish: &Wish, now: Moment) {
+    fn merge_request(&mut self, wish: &RestartOptions, now: ClockReading) {
         self.requests = self.requests.saturating_add(1);
         self.deadline = self
             .deadline
-            .min(now.wall.saturating_add(millis(wish.deadline)));
+            .min(now.wall.saturating_add(duration_millis(wish.deadline)));
         self.when_idle &= wish.when_idle;
         self.force |= wish.force;
         // None is less than any.
-        self.verify_bus = match (self.verify_bus, wish.verify_bus.map(millis)) {
+        self.verify_bus = match (self.verify_bus, wish.verify_bus.map(duration_millis)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
@@ -196,14 +196,14 @@ impl Cycle {
     }
 
     /// It goes on.
-    pub fn step(&mut self, state: State, text: impl Into<String>, now: Moment) {
+    pub fn record_step(&mut self, state: RestartState, text: impl Into<String>, now: ClockReading) {
         self.state = state;
         self.text = text.into();
-        if self.steps.len() >= STEPS {
+        if self.steps.len() >= MAX_STEPS {
             // The first says when it began, and is kept.
             self.steps.remove(1);
         }
-        self.steps.push(Step {
+        self.steps.push(RestartStep {
             state,
             at: now,
             text: self.text.clone(),
@@ -211,15 +211,15 @@ impl Cycle {
     }
 
     /// When it ended.
-    pub fn ended(&self) -> Option<Moment> {
+    pub fn finished_at(&self) -> Option<ClockReading> {
         let last = self.steps.last()?;
-        last.state.is_over().then_some(last.at)
+        last.state.is_finished().then_some(last.at)
     }
 }
 
 /// What is on the machine that a worker must know, wherever it was started from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Places {
+pub struct MachinePaths {
     /// The machine's `/`.
     pub root: PathBuf,
     /// The engine's state, with its run lock.
@@ -230,70 +230,81 @@ pub struct Places {
 
 /// Everything that is known of the restarts of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RestartRecord {
     /// What is restarted.
-    pub target: Target,
+    pub target: RestartTarget,
     /// Where.
-    pub places: Places,
+    pub places: MachinePaths,
     /// The restart that goes on, or the last one.
-    pub current: Cycle,
+    pub current: RestartCycle,
     /// The one after it, when somebody asked too late for this one.
-    pub next: Option<Cycle>,
+    pub next: Option<RestartCycle>,
     /// Earlier ones, the oldest first.
-    pub past: Vec<Cycle>,
+    pub past: Vec<RestartCycle>,
 }
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entered {
+pub struct RequestPlacement {
     /// The restart that it is part of.
     pub id: Uuid,
     /// Whether somebody had asked for it before.
     pub merged: bool,
 }
 
-impl Record {
+impl RestartRecord {
     /// The first request ever.
-    pub fn new(target: Target, places: Places, id: Uuid, wish: &Wish, now: Moment) -> Self {
+    pub fn new(
+        target: RestartTarget,
+        places: MachinePaths,
+        id: Uuid,
+        wish: &RestartOptions,
+        now: ClockReading,
+    ) -> Self {
         Self {
             target,
             places,
-            current: Cycle::new(id, wish, now),
+            current: RestartCycle::new(id, wish, now),
             next: None,
             past: Vec::new(),
         }
     }
 
     /// One more request; `id` is its restart's if it is the first of one.
-    pub fn enter(&mut self, id: Uuid, wish: &Wish, now: Moment) -> Entered {
-        if self.current.state.is_over() {
-            self.begin(Cycle::new(id, wish, now));
-            return Entered { id, merged: false };
+    pub fn add_request(
+        &mut self,
+        id: Uuid,
+        wish: &RestartOptions,
+        now: ClockReading,
+    ) -> RequestPlacement {
+        if self.current.state.is_finished() {
+            self.begin_cycle(RestartCycle::new(id, wish, now));
+            return RequestPlacement { id, merged: false };
         }
-        let open = if self.current.state.takes_more() {
+        let open = if self.current.state.accepts_requests() {
             Some(&mut self.current)
         } else {
             self.next.as_mut()
         };
         if let Some(cycle) = open {
-            cycle.merge(wish, now);
-            return Entered {
+            cycle.merge_request(wish, now);
+            return RequestPlacement {
                 id: cycle.id,
                 merged: true,
             };
         }
-        self.next = Some(Cycle::new(id, wish, now));
-        Entered { id, merged: false }
+        self.next = Some(RestartCycle::new(id, wish, now));
+        RequestPlacement { id, merged: false }
     }
 
     /// Goes on to the next restart when this one is over; tells whether there is anything to do.
-    pub fn turn(&mut self) -> bool {
-        if !self.current.state.is_over() {
+    pub fn advance_cycle(&mut self) -> bool {
+        if !self.current.state.is_finished() {
             return true;
         }
         match self.next.take() {
             Some(next) => {
-                self.begin(next);
+                self.begin_cycle(next);
                 true
             }
             None => false,
@@ -301,21 +312,21 @@ impl Record {
     }
 
     /// Whether nothing is left to do.
-    pub fn is_settled(&self) -> bool {
-        self.current.state.is_over() && self.next.is_none()
+    pub fn is_idle(&self) -> bool {
+        self.current.state.is_finished() && self.next.is_none()
     }
 
     /// The restart of that name.
-    pub fn find(&self, id: Uuid) -> Option<&Cycle> {
+    pub fn find_cycle(&self, id: Uuid) -> Option<&RestartCycle> {
         let others = self.next.iter().chain(&self.past);
         std::iter::once(&self.current)
             .chain(others)
             .find(|cycle| cycle.id == id)
     }
 
-    fn begin(&mut self, cycle: Cycle) {
+    fn begin_cycle(&mut self, cycle: RestartCycle) {
         self.past.push(std::mem::replace(&mut self.current, cycle));
-        let over = self.past.len().saturating_sub(REMEMBERED);
+        let over = self.past.len().saturating_sub(MAX_PAST_CYCLES);
         self.past.drain(..over);
     }
 }
@@ -328,43 +339,49 @@ mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
-    use super::{Moment, Places, Record, State, Wish};
-    use crate::target::Target;
+    use super::{ClockReading, MachinePaths, RestartOptions, RestartRecord, RestartState};
+    use crate::target::RestartTarget;
 
-    fn at(seconds: u64) -> Moment {
-        Moment {
+    fn at(seconds: u64) -> ClockReading {
+        ClockReading {
             wall: 1_700_000_000_000 + seconds * 1000,
             uptime: seconds * 1000,
         }
     }
 
-    fn record() -> Record {
-        let places = Places {
+    fn record() -> RestartRecord {
+        let places = MachinePaths {
             root: "/".into(),
             engine: "/e".into(),
             puppet: Vec::new(),
         };
-        let target = Target::unit("puppet").unwrap();
-        Record::new(target, places, Uuid::from_u128(1), &Wish::default(), at(0))
+        let target = RestartTarget::parse_unit("puppet").unwrap();
+        RestartRecord::new(
+            target,
+            places,
+            Uuid::from_u128(1),
+            &RestartOptions::default(),
+            at(0),
+        )
     }
 
     #[test]
     fn the_most_urgent_wish_counts() {
         let mut record = record();
-        let wish = Wish {
+        let wish = RestartOptions {
             deadline: Duration::from_mins(1),
             verify_bus: Some(Duration::from_secs(9)),
             pid_file: Some("/p".into()),
-            ..Wish::default()
+            ..RestartOptions::default()
         };
-        record.enter(Uuid::from_u128(2), &wish, at(10));
-        let forced = Wish {
+        record.add_request(Uuid::from_u128(2), &wish, at(10));
+        let forced = RestartOptions {
             force: true,
             when_idle: false,
             verify_bus: Some(Duration::from_secs(5)),
-            ..Wish::default()
+            ..RestartOptions::default()
         };
-        record.enter(Uuid::from_u128(3), &forced, at(20));
+        record.add_request(Uuid::from_u128(3), &forced, at(20));
         let cycle = &record.current;
         assert_eq!(cycle.requests, 3);
         assert_eq!(cycle.deadline, at(70).wall);
@@ -375,26 +392,30 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_too_late_has_a_restart_of_its_own() {
-        for late in [State::Locked, State::Restarting, State::Verifying] {
+        for late in [
+            RestartState::Locked,
+            RestartState::Restarting,
+            RestartState::Verifying,
+        ] {
             let mut record = record();
-            record.current.step(late, "", at(1));
-            let second = record.enter(Uuid::from_u128(2), &Wish::default(), at(2));
+            record.current.record_step(late, "", at(1));
+            let second = record.add_request(Uuid::from_u128(2), &RestartOptions::default(), at(2));
             assert!(!second.merged && second.id == Uuid::from_u128(2));
-            let third = record.enter(Uuid::from_u128(3), &Wish::default(), at(3));
+            let third = record.add_request(Uuid::from_u128(3), &RestartOptions::default(), at(3));
             assert!(third.merged && third.id == second.id);
-            assert!(record.turn(), "goes on with the first");
+            assert!(record.advance_cycle(), "goes on with the first");
             assert_eq!(record.current.id, Uuid::from_u128(1));
-            record.current.step(State::Ok, "", at(4));
-            assert!(!record.is_settled() && record.turn());
+            record.current.record_step(RestartState::Ok, "", at(4));
+            assert!(!record.is_idle() && record.advance_cycle());
             assert_eq!((record.current.id, record.current.requests), (second.id, 2));
-            assert!(record.find(Uuid::from_u128(1)).is_some());
+            assert!(record.find_cycle(Uuid::from_u128(1)).is_some());
         }
     }
 
     #[derive(Debug, Clone, Copy)]
     enum Happening {
         Asked,
-        Goes(State),
+        Goes(RestartState),
         Turns,
     }
 
@@ -402,8 +423,8 @@ mod tests {
         prop_oneof![
             4 => Just(Happening::Asked),
             4 => prop_oneof![
-                Just(State::Waiting), Just(State::Locked), Just(State::Restarting), Just(State::Verifying),
-                Just(State::Ok), Just(State::Failed), Just(State::Timeout),
+                Just(RestartState::Waiting), Just(RestartState::Locked), Just(RestartState::Restarting), Just(RestartState::Verifying),
+                Just(RestartState::Ok), Just(RestartState::Failed), Just(RestartState::Timeout),
             ].prop_map(Happening::Goes),
             2 => Just(Happening::Turns),
         ]
@@ -420,23 +441,23 @@ mod tests {
                 let now = at(number as u64);
                 match happening {
                     Happening::Asked => {
-                        let entered = record.enter(Uuid::from_u128(number as u128 + 2), &Wish::default(), now);
-                        let cycle = record.find(entered.id).unwrap();
-                        prop_assert!(cycle.state.takes_more());
+                        let entered = record.add_request(Uuid::from_u128(number as u128 + 2), &RestartOptions::default(), now);
+                        let cycle = record.find_cycle(entered.id).unwrap();
+                        prop_assert!(cycle.state.accepts_requests());
                         *asked.entry(entered.id).or_default() += 1;
                         prop_assert_eq!(entered.merged, asked[&entered.id] > 1);
                         prop_assert_eq!(cycle.requests, asked[&entered.id]);
                     }
-                    Happening::Goes(state) if !record.current.state.is_over() => record.current.step(state, "x", now),
+                    Happening::Goes(state) if !record.current.state.is_finished() => record.current.record_step(state, "x", now),
                     Happening::Goes(_) => {}
                     Happening::Turns => {
-                        let more = record.turn();
-                        prop_assert_eq!(more, !record.is_settled());
+                        let more = record.advance_cycle();
+                        prop_assert_eq!(more, !record.is_idle());
                     }
                 }
                 prop_assert!(record.past.len() <= 8 && record.current.steps.len() <= 64);
                 let text = serde_json::to_string(&record).unwrap();
-                prop_assert_eq!(&serde_json::from_str::<Record>(&text).unwrap(), &record);
+                prop_assert_eq!(&serde_json::from_str::<RestartRecord>(&text).unwrap(), &record);
             }
         }
     }

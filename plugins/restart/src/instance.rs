@@ -4,15 +4,15 @@ use muster_api::system::{ProcessId, SystemError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::store::Store;
+use crate::store::RestartStore;
 
-const FILE: &str = "daemon.instance";
+const INSTANCE_FILE: &str = "daemon.instance";
 /// Longest file that is read, in bytes.
-const LIMIT: u64 = 64 * 1024;
+const MAX_INSTANCE_BYTES: u64 = 64 * 1024;
 
 /// A daemon from its start to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Instance {
+pub struct DaemonInstance {
     /// Its process.
     pub process: ProcessId,
     /// Its own name: another one after each start.
@@ -21,31 +21,33 @@ pub struct Instance {
     pub ready: bool,
 }
 
-impl Instance {
+impl DaemonInstance {
     /// This process, just started.
-    pub fn of_this_process() -> Self {
+    pub fn for_current_process() -> Self {
         let pid = std::process::id();
         Self {
-            process: ProcessId::of(pid).unwrap_or(ProcessId { pid, started: 0 }),
+            process: ProcessId::from_pid(pid).unwrap_or(ProcessId { pid, started: 0 }),
             instance: Uuid::now_v7(),
             ready: false,
         }
     }
 
     /// The daemon that left its name there, if it still runs.
-    pub fn read(store: &Store) -> Result<Option<Self>, SystemError> {
+    pub fn read_from(store: &RestartStore) -> Result<Option<Self>, SystemError> {
         if !store.path().is_dir() {
             return Ok(None);
         }
-        let bytes = store.open()?.read(FILE, LIMIT)?;
+        let bytes = store
+            .open_directory()?
+            .read_file(INSTANCE_FILE, MAX_INSTANCE_BYTES)?;
         let found: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(found.filter(|found| ProcessId::of(found.process.pid) == Some(found.process)))
+        Ok(found.filter(|found| ProcessId::from_pid(found.process.pid) == Some(found.process)))
     }
 
     /// Leaves its name there.
-    pub fn write(&self, store: &Store) -> Result<(), SystemError> {
+    pub fn write_to(&self, store: &RestartStore) -> Result<(), SystemError> {
         // Numbers and texts; serialising them cannot fail.
         let bytes = serde_json::to_vec(self).unwrap_or_default();
-        store.open()?.replace(FILE, &bytes)
+        store.open_directory()?.replace_file(INSTANCE_FILE, &bytes)
     }
 }

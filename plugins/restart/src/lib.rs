@@ -8,14 +8,14 @@
 
 #![warn(missing_docs)]
 
-mod act;
 mod actions;
 pub mod cycle;
 pub mod instance;
-mod look;
-pub mod restarts;
+pub mod manager;
+mod restart_methods;
 pub mod store;
 pub mod target;
+mod target_status;
 #[cfg(test)]
 mod tests;
 pub mod worker;
@@ -24,18 +24,20 @@ use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, ddl};
 
-pub use cycle::{Cycle, State, Wish};
-pub use instance::Instance;
-pub use restarts::{Asked, Detached, Launch, RestartError, Restarts};
-pub use store::Store;
-pub use target::{Target, TargetError};
+pub use cycle::{RestartCycle, RestartOptions, RestartState};
+pub use instance::DaemonInstance;
+pub use manager::{
+    AcceptedRestart, DetachedLauncher, RestartError, RestartManager, WorkerLauncher,
+};
+pub use store::RestartStore;
+pub use target::{RestartTarget, RestartTargetError};
 
 /// The agent, with every action that its DDL declares.
-pub fn agent(restarts: Restarts) -> Result<Agent, AgentError> {
-    let document = ddl::builtin("restart").unwrap_or_default();
+pub fn build_agent(restarts: RestartManager) -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("restart").unwrap_or_default();
     let restarts = Arc::new(restarts);
     Agent::builder(document)?
-        .action(actions::Request(Arc::clone(&restarts)))
-        .action(actions::Status(restarts))
+        .with_action(actions::RestartRequestAction(Arc::clone(&restarts)))
+        .with_action(actions::RestartStatusAction(restarts))
         .build()
 }

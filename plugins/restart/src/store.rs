@@ -5,24 +5,24 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use muster_api::system::process::uptime;
-use muster_api::system::{Lock, StateDir, SystemError};
+use muster_api::system::process::system_uptime;
+use muster_api::system::{LockGuard, StateDir, SystemError};
 
-use crate::cycle::{Moment, Record};
+use crate::cycle::{ClockReading, RestartRecord};
 
 /// Longest file that is read, in bytes; a command line may be long.
-const LIMIT: u64 = 4 * 1024 * 1024;
+const MAX_RECORD_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a change waits for another one.
-const PATIENCE: Duration = Duration::from_secs(10);
-const RECORD: &str = ".json";
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const RECORD_EXTENSION: &str = ".json";
 
 /// The store.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct RestartStore {
     path: PathBuf,
 }
 
-impl Store {
+impl RestartStore {
     /// The store in this directory, which need not exist before the first request.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
@@ -34,41 +34,46 @@ impl Store {
     }
 
     /// What is known; `None` when nothing ever was, or what was is damaged.
-    pub fn read(&self, key: &str) -> Result<Option<Record>, SystemError> {
+    pub fn read_record(&self, key: &str) -> Result<Option<RestartRecord>, SystemError> {
         if !self.path.is_dir() {
             return Ok(None);
         }
-        let bytes = self.open()?.read(&format!("{key}{RECORD}"), LIMIT)?;
+        let bytes = self
+            .open_directory()?
+            .read_file(&format!("{key}{RECORD_EXTENSION}"), MAX_RECORD_BYTES)?;
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// Changes what is known, while nobody else does. The change is on the disk when this returns.
-    pub fn change<T>(
+    pub fn update_record<T>(
         &self,
         key: &str,
-        change: impl FnOnce(&mut Option<Record>) -> T,
+        change: impl FnOnce(&mut Option<RestartRecord>) -> T,
     ) -> Result<T, SystemError> {
-        let state = self.open()?;
-        let _while_changing = state.lock(&format!("{key}.lock"), PATIENCE)?;
-        let before = self.read(key)?;
+        let state = self.open_directory()?;
+        let _while_changing = state.acquire_lock(&format!("{key}.lock"), LOCK_TIMEOUT)?;
+        let before = self.read_record(key)?;
         let mut record = before.clone();
         let told = change(&mut record);
-        let name = format!("{key}{RECORD}");
+        let name = format!("{key}{RECORD_EXTENSION}");
         match &record {
             _ if record == before => {}
             Some(record) => {
                 // Texts, numbers and lists; serialising them cannot fail.
                 let bytes = serde_json::to_vec(record).unwrap_or_default();
-                state.replace(&name, &bytes)?;
+                state.replace_file(&name, &bytes)?;
             }
-            None => state.remove(&name)?,
+            None => state.remove_file(&name)?,
         }
         Ok(told)
     }
 
     /// The right to be the worker; `None` when there is one.
-    pub fn occupy(&self, key: &str) -> Result<Option<Box<dyn Lock>>, SystemError> {
-        match self.open()?.lock(&format!("{key}.worker"), Duration::ZERO) {
+    pub fn try_lock_worker(&self, key: &str) -> Result<Option<Box<dyn LockGuard>>, SystemError> {
+        match self
+            .open_directory()?
+            .acquire_lock(&format!("{key}.worker"), Duration::ZERO)
+        {
             Ok(lock) => Ok(Some(lock)),
             Err(SystemError::Locked { .. }) => Ok(None),
             Err(other) => Err(other),
@@ -76,26 +81,28 @@ impl Store {
     }
 
     /// Everything that a restart was ever asked for.
-    pub fn keys(&self) -> Result<Vec<String>, SystemError> {
+    pub fn list_keys(&self) -> Result<Vec<String>, SystemError> {
         if !self.path.is_dir() {
             return Ok(Vec::new());
         }
-        let names = self.open()?.list("")?;
-        let keys = names.iter().filter_map(|name| name.strip_suffix(RECORD));
+        let names = self.open_directory()?.list_names("")?;
+        let keys = names
+            .iter()
+            .filter_map(|name| name.strip_suffix(RECORD_EXTENSION));
         Ok(keys.map(str::to_owned).collect())
     }
 
-    pub(crate) fn open(&self) -> Result<StateDir, SystemError> {
+    pub(crate) fn open_directory(&self) -> Result<StateDir, SystemError> {
         StateDir::open(&self.path)
     }
 }
 
 /// This moment.
-pub fn now(system: &dyn muster_api::system::System) -> Moment {
+pub fn read_clocks(system: &dyn muster_api::system::System) -> ClockReading {
     let wall = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    Moment {
+    ClockReading {
         wall: millis(wall),
-        uptime: millis(uptime()),
+        uptime: millis(system_uptime()),
     }
 }

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use muster_engine::providers::digest::Digest;
+use muster_engine::providers::digest::ChecksumKind;
 use serde::{Deserialize, Serialize};
 
 /// Longest name of a service.
-const LONGEST: usize = 90;
+const MAX_NAME_BYTES: usize = 90;
 /// The daemon itself, which restarts in its own way.
-const DAEMON: &str = "rpcd";
+const DAEMON_UNIT: &str = "rpcd";
 
 /// What is restarted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Target {
+pub enum RestartTarget {
     /// A service by its name; of systemd without `.service`.
     Unit(String),
     /// A program and its arguments.
@@ -22,10 +22,10 @@ pub enum Target {
 
 /// Why something cannot be restarted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TargetError {
+pub enum RestartTargetError {
     /// No name of a service.
     #[error(
-        "`{name}` cannot be the name of a service: letters, digits and `_ . @ : -` are, at most {LONGEST}, and no `-` or `.` at the beginning"
+        "`{name}` cannot be the name of a service: letters, digits and `_ . @ : -` are, at most {MAX_NAME_BYTES}, and no `-` or `.` at the beginning"
     )]
     Name {
         /// What was given.
@@ -36,17 +36,18 @@ pub enum TargetError {
     Command,
 }
 
-impl Target {
+impl RestartTarget {
     /// A service.
-    pub fn unit(name: &str) -> Result<Self, TargetError> {
+    pub fn parse_unit(name: &str) -> Result<Self, RestartTargetError> {
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@:-".contains(&byte);
         let begins = name
             .bytes()
             .next()
             .is_some_and(|first| !b".-".contains(&first));
         let short = name.strip_suffix(".service").unwrap_or(name);
-        if !begins || short.is_empty() || name.len() > LONGEST || !name.bytes().all(is_named) {
-            return Err(TargetError::Name {
+        if !begins || short.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_named)
+        {
+            return Err(RestartTargetError::Name {
                 name: name.to_owned(),
             });
         }
@@ -54,25 +55,25 @@ impl Target {
     }
 
     /// What a command restarts.
-    pub fn command(argv: Vec<String>) -> Result<Self, TargetError> {
+    pub fn from_command(argv: Vec<String>) -> Result<Self, RestartTargetError> {
         match argv.first() {
             Some(program) if !program.is_empty() => Ok(Self::Command(argv)),
-            _ => Err(TargetError::Command),
+            _ => Err(RestartTargetError::Command),
         }
     }
 
     /// Whether it is the daemon itself.
     pub fn is_daemon(&self) -> bool {
-        matches!(self, Self::Unit(name) if name == DAEMON)
+        matches!(self, Self::Unit(name) if name == DAEMON_UNIT)
     }
 
     /// The name under which its requests are kept; a file name. Equal for what is the same.
-    pub fn key(&self) -> String {
+    pub fn record_key(&self) -> String {
         match self {
             Self::Unit(name) => format!("unit.{name}"),
             Self::Command(argv) => {
                 let words = argv.join("\0");
-                let mut digest = Digest::Sha256.of(words.as_bytes());
+                let mut digest = ChecksumKind::Sha256.hex_checksum(words.as_bytes());
                 digest.truncate(16);
                 format!("command.{digest}")
             }
@@ -80,7 +81,7 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RestartTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unit(name) => f.write_str(name),
@@ -91,25 +92,37 @@ impl fmt::Display for Target {
 
 #[cfg(test)]
 mod tests {
-    use super::Target;
+    use super::RestartTarget;
 
     #[test]
     fn a_service_has_one_name_and_a_name_is_no_path() {
-        assert_eq!(Target::unit("puppet.service"), Target::unit("puppet"));
-        assert!(Target::unit("rpcd.service").unwrap().is_daemon());
-        assert_eq!(Target::unit("getty@tty1").unwrap().key(), "unit.getty@tty1");
+        assert_eq!(
+            RestartTarget::parse_unit("puppet.service"),
+            RestartTarget::parse_unit("puppet")
+        );
+        assert!(
+            RestartTarget::parse_unit("rpcd.service")
+                .unwrap()
+                .is_daemon()
+        );
+        assert_eq!(
+            RestartTarget::parse_unit("getty@tty1")
+                .unwrap()
+                .record_key(),
+            "unit.getty@tty1"
+        );
         for wrong in ["", ".", "..", "-x", "../x", "a b", "a/b", ".service", "é"] {
-            assert!(Target::unit(wrong).is_err(), "{wrong}");
+            assert!(RestartTarget::parse_unit(wrong).is_err(), "{wrong}");
         }
-        assert!(Target::unit(&"a".repeat(91)).is_err());
-        assert!(Target::command(Vec::new()).is_err());
+        assert!(RestartTarget::parse_unit(&"a".repeat(91)).is_err());
+        assert!(RestartTarget::from_command(Vec::new()).is_err());
     }
 
     #[test]
     fn commands_are_the_same_when_every_word_is() {
         let key = |words: &[&str]| {
             let argv = words.iter().map(|word| (*word).to_owned()).collect();
-            Target::command(argv).unwrap().key()
+            RestartTarget::from_command(argv).unwrap().record_key()
         };
         assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
         assert_ne!(key(&["a", "b"]), key(&["a b"]));

@@ -5,36 +5,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::ddl::{Ddl, builtin};
-use muster_api::system::command::Output;
+use muster_api::ddl::{AgentDdl, builtin_agent};
+use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
-use muster_api::system::{Lock, ProcessId, StateDir, System, SystemError};
+use muster_api::system::{LockGuard, ProcessId, StateDir, System, SystemError};
 use muster_api::testing::differences;
 use tempfile::TempDir;
 
-use crate::cycle::{Places, Record};
-use crate::worker::Worker;
-use crate::{Cycle, Launch, Restarts, State, Store, Target, Wish, actions};
+use crate::cycle::{MachinePaths, RestartRecord};
+use crate::worker::RestartWorker;
+use crate::{
+    RestartCycle, RestartManager, RestartOptions, RestartState, RestartStore, RestartTarget,
+    WorkerLauncher, actions,
+};
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("restart").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("restart").unwrap().as_bytes()).unwrap();
     let found = [
-        differences::<actions::Request>(&ddl),
-        differences::<actions::Status>(&ddl),
+        differences::<actions::RestartRequestAction>(&ddl),
+        differences::<actions::RestartStatusAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    assert!(ddl.action("status").unwrap().read_only());
-    assert!(!ddl.action("request").unwrap().read_only());
+    assert!(ddl.find_action("status").unwrap().is_read_only());
+    assert!(!ddl.find_action("request").unwrap().is_read_only());
 }
 
 /// Starts nothing: the tests are the worker.
 #[derive(Debug)]
 struct Nobody;
 
-impl Launch for Nobody {
-    fn launch(&self, _: &Store, _: &str) -> Result<(), SystemError> {
+impl WorkerLauncher for Nobody {
+    fn launch(&self, _: &RestartStore, _: &str) -> Result<(), SystemError> {
         Ok(())
     }
 }
@@ -43,22 +46,22 @@ impl Launch for Nobody {
 struct Machine {
     system: FakeSystem,
     directory: TempDir,
-    restarts: Restarts,
-    target: Target,
+    restarts: RestartManager,
+    target: RestartTarget,
 }
 
 impl Machine {
     fn new() -> Self {
         let system = FakeSystem::new();
-        system.dir("/run/systemd/system");
+        system.add_directory("/run/systemd/system");
         let directory = tempfile::tempdir().unwrap();
-        let places = Places {
+        let places = MachinePaths {
             root: "/".into(),
             engine: directory.path().join("engine"),
             puppet: Vec::new(),
         };
-        let restarts = Restarts::new(
-            Store::new(directory.path().join("restart")),
+        let restarts = RestartManager::new(
+            RestartStore::new(directory.path().join("restart")),
             places,
             Arc::new(Nobody),
             Arc::new(system.clone()),
@@ -67,7 +70,7 @@ impl Machine {
             system,
             directory,
             restarts,
-            target: Target::unit("puppet").unwrap(),
+            target: RestartTarget::parse_unit("puppet").unwrap(),
         };
         machine.becomes(std::process::id());
         machine
@@ -78,59 +81,68 @@ impl Machine {
         let restarted = Arc::new(AtomicBool::new(false));
         let state = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\n";
         self.system
-            .answer(&["systemctl", "show"], Output::new(0, state));
+            .script_output(&["systemctl", "show"], CommandOutput::new(0, state));
         let told = Arc::clone(&restarted);
-        self.system.on(&["systemctl", "restart"], move |_, _| {
-            told.store(true, Ordering::SeqCst);
-            Output::new(0, "")
-        });
+        self.system
+            .script_handler(&["systemctl", "restart"], move |_, _| {
+                told.store(true, Ordering::SeqCst);
+                CommandOutput::new(0, "")
+            });
         let main = ["systemctl", "show", "--property=MainPID"];
-        self.system.on(&main, move |_, _| {
+        self.system.script_handler(&main, move |_, _| {
             let pid = if restarted.load(Ordering::SeqCst) {
                 after
             } else {
                 1
             };
-            Output::new(0, format!("MainPID={pid}\n"))
+            CommandOutput::new(0, format!("MainPID={pid}\n"))
         });
     }
 
-    fn worker(&self) -> Worker {
+    fn worker(&self) -> RestartWorker {
         let system: Arc<dyn System> = Arc::new(self.system.clone());
-        Worker::new(self.restarts.store().clone(), &self.target.key(), system).hasty()
+        RestartWorker::new(
+            self.restarts.store().clone(),
+            &self.target.record_key(),
+            system,
+        )
+        .hasty()
     }
 
     /// Asks, and does it.
-    fn restart(&self, wish: &Wish) -> Cycle {
-        self.restarts.request(&self.target, wish).unwrap();
+    fn restart(&self, wish: &RestartOptions) -> RestartCycle {
+        self.restarts.request_restart(&self.target, wish).unwrap();
         self.worker().run().unwrap();
         self.outcome()
     }
 
-    fn outcome(&self) -> Cycle {
-        self.restarts.find(&self.target, None).unwrap().unwrap()
+    fn outcome(&self) -> RestartCycle {
+        self.restarts
+            .find_cycle(&self.target, None)
+            .unwrap()
+            .unwrap()
     }
 
     fn restarts(&self) -> usize {
-        let lines = self.system.lines();
+        let lines = self.system.recorded_command_lines();
         let restart = "systemctl restart -- puppet.service";
         lines.iter().filter(|line| *line == restart).count()
     }
 
-    fn run_lock(&self) -> Box<dyn Lock> {
+    fn run_lock(&self) -> Box<dyn LockGuard> {
         let engine = StateDir::open(&self.directory.path().join("engine")).unwrap();
-        engine.lock("run.lock", Duration::ZERO).unwrap()
+        engine.acquire_lock("run.lock", Duration::ZERO).unwrap()
     }
 }
 
-fn words(cycle: &Cycle) -> Vec<&'static str> {
-    cycle.steps.iter().map(|step| step.state.word()).collect()
+fn words(cycle: &RestartCycle) -> Vec<&'static str> {
+    cycle.steps.iter().map(|step| step.state.as_str()).collect()
 }
 
 #[test]
 fn a_new_main_process_is_what_a_restart_is_known_by() {
     let machine = Machine::new();
-    let cycle = machine.restart(&Wish::default());
+    let cycle = machine.restart(&RestartOptions::default());
     let pid = std::process::id();
     assert_eq!(cycle.text, format!("process {pid} in place of 1"));
     assert_eq!(
@@ -142,8 +154,8 @@ fn a_new_main_process_is_what_a_restart_is_known_by() {
     let steps = &cycle.steps;
     assert!(steps.is_sorted_by_key(|step| step.at.uptime) && steps[0].at.uptime > 0);
     // The next one begins from what there is now: the same process again is no restart.
-    let cycle = machine.restart(&Wish::default());
-    assert_eq!(cycle.state, State::Failed);
+    let cycle = machine.restart(&RestartOptions::default());
+    assert_eq!(cycle.state, RestartState::Failed);
     assert_eq!(
         cycle.text,
         format!("puppet is still process {pid}, as before")
@@ -157,9 +169,9 @@ fn what_systemd_says_of_a_failed_restart_is_told() {
         "Job for puppet.service failed because the control process exited with error code.\n";
     machine
         .system
-        .answer(&["systemctl", "restart"], Output::new(1, said));
-    let cycle = machine.restart(&Wish::default());
-    assert_eq!(cycle.state, State::Failed);
+        .script_output(&["systemctl", "restart"], CommandOutput::new(1, said));
+    let cycle = machine.restart(&RestartOptions::default());
+    assert_eq!(cycle.state, RestartState::Failed);
     assert_eq!(
         cycle.text,
         format!(
@@ -174,54 +186,59 @@ fn what_systemd_says_of_a_failed_restart_is_told() {
         "show",
         "--property=LoadState,ActiveState,UnitFileState",
     ];
-    machine.system.answer(&shown, Output::new(0, missing));
-    let cycle = machine.restart(&Wish::default());
+    machine
+        .system
+        .script_output(&shown, CommandOutput::new(0, missing));
+    let cycle = machine.restart(&RestartOptions::default());
     let text = "there is no such service: looked for a systemd unit puppet.service";
-    assert_eq!((cycle.state, cycle.text.as_str()), (State::Failed, text));
+    assert_eq!(
+        (cycle.state, cycle.text.as_str()),
+        (RestartState::Failed, text)
+    );
 }
 
 #[test]
 fn a_run_that_does_not_end_is_the_deadlines_and_force_is_stronger() {
     let machine = Machine::new();
     let _run = machine.run_lock();
-    let wish = Wish {
+    let wish = RestartOptions {
         deadline: Duration::ZERO,
-        ..Wish::default()
+        ..RestartOptions::default()
     };
     let cycle = machine.restart(&wish);
-    assert_eq!(cycle.state, State::Timeout);
+    assert_eq!(cycle.state, RestartState::Timeout);
     let text = "restart_timeout: not restarted, because another run is in progress (";
     assert!(cycle.text.starts_with(text), "{}", cycle.text);
     assert_eq!(machine.restarts(), 0);
-    let forced = Wish {
+    let forced = RestartOptions {
         force: true,
         ..wish
     };
-    assert_eq!(machine.restart(&forced).state, State::Ok);
-    let at_once = Wish {
+    assert_eq!(machine.restart(&forced).state, RestartState::Ok);
+    let at_once = RestartOptions {
         when_idle: false,
-        ..Wish::default()
+        ..RestartOptions::default()
     };
     machine.becomes(std::process::id());
-    assert_eq!(machine.restart(&at_once).state, State::Ok);
+    assert_eq!(machine.restart(&at_once).state, RestartState::Ok);
     assert_eq!(machine.restarts(), 2);
 }
 
 /// As if a worker had been killed there.
-fn left_in(machine: &Machine, state: State, before: Option<ProcessId>) {
+fn left_in(machine: &Machine, state: RestartState, before: Option<ProcessId>) {
     machine
         .restarts
-        .request(&machine.target, &Wish::default())
+        .request_restart(&machine.target, &RestartOptions::default())
         .unwrap();
-    let key = machine.target.key();
-    let leave = |record: &mut Option<Record>| {
+    let key = machine.target.record_key();
+    let leave = |record: &mut Option<RestartRecord>| {
         let cycle = &mut record.as_mut().unwrap().current;
         let now = cycle.requested;
         cycle.before = before;
-        cycle.step(state, "and then there was silence", now);
+        cycle.record_step(state, "and then there was silence", now);
     };
-    machine.restarts.store().change(&key, leave).unwrap();
-    assert_eq!(machine.restarts.resume().unwrap(), 1, "{state:?}");
+    machine.restarts.store().update_record(&key, leave).unwrap();
+    assert_eq!(machine.restarts.resume_pending().unwrap(), 1, "{state:?}");
     machine.worker().run().unwrap();
 }
 
@@ -229,33 +246,33 @@ fn left_in(machine: &Machine, state: State, before: Option<ProcessId>) {
 fn a_killed_workers_restart_is_made_once() {
     // It had not come to it.
     for state in [
-        State::Requested,
-        State::Waiting,
-        State::Locked,
-        State::Restarting,
+        RestartState::Requested,
+        RestartState::Waiting,
+        RestartState::Locked,
+        RestartState::Restarting,
     ] {
         let machine = Machine::new();
-        left_in(&machine, state, ProcessId::of(1));
+        left_in(&machine, state, ProcessId::from_pid(1));
         assert_eq!(
             (machine.outcome().state, machine.restarts()),
-            (State::Ok, 1),
+            (RestartState::Ok, 1),
             "{state:?}"
         );
     }
     // It had: there is another process than before already.
-    for state in [State::Restarting, State::Verifying] {
+    for state in [RestartState::Restarting, RestartState::Verifying] {
         let machine = Machine::new();
-        left_in(&machine, state, ProcessId::of(std::process::id()));
+        left_in(&machine, state, ProcessId::from_pid(std::process::id()));
         assert_eq!(
             (machine.outcome().state, machine.restarts()),
-            (State::Ok, 0),
+            (RestartState::Ok, 0),
             "{state:?}"
         );
     }
     let machine = Machine::new();
-    machine.restart(&Wish::default());
+    machine.restart(&RestartOptions::default());
     assert_eq!(
-        machine.restarts.resume().unwrap(),
+        machine.restarts.resume_pending().unwrap(),
         0,
         "nothing is left to do"
     );
@@ -264,33 +281,44 @@ fn a_killed_workers_restart_is_made_once() {
 #[test]
 fn there_is_one_worker_and_damage_is_no_end() {
     let machine = Machine::new();
-    let key = machine.target.key();
+    let key = machine.target.record_key();
     machine
         .restarts
-        .request(&machine.target, &Wish::default())
+        .request_restart(&machine.target, &RestartOptions::default())
         .unwrap();
-    let occupied = machine.restarts.store().occupy(&key).unwrap().unwrap();
+    let occupied = machine
+        .restarts
+        .store()
+        .try_lock_worker(&key)
+        .unwrap()
+        .unwrap();
     machine.worker().run().unwrap();
     assert_eq!(
         machine.outcome().state,
-        State::Requested,
+        RestartState::Requested,
         "somebody else is at it"
     );
     drop(occupied);
     machine.worker().run().unwrap();
-    assert_eq!(machine.outcome().state, State::Ok);
+    assert_eq!(machine.outcome().state, RestartState::Ok);
     let file = machine.directory.path().join("restart/unit.puppet.json");
     std::fs::write(&file, "{\"target\":").unwrap();
-    assert_eq!(machine.restarts.find(&machine.target, None).unwrap(), None);
+    assert_eq!(
+        machine.restarts.find_cycle(&machine.target, None).unwrap(),
+        None
+    );
     machine.becomes(std::process::id());
-    assert_eq!(machine.restart(&Wish::default()).state, State::Ok);
+    assert_eq!(
+        machine.restart(&RestartOptions::default()).state,
+        RestartState::Ok
+    );
 }
 
 #[test]
 fn what_is_kept_is_ours_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let machine = Machine::new();
-    machine.restart(&Wish::default());
+    machine.restart(&RestartOptions::default());
     let mode = |name: &str| {
         let path = machine.directory.path().join(name);
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -8,30 +8,30 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muster_api::system::error::chain;
+use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{ProcessId, StateDir, System, SystemError};
-use muster_engine::lock::{LockError, RunLock};
+use muster_engine::lock::{CatalogRunLock, LockError};
 
-use crate::act;
-use crate::cycle::{Cycle, Moment, Places, Record, State};
-use crate::instance::Instance;
-use crate::look::{Look, look};
-use crate::store::{Store, now};
+use crate::cycle::{ClockReading, MachinePaths, RestartCycle, RestartRecord, RestartState};
+use crate::instance::DaemonInstance;
+use crate::restart_methods;
+use crate::store::{RestartStore, read_clocks};
+use crate::target_status::{TargetStatus, query_target};
 
 /// How often the run lock is looked at: a restart is begun that soon after a run.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a new process may take to be there.
-const APPEARS: Duration = Duration::from_secs(10);
+const PROCESS_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it is watched: one that ends at once was not restarted.
-const WATCHED: Duration = Duration::from_secs(1);
+const WATCH_DURATION: Duration = Duration::from_secs(1);
 /// How long the daemon may take to let running actions answer, and to be back.
-const DAEMON: Duration = Duration::from_mins(5);
+const DAEMON_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// One thing's worker.
 #[derive(Debug)]
-pub struct Worker {
-    store: Store,
+pub struct RestartWorker {
+    store: RestartStore,
     key: String,
     system: Arc<dyn System>,
     /// How long a new process may take to be there.
@@ -41,29 +41,29 @@ pub struct Worker {
 }
 
 /// Does everything that was asked for and is not done, unless another worker is at it. For a process of its own.
-pub fn work(directory: &Path, key: &str) -> Result<(), SystemError> {
-    let store = Store::new(directory);
-    let Some(record) = store.read(key)? else {
+pub fn run_worker(directory: &Path, key: &str) -> Result<(), SystemError> {
+    let store = RestartStore::new(directory);
+    let Some(record) = store.read_record(key)? else {
         return Ok(());
     };
     let system = Arc::new(RealSystem::new(record.places.root));
-    Worker::new(store, key, system).run()
+    RestartWorker::new(store, key, system).run()
 }
 
 /// Nobody can begin a run while it lives, if it could be had.
-struct Turn {
-    _lock: Option<RunLock>,
+struct RunLockGuard {
+    _lock: Option<CatalogRunLock>,
 }
 
-impl Worker {
+impl RestartWorker {
     /// A worker on this machine.
-    pub fn new(store: Store, key: &str, system: Arc<dyn System>) -> Self {
+    pub fn new(store: RestartStore, key: &str, system: Arc<dyn System>) -> Self {
         Self {
             store,
             key: key.to_owned(),
             system,
-            appears: APPEARS,
-            watched: WATCHED,
+            appears: PROCESS_START_TIMEOUT,
+            watched: WATCH_DURATION,
         }
     }
 
@@ -77,14 +77,14 @@ impl Worker {
 
     /// Works until nothing is left to do.
     pub fn run(&self) -> Result<(), SystemError> {
-        let Some(lock) = self.store.occupy(&self.key)? else {
+        let Some(lock) = self.store.try_lock_worker(&self.key)? else {
             return Ok(());
         };
         let mut lock = Some(lock);
         loop {
             // Whoever asks from now on finds either work that is still to be done, or no worker.
-            let more = self.store.change(&self.key, |record| {
-                let more = record.as_mut().is_some_and(Record::turn);
+            let more = self.store.update_record(&self.key, |record| {
+                let more = record.as_mut().is_some_and(RestartRecord::advance_cycle);
                 if !more {
                     drop(lock.take());
                 }
@@ -93,116 +93,141 @@ impl Worker {
             if !more {
                 return Ok(());
             }
-            if let Some(record) = self.store.read(&self.key)? {
-                self.go_on(&record)?;
+            if let Some(record) = self.store.read_record(&self.key)? {
+                self.continue_cycle(&record)?;
             }
         }
     }
 
     /// Takes the current restart to its end, from wherever it is.
-    fn go_on(&self, record: &Record) -> Result<(), SystemError> {
+    fn continue_cycle(&self, record: &RestartRecord) -> Result<(), SystemError> {
         match record.current.state {
-            State::Verifying => self.verify(),
-            State::Restarting if self.was_restarted(record) => {
-                self.step(State::Verifying, "restarted by a worker that was ended")?;
-                self.verify()
+            RestartState::Verifying => self.verify_restart(),
+            RestartState::Restarting if self.was_restarted(record) => {
+                self.record_step(
+                    RestartState::Verifying,
+                    "restarted by a worker that was ended",
+                )?;
+                self.verify_restart()
             }
-            _ => self.restart(),
+            _ => self.perform_restart(),
         }
     }
 
     /// Whether a worker that was killed had come that far.
-    fn was_restarted(&self, record: &Record) -> bool {
+    fn was_restarted(&self, record: &RestartRecord) -> bool {
         let cycle = &record.current;
         if let Some(before) = cycle.instance {
-            return self.daemon().is_some_and(|now| now.instance != before);
+            return self
+                .daemon_instance()
+                .is_some_and(|now| now.instance != before);
         }
-        let now = self.look(record).ok().and_then(|found| found.process);
+        let now = self
+            .query_target(record)
+            .ok()
+            .and_then(|found| found.process);
         matches!((cycle.before, now), (Some(before), Some(now)) if before != now)
     }
 
-    fn restart(&self) -> Result<(), SystemError> {
-        let Some(turn) = self.wait()? else {
+    fn perform_restart(&self) -> Result<(), SystemError> {
+        let Some(turn) = self.wait_for_run_lock()? else {
             return Ok(());
         };
-        let Some(record) = self.store.read(&self.key)? else {
+        let Some(record) = self.store.read_record(&self.key)? else {
             return Ok(());
         };
-        let instance = self.daemon().filter(|_| record.target.is_daemon());
-        let found = self.look(&record).unwrap_or_default();
+        let instance = self.daemon_instance().filter(|_| record.target.is_daemon());
+        let found = self.query_target(&record).unwrap_or_default();
         if let Some(place) = found.missing.filter(|_| instance.is_none()) {
-            return self.step(State::Failed, unknown(&place));
+            return self.record_step(RestartState::Failed, unknown_service_message(&place));
         }
         let before = found.process;
-        self.change(|cycle, now| {
+        self.update_cycle(|cycle, now| {
             cycle.before = before;
             cycle.instance = instance.map(|instance| instance.instance);
             let text = format!("restarting {}", record.target);
-            cycle.step(State::Restarting, text, now);
+            cycle.record_step(RestartState::Restarting, text, now);
         })?;
         let output = self.store.path().join(format!("{}.out", self.key));
-        let done = act::restart(&*self.system, &record.target, instance.as_ref(), &output);
+        let done = restart_methods::restart_target(
+            &*self.system,
+            &record.target,
+            instance.as_ref(),
+            &output,
+        );
         // What was restarted may want to run at once.
         drop(turn);
         if let Err(problem) = done {
-            return self.step(State::Failed, problem);
+            return self.record_step(RestartState::Failed, problem);
         }
-        self.step(State::Verifying, "restarted; looking whether it runs")?;
-        self.verify()
+        self.record_step(
+            RestartState::Verifying,
+            "restarted; looking whether it runs",
+        )?;
+        self.verify_restart()
     }
 
     /// Waits until no run is in progress, and keeps others from beginning. `None` when the restart ended over it.
-    fn wait(&self) -> Result<Option<Turn>, SystemError> {
-        let (begun, at) = (Instant::now(), now(&*self.system).wall);
+    fn wait_for_run_lock(&self) -> Result<Option<RunLockGuard>, SystemError> {
+        let (begun, at) = (Instant::now(), read_clocks(&*self.system).wall);
         let mut told = String::new();
         loop {
-            let Some(record) = self.store.read(&self.key)? else {
+            let Some(record) = self.store.read_record(&self.key)? else {
                 return Ok(None);
             };
             let cycle = &record.current;
             if !cycle.when_idle {
-                self.step(State::Locked, "not waiting for a run to end, as was asked")?;
-                return Ok(Some(Turn { _lock: None }));
+                self.record_step(
+                    RestartState::Locked,
+                    "not waiting for a run to end, as was asked",
+                )?;
+                return Ok(Some(RunLockGuard { _lock: None }));
             }
-            let who = match take(&record.places) {
+            let who = match take_run_lock(&record.places) {
                 Ok(lock) => {
-                    self.step(State::Locked, "no run is in progress, and none can begin")?;
-                    return Ok(Some(Turn { _lock: Some(lock) }));
+                    self.record_step(
+                        RestartState::Locked,
+                        "no run is in progress, and none can begin",
+                    )?;
+                    return Ok(Some(RunLockGuard { _lock: Some(lock) }));
                 }
                 Err(LockError::System(error)) => {
-                    let problem = format!("the run lock cannot be taken: {}", chain(&error));
-                    self.step(State::Failed, problem)?;
+                    let problem = format!("the run lock cannot be taken: {}", error_chain(&error));
+                    self.record_step(RestartState::Failed, problem)?;
                     return Ok(None);
                 }
-                Err(held) => chain(&held),
+                Err(held) => error_chain(&held),
             };
             // The clock that may be set says when waiting began; how long it is since then says one that may not.
             let waited = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let overdue = at.saturating_add(waited) >= cycle.deadline;
             if overdue && cycle.force {
-                self.step(State::Locked, format!("not waiting any longer: {who}"))?;
-                return Ok(Some(Turn { _lock: None }));
+                self.record_step(
+                    RestartState::Locked,
+                    format!("not waiting any longer: {who}"),
+                )?;
+                return Ok(Some(RunLockGuard { _lock: None }));
             }
             if overdue {
                 let problem = format!("restart_timeout: not restarted, because {who}");
-                self.step(State::Timeout, problem)?;
+                self.record_step(RestartState::Timeout, problem)?;
                 return Ok(None);
             }
             if who != told {
-                self.step(State::Waiting, format!("waiting: {who}"))?;
+                self.record_step(RestartState::Waiting, format!("waiting: {who}"))?;
                 told = who;
             }
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 
     /// Looks whether it runs again, and writes down the outcome.
-    fn verify(&self) -> Result<(), SystemError> {
-        let Some(record) = self.store.read(&self.key)? else {
+    fn verify_restart(&self) -> Result<(), SystemError> {
+        let Some(record) = self.store.read_record(&self.key)? else {
             return Ok(());
         };
         let found = if record.current.instance.is_some() {
-            self.await_daemon(&record.current, DAEMON)
+            self.await_daemon(&record.current, DAEMON_TIMEOUT)
         } else {
             self.await_process(&record).and_then(|found| {
                 let Some(patience) = record.current.verify_bus else {
@@ -212,28 +237,29 @@ impl Worker {
                 self.await_daemon(&record.current, patience).map(|_| found)
             })
         };
-        self.change(|cycle, now| match found {
+        self.update_cycle(|cycle, now| match found {
             Ok((after, text)) => {
                 cycle.after = after;
-                cycle.step(State::Ok, text, now);
+                cycle.record_step(RestartState::Ok, text, now);
             }
-            Err(problem) => cycle.step(State::Failed, problem, now),
+            Err(problem) => cycle.record_step(RestartState::Failed, problem, now),
         })
     }
 
     /// The new main process, and what to say about it.
-    fn await_process(&self, record: &Record) -> Result<(Option<ProcessId>, String), String> {
+    fn await_process(&self, record: &RestartRecord) -> Result<(Option<ProcessId>, String), String> {
         let cycle = &record.current;
-        let knows = matches!(record.target, crate::Target::Unit(_)) || cycle.pid_file.is_some();
+        let knows =
+            matches!(record.target, crate::RestartTarget::Unit(_)) || cycle.pid_file.is_some();
         if !knows {
             return Ok((None, "the command succeeded".to_owned()));
         }
         let target = &record.target;
         let end = Instant::now() + self.appears;
         let there = loop {
-            let found = self.look(record)?;
+            let found = self.query_target(record)?;
             if let Some(place) = found.missing {
-                return Err(unknown(&place));
+                return Err(unknown_service_message(&place));
             }
             let is_new = found.process.is_none() || found.process != cycle.before;
             let gave_up = Instant::now() >= end;
@@ -243,19 +269,23 @@ impl Worker {
                     return Err(format!("{target} is still process {}, as before", same.pid));
                 }
                 _ if gave_up => return Err(format!("{target} does not run after the restart")),
-                _ => thread::park_timeout(LOOK),
+                _ => thread::park_timeout(POLL_INTERVAL),
             }
         };
-        self.watch(record, &there)
+        self.watch_process(record, &there)
     }
 
     /// Looks at a process for a moment: it must not end at once.
-    fn watch(&self, record: &Record, there: &Look) -> Result<(Option<ProcessId>, String), String> {
+    fn watch_process(
+        &self,
+        record: &RestartRecord,
+        there: &TargetStatus,
+    ) -> Result<(Option<ProcessId>, String), String> {
         let end = Instant::now() + self.watched;
         while Instant::now() < end {
             thread::park_timeout(end.saturating_duration_since(Instant::now()));
         }
-        let again = self.look(record)?;
+        let again = self.query_target(record)?;
         if !again.running || (there.process.is_some() && again.process != there.process) {
             return Err(format!("{} ended again at once", record.target));
         }
@@ -280,7 +310,7 @@ impl Worker {
     /// Waits until the daemon answers: another one than before, if it is the one that is restarted.
     fn await_daemon(
         &self,
-        cycle: &Cycle,
+        cycle: &RestartCycle,
         patience: Duration,
     ) -> Result<(Option<ProcessId>, String), String> {
         let patience = match cycle.verify_bus {
@@ -289,7 +319,7 @@ impl Worker {
         };
         let end = Instant::now() + patience;
         loop {
-            let found = self.daemon().filter(|found| found.ready);
+            let found = self.daemon_instance().filter(|found| found.ready);
             let found = found.filter(|found| Some(found.instance) != cycle.instance);
             if let Some(found) = found {
                 let text = format!("rpcd is ready again, process {}", found.process.pid);
@@ -301,27 +331,31 @@ impl Worker {
                     patience.as_secs()
                 ));
             }
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 
-    fn daemon(&self) -> Option<Instance> {
-        Instance::read(&self.store).ok().flatten()
+    fn daemon_instance(&self) -> Option<DaemonInstance> {
+        DaemonInstance::read_from(&self.store).ok().flatten()
     }
 
-    fn look(&self, record: &Record) -> Result<Look, String> {
+    fn query_target(&self, record: &RestartRecord) -> Result<TargetStatus, String> {
         let pid_file = record.current.pid_file.as_deref();
-        look(&self.system, &record.target, pid_file).map_err(|error| error.line())
+        query_target(&self.system, &record.target, pid_file)
+            .map_err(|error| error.one_line_message())
     }
 
-    fn step(&self, state: State, text: impl Into<String>) -> Result<(), SystemError> {
+    fn record_step(&self, state: RestartState, text: impl Into<String>) -> Result<(), SystemError> {
         let text = text.into();
-        self.change(|cycle, now| cycle.step(state, text, now))
+        self.update_cycle(|cycle, now| cycle.record_step(state, text, now))
     }
 
-    fn change(&self, change: impl FnOnce(&mut Cycle, Moment)) -> Result<(), SystemError> {
-        let now = now(&*self.system);
-        self.store.change(&self.key, |record| {
+    fn update_cycle(
+        &self,
+        change: impl FnOnce(&mut RestartCycle, ClockReading),
+    ) -> Result<(), SystemError> {
+        let now = read_clocks(&*self.system);
+        self.store.update_record(&self.key, |record| {
             if let Some(record) = record {
                 change(&mut record.current, now);
             }
@@ -330,12 +364,12 @@ impl Worker {
 }
 
 /// In the words of the agent `service`.
-pub(crate) fn unknown(place: &str) -> String {
+pub(crate) fn unknown_service_message(place: &str) -> String {
     format!("there is no such service: looked for {place}")
 }
 
 /// Takes the run lock, if nobody has it.
-fn take(places: &Places) -> Result<RunLock, LockError> {
+fn take_run_lock(places: &MachinePaths) -> Result<CatalogRunLock, LockError> {
     let engine = StateDir::open(&places.engine)?;
-    RunLock::take_although_disabled(&engine, &places.puppet, Duration::ZERO)
+    CatalogRunLock::acquire_ignoring_disabled(&engine, &places.puppet, Duration::ZERO)
 }

@@ -1,6 +1,6 @@
 //! `rpcutil`: what every node can tell about itself and its daemon, and the data sources that come with it.
 //!
-//! No action of this agent changes the machine; `cancel` and `cancel_any` take requests back that others do. What the daemon knows comes from [`muster_api::Node`], files come
+//! No action of this agent changes the machine; `cancel` and `cancel_any` take requests back that others do. What the daemon knows comes from [`muster_api::NodeHandle`], files come
 //! through [`muster_api::system::System`]; the one exception is the daemon's own entry in `/proc`.
 
 #![warn(missing_docs)]
@@ -11,37 +11,37 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
 /// The agent, with every action that its DDL declares.
-pub fn agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin("rpcutil").unwrap_or_default();
+pub fn build_agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("rpcutil").unwrap_or_default();
     Agent::builder(document)?
-        .action(actions::Ping)
-        .action(actions::Inventory)
-        .action(actions::GetFact)
-        .action(actions::GetFacts)
-        .action(actions::DaemonStats)
-        .action(actions::AgentInventory)
-        .action(actions::Ddl)
-        .action(actions::CollectiveInfo)
-        .action(actions::GetConfigItem)
-        .action(actions::GetData)
-        .action(actions::Running)
-        .action(actions::Cancel)
-        .action(actions::CancelAny)
-        .action(actions::Diagnose)
+        .with_action(actions::RpcutilPingAction)
+        .with_action(actions::RpcutilInventoryAction)
+        .with_action(actions::RpcutilGetFactAction)
+        .with_action(actions::RpcutilGetFactsAction)
+        .with_action(actions::RpcutilDaemonStatsAction)
+        .with_action(actions::RpcutilAgentInventoryAction)
+        .with_action(actions::RpcutilDdlAction)
+        .with_action(actions::RpcutilCollectiveInfoAction)
+        .with_action(actions::RpcutilGetConfigItemAction)
+        .with_action(actions::RpcutilGetDataAction)
+        .with_action(actions::RpcutilRunningAction)
+        .with_action(actions::RpcutilCancelAction)
+        .with_action(actions::RpcutilCancelAnyAction)
+        .with_action(actions::RpcutilDiagnoseAction)
         .build()
 }
 
 /// The data sources that every node offers, sorted by name.
-pub fn data_sources() -> Result<Vec<Data>, DataError> {
+pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     Ok(vec![
-        Data::builtin(data::Agent)?,
-        Data::builtin(data::Class)?,
-        Data::builtin(data::Collective)?,
-        Data::builtin(data::ConfigItem)?,
-        Data::builtin(data::Fact)?,
-        Data::builtin(data::Fstat)?,
+        ValidatedDataSource::with_builtin_ddl(data::AgentDataSource)?,
+        ValidatedDataSource::with_builtin_ddl(data::ClassDataSource)?,
+        ValidatedDataSource::with_builtin_ddl(data::CollectiveDataSource)?,
+        ValidatedDataSource::with_builtin_ddl(data::ConfigItemDataSource)?,
+        ValidatedDataSource::with_builtin_ddl(data::FactDataSource)?,
+        ValidatedDataSource::with_builtin_ddl(data::FstatDataSource)?,
     ])
 }

@@ -7,7 +7,7 @@ use muster_api::ddl::REDACTED;
 use serde_json::Value;
 
 /// Words that a secret's name holds.
-const WORDS: [&str; 9] = [
+const SECRET_WORDS: [&str; 9] = [
     "password",
     "passwd",
     "passphrase",
@@ -20,27 +20,27 @@ const WORDS: [&str; 9] = [
 ];
 
 /// The value of the item with this dotted name, every secret in it replaced.
-pub(crate) fn shown(item: &str, value: Value) -> Value {
+pub(crate) fn redact_item(item: &str, value: Value) -> Value {
     let within = item.split('.').any(is_secret);
-    let path = item.rsplit('.').next().is_some_and(is_place);
+    let path = item.rsplit('.').next().is_some_and(is_path_name);
     // The daemon names the file of its token `broker.credentials`.
     let file_of_ours = item == "broker.credentials";
     if within && !path && !file_of_ours {
         return REDACTED.into();
     }
-    hide(value)
+    redact_value(value)
 }
 
 /// The same for tables and lists, at any depth.
-fn hide(value: Value) -> Value {
+fn redact_value(value: Value) -> Value {
     match value {
-        Value::Array(items) => items.into_iter().map(hide).collect(),
+        Value::Array(items) => items.into_iter().map(redact_value).collect(),
         Value::Object(table) => {
             let entry = |(name, value): (String, Value)| {
-                let value = if is_secret(&name) && !is_place(&name) {
+                let value = if is_secret(&name) && !is_path_name(&name) {
                     REDACTED.into()
                 } else {
-                    hide(value)
+                    redact_value(value)
                 };
                 (name, value)
             };
@@ -52,11 +52,11 @@ fn hide(value: Value) -> Value {
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
+    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Whether a name says where a secret is, and not what it is.
-fn is_place(name: &str) -> bool {
+fn is_path_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["file", "path", "dir"]
         .iter()

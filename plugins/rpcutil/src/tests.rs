@@ -4,19 +4,19 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_api::ddl::{Ddl, REDACTED, builtin};
+use muster_api::ddl::{AgentDdl, REDACTED, builtin_agent};
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
-use muster_api::system::{Attributes, System};
+use muster_api::system::{FileAttributes, System};
 use muster_api::testing::{TestNode, data_differences, differences};
-use muster_api::wire::identity::Name;
-use muster_api::wire::state::Facts;
-use muster_api::wire::status::Status;
-use muster_api::{ActionError, AgentInfo, AgentProblem, Stats};
+use muster_api::wire::identity::SubjectName;
+use muster_api::wire::state::NodeFacts;
+use muster_api::wire::status::ReplyStatus;
+use muster_api::{ActionError, AgentInfo, AgentProblem, CounterSnapshot};
 use serde_json::{Map, Value, json};
 
 use crate::data as sources;
-use crate::{actions, agent, data_sources};
+use crate::{actions, build_agent, data_sources};
 
 fn info(name: &str) -> AgentInfo {
     AgentInfo {
@@ -42,30 +42,30 @@ fn node() -> TestNode {
     });
     let mut node = TestNode::named("dev1.example.net").unwrap();
     node.collectives = ["main", "eu"]
-        .map(|name| Name::parse(name).unwrap())
+        .map(|name| SubjectName::parse(name).unwrap())
         .to_vec();
-    node.facts = Arc::new(Facts::from_value(facts).unwrap());
+    node.facts = Arc::new(NodeFacts::from_value(facts).unwrap());
     node.classes = ["mysql::master".to_owned()].into();
     node.agents = vec![info("rpcutil"), info("puppetral")];
     node.data_sources = data_sources().unwrap();
     node.config = config.as_object().cloned().unwrap();
-    node.stats = Stats {
+    node.stats = CounterSnapshot {
         total: 9,
         validated: 8,
         denied: 2,
         starttime: 1_700_000_000,
-        ..Stats::default()
+        ..CounterSnapshot::default()
     };
     node
 }
 
 /// Asks as the host does: inputs and outputs pass the DDL.
 async fn ask_on(system: Arc<dyn System>, action: &str, input: Value) -> Result<Value, ActionError> {
-    let agent = agent().unwrap();
-    let declared = agent.ddl().action(action).unwrap();
+    let agent = build_agent().unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let cx = node().context("rpcutil", action, system).unwrap();
-    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
 }
 
@@ -91,21 +91,21 @@ async fn data(system: &Arc<dyn System>, source: &str, query: &str) -> Map<String
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("rpcutil").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("rpcutil").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Ping>(&ddl),
-        differences::<actions::Inventory>(&ddl),
-        differences::<actions::GetFact>(&ddl),
-        differences::<actions::GetFacts>(&ddl),
-        differences::<actions::DaemonStats>(&ddl),
-        differences::<actions::AgentInventory>(&ddl),
-        differences::<actions::Ddl>(&ddl),
-        differences::<actions::CollectiveInfo>(&ddl),
-        differences::<actions::GetConfigItem>(&ddl),
-        differences::<actions::GetData>(&ddl),
-        differences::<actions::Running>(&ddl),
-        differences::<actions::Cancel>(&ddl),
-        differences::<actions::CancelAny>(&ddl),
+        differences::<actions::RpcutilPingAction>(&ddl),
+        differences::<actions::RpcutilInventoryAction>(&ddl),
+        differences::<actions::RpcutilGetFactAction>(&ddl),
+        differences::<actions::RpcutilGetFactsAction>(&ddl),
+        differences::<actions::RpcutilDaemonStatsAction>(&ddl),
+        differences::<actions::RpcutilAgentInventoryAction>(&ddl),
+        differences::<actions::RpcutilDdlAction>(&ddl),
+        differences::<actions::RpcutilCollectiveInfoAction>(&ddl),
+        differences::<actions::RpcutilGetConfigItemAction>(&ddl),
+        differences::<actions::RpcutilGetDataAction>(&ddl),
+        differences::<actions::RpcutilRunningAction>(&ddl),
+        differences::<actions::RpcutilCancelAction>(&ddl),
+        differences::<actions::RpcutilCancelAnyAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -114,12 +114,12 @@ fn types_names_and_examples_equal_the_ddl() {
 #[test]
 fn data_sources_types_names_and_examples_equal_their_ddls() {
     let found: Vec<String> = [
-        data_differences::<sources::Agent>(),
-        data_differences::<sources::Class>(),
-        data_differences::<sources::Collective>(),
-        data_differences::<sources::ConfigItem>(),
-        data_differences::<sources::Fact>(),
-        data_differences::<sources::Fstat>(),
+        data_differences::<sources::AgentDataSource>(),
+        data_differences::<sources::ClassDataSource>(),
+        data_differences::<sources::CollectiveDataSource>(),
+        data_differences::<sources::ConfigItemDataSource>(),
+        data_differences::<sources::FactDataSource>(),
+        data_differences::<sources::FstatDataSource>(),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -200,26 +200,29 @@ async fn agents_and_collectives_are_described() {
 #[tokio::test]
 async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file() {
     let mut node = node();
-    let document = Ddl::from_slice(builtin("rpcutil").unwrap().as_bytes()).unwrap();
+    let document = AgentDdl::from_slice(builtin_agent("rpcutil").unwrap().as_bytes()).unwrap();
     node.ddls = vec![Arc::new(document)];
     node.agent_problems = vec![AgentProblem {
         agent: "disk".to_owned(),
         path: "/etc/muster/ddl/disk.json".to_owned(),
         problem: "no JSON".to_owned(),
     }];
-    let agent = agent().unwrap();
+    let agent = build_agent().unwrap();
     let ask = async |action: &str, input: Value| {
         let cx = node.context("rpcutil", action, Arc::new(FakeSystem::new()));
         let input = input.as_object().cloned().unwrap();
         agent
-            .handler(action)
+            .find_handler(action)
             .unwrap()
             .call(&cx.unwrap(), input)
             .await
     };
     let answer = ask("ddl", json!({"agent": "rpcutil"})).await.unwrap();
     let text = answer["ddl"].as_str().unwrap();
-    assert_eq!(Ddl::from_slice(text.as_bytes()).unwrap().name(), "rpcutil");
+    assert_eq!(
+        AgentDdl::from_slice(text.as_bytes()).unwrap().name(),
+        "rpcutil"
+    );
     assert_eq!(answer["version"], json!(document_version(text)));
     assert_eq!(answer["sha256"].as_str().unwrap().len(), 64);
     assert_eq!(
@@ -227,7 +230,7 @@ async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file
             .await
             .unwrap_err()
             .status,
-        Status::Failed
+        ReplyStatus::Failed
     );
     let answer = ask("agent_inventory", json!({})).await.unwrap();
     assert_eq!(
@@ -237,7 +240,7 @@ async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file
 }
 
 fn document_version(text: &str) -> String {
-    Ddl::from_slice(text.as_bytes())
+    AgentDdl::from_slice(text.as_bytes())
         .unwrap()
         .version()
         .to_owned()
@@ -315,13 +318,13 @@ async fn fstat_tells_what_is_at_a_path() {
     let scratch = tempfile::tempdir().unwrap();
     let real: Arc<dyn System> = Arc::new(RealSystem::new(scratch.path().to_owned()));
     std::fs::create_dir(scratch.path().join("etc")).unwrap();
-    let mode = |mode| Attributes {
+    let mode = |mode| FileAttributes {
         mode: Some(mode),
-        ..Attributes::default()
+        ..FileAttributes::default()
     };
-    real.write("/etc/hosts".as_ref(), b"hello", &mode(0o644))
+    real.write_file("/etc/hosts".as_ref(), b"hello", &mode(0o644))
         .unwrap();
-    real.write("/etc/private".as_ref(), b"hello", &mode(0o640))
+    real.write_file("/etc/private".as_ref(), b"hello", &mode(0o640))
         .unwrap();
     symlink("nowhere", scratch.path().join("etc/link")).unwrap();
 
@@ -363,16 +366,16 @@ async fn fstat_tells_what_is_at_a_path() {
 #[tokio::test]
 async fn a_file_that_may_not_be_read_has_no_checksum_and_one_that_may_not_be_seen_is_a_failure() {
     let system = FakeSystem::new();
-    system.file("/etc/shadow", "x");
-    system.fail("/etc/shadow", "read");
+    system.add_file("/etc/shadow", "x");
+    system.inject_failure("/etc/shadow", "read");
     let shared: Arc<dyn System> = Arc::new(system.clone());
     let file = data(&shared, "fstat", "/etc/shadow").await;
     assert_eq!((&file["size"], &file["sha256"]), (&json!(1), &Value::Null));
 
-    system.fail("/etc/shadow", "look at");
+    system.inject_failure("/etc/shadow", "look at");
     let input = json!({"source": "fstat", "query": "/etc/shadow"});
     let error = ask_on(shared, "get_data", input).await.unwrap_err();
-    assert_eq!(error.status, Status::Failed);
+    assert_eq!(error.status, ReplyStatus::Failed);
     assert!(
         error.message.starts_with("cannot look at /etc/shadow: "),
         "{}",
@@ -385,27 +388,27 @@ async fn a_wrong_question_is_told_apart_from_a_failure() {
     let cases = [
         (
             json!({"source": "weather"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
             "agent, class, collective",
         ),
         (
             json!({"source": "fstat"}),
-            Status::MissingData,
+            ReplyStatus::MissingData,
             "absolute path",
         ),
         (
             json!({"source": "fact", "query": ""}),
-            Status::MissingData,
+            ReplyStatus::MissingData,
             "path of a fact",
         ),
         (
             json!({"source": "fstat", "query": "etc/hosts"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
             "etc/hosts",
         ),
         (
             json!({"source": "fstat", "query": "/../../etc"}),
-            Status::InvalidData,
+            ReplyStatus::InvalidData,
             "absolute",
         ),
     ];

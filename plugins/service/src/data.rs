@@ -1,34 +1,40 @@
 //! `service("sshd")`: whether the machine knows a service, whether it runs, and whether it starts at boot.
 
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
-use crate::service::{Input, Service};
+use crate::service::{NodeService, ServiceNameInput};
 
-pub(crate) struct ServiceData;
+pub(crate) struct ServiceDataSource;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ServiceDataOutput {
     pub(crate) present: bool,
     pub(crate) running: bool,
     pub(crate) status: String,
     pub(crate) enabled: Option<bool>,
 }
 
-impl DataSource for ServiceData {
+impl DataSource for ServiceDataSource {
     const NAME: &'static str = "service";
-    type Output = Output;
+    type Output = ServiceDataOutput;
 
-    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        query: Option<&str>,
+    ) -> Result<ServiceDataOutput, ActionError> {
         let service = query.unwrap_or_default().to_owned();
-        let found = Service::with(cx, Input { service }, Service::look).await?;
+        let found =
+            NodeService::run_blocking(cx, ServiceNameInput { service }, NodeService::query_status)
+                .await?;
         let status = match (&found.missing, found.running) {
             (Some(_), _) => "absent",
             (None, true) => "running",
             (None, false) => "stopped",
         };
-        Ok(Output {
+        Ok(ServiceDataOutput {
             present: found.missing.is_none(),
             running: found.missing.is_none() && found.running,
             status: status.to_owned(),

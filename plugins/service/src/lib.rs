@@ -11,20 +11,22 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, Data, DataError, ddl};
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
 /// The agent, with every action that its DDL declares.
-pub fn agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin("service").unwrap_or_default();
+pub fn build_agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("service").unwrap_or_default();
     Agent::builder(document)?
-        .action(actions::Status)
-        .action(actions::Start)
-        .action(actions::Stop)
-        .action(actions::Restart)
+        .with_action(actions::ServiceStatusAction)
+        .with_action(actions::ServiceStartAction)
+        .with_action(actions::ServiceStopAction)
+        .with_action(actions::ServiceRestartAction)
         .build()
 }
 
 /// The data source `service`.
-pub fn data_sources() -> Result<Vec<Data>, DataError> {
-    Ok(vec![Data::builtin(data::ServiceData)?])
+pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(
+        data::ServiceDataSource,
+    )?])
 }

@@ -1,20 +1,20 @@
-//! One service of the machine that an action acts on. Everything but [`Service::with`] blocks.
+//! One service of the machine that an action acts on. Everything but [`ServiceState::run_blocking`] blocks.
 
 use std::sync::Arc;
 
 use muster_api::system::System;
-use muster_api::system::command::Cancel;
-use muster_api::{ActionError, Context};
-use muster_engine::providers::service::{Action, Service as Found, choose};
+use muster_api::system::command::CancelFlag;
+use muster_api::{ActionError, CallContext};
+use muster_engine::providers::service::{ServiceOperation, ServiceState as Found, choose_provider};
 use muster_engine::resource::Resource;
-use muster_engine::{Cx, Engine, EngineError};
+use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What every action is asked with.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ServiceNameInput {
     pub(crate) service: String,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum ServiceRunState {
     Running,
     Stopped,
 }
 
-impl State {
+impl ServiceRunState {
     /// As the engine writes it.
-    const fn ensure(self) -> &'static str {
+    const fn ensure_value(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Stopped => "stopped",
@@ -40,31 +40,31 @@ impl State {
 /// The state after a change.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Report {
-    pub(crate) status: State,
+pub(crate) struct ServiceChangeOutput {
+    pub(crate) status: ServiceRunState,
     /// Whether it was another one before.
     pub(crate) changed: bool,
 }
 
 /// The service.
-pub(crate) struct Service {
+pub(crate) struct NodeService {
     system: Arc<dyn System>,
-    engine: Engine,
-    cancel: Cancel,
+    engine: ResourceEngine,
+    cancel: CancelFlag,
     name: String,
 }
 
-impl Service {
+impl NodeService {
     /// Does the work on a thread of its own. A wrong name is told apart from a machine that would not (status 4 and 1).
-    pub(crate) async fn with<T: Send + 'static>(
-        cx: &Context,
-        input: Input,
+    pub(crate) async fn run_blocking<T: Send + 'static>(
+        cx: &CallContext,
+        input: ServiceNameInput,
         work: impl FnOnce(&Self) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, ActionError> {
         let system = Arc::clone(&cx.system);
-        let done = cx.blocking(move |cancel| {
+        let done = cx.run_blocking(move |cancel| {
             work(&Self {
-                engine: Engine::new(Arc::clone(&system)),
+                engine: ResourceEngine::new(Arc::clone(&system)),
                 system,
                 cancel,
                 name: input.service,
@@ -72,62 +72,71 @@ impl Service {
         });
         done.await?.map_err(|error| {
             if error.is_invalid() {
-                ActionError::invalid(error.line())
+                ActionError::invalid_input(error.one_line_message())
             } else {
-                ActionError::failed(error.line())
+                ActionError::failed(error.one_line_message())
             }
         })
     }
 
     /// What is known about it, if anything is.
-    pub(crate) fn look(&self) -> Result<Found, EngineError> {
-        let resource = self.resource(None)?;
-        let cx = self.cx();
-        choose(&cx, &resource)?.query(&cx, &resource)
+    pub(crate) fn query_status(&self) -> Result<Found, EngineError> {
+        let resource = self.build_resource(None)?;
+        let cx = self.engine_context();
+        choose_provider(&cx, &resource)?.query_service(&cx, &resource)
     }
 
     /// Whether it runs.
-    pub(crate) fn state(&self) -> Result<State, EngineError> {
-        let resource = self.resource(None)?;
-        let found = self.look()?;
-        Ok(if found.known(&resource)?.running {
-            State::Running
+    pub(crate) fn query_state(&self) -> Result<ServiceRunState, EngineError> {
+        let resource = self.build_resource(None)?;
+        let found = self.query_status()?;
+        Ok(if found.require_known(&resource)?.running {
+            ServiceRunState::Running
         } else {
-            State::Stopped
+            ServiceRunState::Stopped
         })
     }
 
     /// Starts or stops it, unless it is so already.
-    pub(crate) fn bring(&self, wanted: State) -> Result<Report, EngineError> {
-        self.state()?;
-        let resource = self.resource(Some(wanted))?;
-        let outcome = self.engine.apply(&resource, self.cancel.clone(), false);
-        let changed = outcome.changed();
+    pub(crate) fn ensure_state(
+        &self,
+        wanted: ServiceRunState,
+    ) -> Result<ServiceChangeOutput, EngineError> {
+        self.query_state()?;
+        let resource = self.build_resource(Some(wanted))?;
+        let outcome = self
+            .engine
+            .apply_resource(&resource, self.cancel.clone(), false);
+        let changed = outcome.has_changed();
         match outcome.error {
             Some(error) => Err(error),
-            None => Ok(Report {
-                status: self.state()?,
+            None => Ok(ServiceChangeOutput {
+                status: self.query_state()?,
                 changed,
             }),
         }
     }
 
     /// Stops and starts it, whatever its state is.
-    pub(crate) fn restart(&self) -> Result<State, EngineError> {
-        self.state()?;
-        let resource = self.resource(None)?;
-        let cx = self.cx();
-        choose(&cx, &resource)?.act(&cx, &resource, Action::Restart)?;
-        self.state()
+    pub(crate) fn restart(&self) -> Result<ServiceRunState, EngineError> {
+        self.query_state()?;
+        let resource = self.build_resource(None)?;
+        let cx = self.engine_context();
+        choose_provider(&cx, &resource)?.run_operation(
+            &cx,
+            &resource,
+            ServiceOperation::Restart,
+        )?;
+        self.query_state()
     }
 
-    fn resource(&self, wanted: Option<State>) -> Result<Resource, EngineError> {
-        let ensure = wanted.map(|state| ("ensure".to_owned(), Value::from(state.ensure())));
+    fn build_resource(&self, wanted: Option<ServiceRunState>) -> Result<Resource, EngineError> {
+        let ensure = wanted.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
         let words: Map<String, Value> = ensure.into_iter().collect();
-        self.engine.check("service", &self.name, &words)
+        self.engine.check_resource("service", &self.name, &words)
     }
 
-    fn cx(&self) -> Cx<'_> {
-        Cx::new(&*self.system, self.cancel.clone())
+    fn engine_context(&self) -> ResourceContext<'_> {
+        ResourceContext::new(&*self.system, self.cancel.clone())
     }
 }

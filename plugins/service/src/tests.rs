@@ -3,17 +3,17 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::System;
-use muster_api::system::command::Output;
+use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
-use crate::{actions, agent};
+use crate::{actions, build_agent};
 
 /// Runs as long as its file is there, and writes down what it is told.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -35,20 +35,25 @@ struct Machine {
 impl Machine {
     fn new(system: impl System + 'static) -> Self {
         Self {
-            agent: agent().unwrap(),
+            agent: build_agent().unwrap(),
             system: Arc::new(system),
         }
     }
 
     async fn ask(&self, action: &str, service: &str) -> Result<Value, ActionError> {
-        let declared = self.agent.ddl().action(action).unwrap();
+        let declared = self.agent.ddl().find_action(action).unwrap();
         let input = json!({ "service": service });
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
         let cx = node
             .context("service", action, Arc::clone(&self.system))
             .unwrap();
-        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        let output = self
+            .agent
+            .find_handler(action)
+            .unwrap()
+            .call(&cx, input)
+            .await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 }
@@ -68,45 +73,45 @@ fn with_script(script: &str) -> (tempfile::TempDir, Machine) {
 /// A systemd with a unit in that state, which every verb that is known leads to another.
 fn with_systemd(load: &str, active: &str) -> (FakeSystem, Machine) {
     let system = FakeSystem::new();
-    system.dir("/run/systemd/system");
-    system.file("/active", active);
+    system.add_directory("/run/systemd/system");
+    system.add_file("/active", active);
     let load = load.to_owned();
-    system.on(&["systemctl", "show"], move |system, _| {
-        let active = system.text("/active");
+    system.script_handler(&["systemctl", "show"], move |system, _| {
+        let active = system.file_text("/active");
         let text = format!("LoadState={load}\nActiveState={active}\nUnitFileState=enabled\n");
-        Output::new(0, text)
+        CommandOutput::new(0, text)
     });
     for (verb, after) in [
         ("start", "active"),
         ("stop", "inactive"),
         ("restart", "active"),
     ] {
-        system.on(&["systemctl", verb], move |system, _| {
-            system.file("/active", after);
-            Output::new(0, "")
+        system.script_handler(&["systemctl", verb], move |system, _| {
+            system.add_file("/active", after);
+            CommandOutput::new(0, "")
         });
     }
     (system.clone(), Machine::new(system))
 }
 
 fn changes(system: &FakeSystem) -> Vec<String> {
-    let mut lines = system.lines();
+    let mut lines = system.recorded_command_lines();
     lines.retain(|line| !line.starts_with("systemctl show"));
     lines
 }
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("service").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("service").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Status>(&ddl),
-        differences::<actions::Start>(&ddl),
-        differences::<actions::Stop>(&ddl),
-        differences::<actions::Restart>(&ddl),
+        differences::<actions::ServiceStatusAction>(&ddl),
+        differences::<actions::ServiceStartAction>(&ddl),
+        differences::<actions::ServiceStopAction>(&ddl),
+        differences::<actions::ServiceRestartAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    let read_only = |name| ddl.action(name).unwrap().read_only();
+    let read_only = |name| ddl.find_action(name).unwrap().is_read_only();
     assert!(read_only("status"));
     assert!(!["start", "stop", "restart"].into_iter().any(read_only));
 }
@@ -177,7 +182,7 @@ async fn an_unknown_service_is_a_failure_of_every_action() {
     let (system, machine) = with_systemd("not-found", "inactive");
     for action in ["status", "start", "stop", "restart"] {
         let error = machine.ask(action, "ngnix").await.unwrap_err();
-        assert_eq!(error.status, Status::Failed, "{action}");
+        assert_eq!(error.status, ReplyStatus::Failed, "{action}");
         assert_eq!(
             error.message,
             "Service[ngnix]: there is no such service: looked for a systemd unit ngnix.service"
@@ -186,7 +191,7 @@ async fn an_unknown_service_is_a_failure_of_every_action() {
     assert_eq!(changes(&system), Vec::<String>::new());
     let (_directory, machine) = with_script(SCRIPT);
     let error = machine.ask("stop", "ghost").await.unwrap_err();
-    assert_eq!(error.status, Status::Failed);
+    assert_eq!(error.status, ReplyStatus::Failed);
     assert!(
         error.message.contains("/etc/init.d/ghost"),
         "{}",
@@ -199,7 +204,7 @@ async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
     let (_directory, machine) = with_script("#!/bin/sh\necho no such luck; exit 1\n");
     for (action, verb) in [("start", "start"), ("restart", "stop")] {
         let error = machine.ask(action, "httpd").await.unwrap_err();
-        assert_eq!(error.status, Status::Failed);
+        assert_eq!(error.status, ReplyStatus::Failed);
         assert_eq!(
             error.message,
             format!("Service[httpd]: `/etc/init.d/httpd {verb}` ended with 1: no such luck")
@@ -209,7 +214,7 @@ async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
 
 #[tokio::test]
 async fn what_is_no_name_of_a_service_is_refused() {
-    let agent = agent().unwrap();
+    let agent = build_agent().unwrap();
     for action in agent.ddl().actions() {
         for name in ["", "--all", "../x", "a b", "x;reboot", &"x".repeat(91)] {
             let input = json!({ "service": name });
@@ -220,12 +225,12 @@ async fn what_is_no_name_of_a_service_is_refused() {
     // The engine is stricter than the field's validator.
     let (_directory, machine) = with_script(SCRIPT);
     let error = machine.ask("status", "..").await.unwrap_err();
-    assert_eq!(error.status, Status::InvalidData, "{error:?}");
+    assert_eq!(error.status, ReplyStatus::InvalidData, "{error:?}");
 }
 
 #[test]
 fn the_data_sources_types_names_and_examples_equal_its_ddl() {
-    let found = muster_api::testing::data_differences::<crate::data::ServiceData>();
+    let found = muster_api::testing::data_differences::<crate::data::ServiceDataSource>();
     assert_eq!(found, Vec::<String>::new());
 }
 
@@ -252,7 +257,7 @@ async fn the_data_source_tells_what_is_known_of_a_service() {
     ] {
         let (system, _) = with_systemd(load, active);
         let cx = node.context("data", "service", Arc::new(system)).unwrap();
-        let found = source.query(&cx, Some("httpd")).await.unwrap();
+        let found = source.query_values(&cx, Some("httpd")).await.unwrap();
         assert_eq!(Value::Object(found), expected, "{load} {active}");
     }
 }

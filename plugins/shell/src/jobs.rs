@@ -11,27 +11,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-use muster_api::system::command::Stream;
+use muster_api::system::command::OutputStream;
 use muster_api::system::process::wait_until;
-use muster_api::system::{Command, ProcessId, Signal, Spool, System, SystemError};
+use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
 use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, Context};
+use muster_api::{ActionError, CallContext};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::Options;
 
-const RECORD: &str = "job.json";
+const RECORD_FILE: &str = "job.json";
 /// Which signal we ended it with, when its keeper could not write its end down.
-const KILLED: &str = "killed";
+const KILL_SIGNAL_FILE: &str = "killed";
 /// Largest record that is read.
-const RECORD_BYTES: u64 = 1024 * 1024;
+const MAX_RECORD_BYTES: u64 = 1024 * 1024;
 /// What a killed job has to be gone.
-const GONE: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All jobs of the node.
 #[derive(Debug)]
-pub(crate) struct Jobs {
+pub(crate) struct ShellJobStore {
     directory: PathBuf,
     options: Options,
     /// Held while a job is added, so that the limit holds.
@@ -40,7 +40,7 @@ pub(crate) struct Jobs {
 
 /// What is written down of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct ShellJobRecord {
     pub(crate) job: String,
     /// The request that started it.
     pub(crate) request: Uuid,
@@ -55,7 +55,7 @@ pub(crate) struct Record {
 
 /// How it is with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ShellJobState {
     Running,
     /// With this code, 128 + signal when a signal ended it.
     Exited(i32),
@@ -67,7 +67,7 @@ pub(crate) enum State {
 
 /// Why a job cannot be looked at.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JobError {
+pub(crate) enum ShellJobError {
     #[error("this node has no job {0}")]
     Unknown(String),
     #[error("{running} jobs run already, and [plugins.shell] allows {limit}")]
@@ -82,18 +82,18 @@ pub(crate) enum JobError {
     System(#[from] SystemError),
 }
 
-impl From<JobError> for ActionError {
-    fn from(error: JobError) -> Self {
+impl From<ShellJobError> for ActionError {
+    fn from(error: ShellJobError) -> Self {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());
         match error {
-            JobError::Unknown(_) => Self::invalid(message),
+            ShellJobError::Unknown(_) => Self::invalid_input(message),
             _ => Self::failed(message),
         }
     }
 }
 
-impl Jobs {
+impl ShellJobStore {
     pub(crate) fn new(directory: PathBuf, options: Options) -> Self {
         Self {
             directory,
@@ -103,24 +103,24 @@ impl Jobs {
     }
 
     /// Starts a job. Blocks, as everything here does.
-    pub(crate) fn start(
+    pub(crate) fn start_job(
         &self,
-        cx: &Context,
+        cx: &CallContext,
         command: &Command,
         words: Vec<String>,
         user: Option<&str>,
-    ) -> Result<Record, JobError> {
+    ) -> Result<ShellJobRecord, ShellJobError> {
         let _turn = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        self.make_room(&*cx.system)?;
+        self.evict_ended(&*cx.system)?;
         let id = Uuid::now_v7().simple().to_string().split_off(20);
         let directory = self.directory.join(&id);
         DirBuilder::new()
             .mode(0o700)
             .recursive(true)
             .create(&directory)
-            .map_err(|source| files(&directory, source))?;
+            .map_err(|source| files_error(&directory, source))?;
         let since = cx.system.now().duration_since(UNIX_EPOCH);
-        let mut record = Record {
+        let mut record = ShellJobRecord {
             job: id,
             request: cx.request,
             caller: cx.caller.to_string(),
@@ -130,15 +130,15 @@ impl Jobs {
             process: None,
         };
         // Before it is started: a daemon that ends in between leaves a trace of it.
-        write(&directory, &record)?;
-        let spool = Spool {
+        write_record(&directory, &record)?;
+        let spool = ProcessSpool {
             directory: directory.clone(),
             limit: self.options.spool_bytes,
         };
-        match cx.system.start(command, &spool) {
+        match cx.system.start_detached(command, &spool) {
             Ok(process) => {
                 record.process = Some(process);
-                write(&directory, &record)?;
+                write_record(&directory, &record)?;
                 Ok(record)
             }
             Err(error) => {
@@ -149,85 +149,96 @@ impl Jobs {
     }
 
     /// The jobs that this caller started, the oldest first.
-    pub(crate) fn list_of(&self, caller: &Identity) -> Result<Vec<Record>, JobError> {
-        let mut records = self.list()?;
+    pub(crate) fn list_for_caller(
+        &self,
+        caller: &Identity,
+    ) -> Result<Vec<ShellJobRecord>, ShellJobError> {
+        let mut records = self.list_jobs()?;
         records.retain(|record| record.caller == caller.as_str());
         Ok(records)
     }
 
     /// The job of this name, if this caller started it. Another caller's job is answered like one that does not exist.
-    pub(crate) fn get_of(&self, job: &str, caller: &Identity) -> Result<Record, JobError> {
-        let record = self.get(job)?;
+    pub(crate) fn get_for_caller(
+        &self,
+        job: &str,
+        caller: &Identity,
+    ) -> Result<ShellJobRecord, ShellJobError> {
+        let record = self.get_job(job)?;
         if record.caller == caller.as_str() {
             return Ok(record);
         }
-        Err(JobError::Unknown(job.to_owned()))
+        Err(ShellJobError::Unknown(job.to_owned()))
     }
 
     /// All jobs that are remembered, the oldest first.
-    fn list(&self) -> Result<Vec<Record>, JobError> {
+    fn list_jobs(&self) -> Result<Vec<ShellJobRecord>, ShellJobError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(files(&self.directory, source)),
+            Err(source) => return Err(files_error(&self.directory, source)),
         };
-        let mut records: Vec<Record> = entries
-            .filter_map(|entry| read(&entry.ok()?.path()).ok())
+        let mut records: Vec<ShellJobRecord> = entries
+            .filter_map(|entry| read_record(&entry.ok()?.path()).ok())
             .collect();
         records.sort_by(|a, b| (a.started, &a.job).cmp(&(b.started, &b.job)));
         Ok(records)
     }
 
     /// The job of this name.
-    fn get(&self, job: &str) -> Result<Record, JobError> {
-        let unknown = || JobError::Unknown(job.to_owned());
+    fn get_job(&self, job: &str) -> Result<ShellJobRecord, ShellJobError> {
+        let unknown = || ShellJobError::Unknown(job.to_owned());
         // The name becomes a path.
         if job.is_empty() || !job.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(unknown());
         }
-        read(&self.directory.join(job)).map_err(|_| unknown())
+        read_record(&self.directory.join(job)).map_err(|_| unknown())
     }
 
     /// How it is with a job now.
-    pub(crate) fn state(&self, record: &Record, system: &dyn System) -> State {
+    pub(crate) fn job_state(&self, record: &ShellJobRecord, system: &dyn System) -> ShellJobState {
         // Asked first: who ends writes that down before.
         let running = record
             .process
             .is_some_and(|process| system.is_running(&process));
         let number = |name: &str| -> Option<i32> {
-            let text = fs::read_to_string(self.path(record, name)).ok()?;
+            let text = fs::read_to_string(self.file_path(record, name)).ok()?;
             text.trim().parse().ok()
         };
-        match (number(Spool::EXIT), running, number(KILLED)) {
-            (Some(code), _, _) => State::Exited(code),
-            (None, true, _) => State::Running,
-            (None, false, Some(signal)) => State::Killed(signal),
-            (None, false, None) => State::Lost,
+        match (
+            number(ProcessSpool::EXIT),
+            running,
+            number(KILL_SIGNAL_FILE),
+        ) {
+            (Some(code), _, _) => ShellJobState::Exited(code),
+            (None, true, _) => ShellJobState::Running,
+            (None, false, Some(signal)) => ShellJobState::Killed(signal),
+            (None, false, None) => ShellJobState::Lost,
         }
     }
 
     /// Whether more output can still come, also from what the program left behind.
-    pub(crate) fn is_talking(record: &Record, system: &dyn System) -> bool {
+    pub(crate) fn is_running(record: &ShellJobRecord, system: &dyn System) -> bool {
         record
             .process
             .is_some_and(|process| system.is_running(&process))
     }
 
     /// How many bytes of a stream there are.
-    pub(crate) fn size(&self, record: &Record, stream: Stream) -> u64 {
-        let path = self.path(record, name(stream));
+    pub(crate) fn stream_size(&self, record: &ShellJobRecord, stream: OutputStream) -> u64 {
+        let path = self.file_path(record, stream_file_name(stream));
         fs::metadata(path).map_or(0, |found| found.len())
     }
 
     /// A piece of a stream.
-    pub(crate) fn read(
+    pub(crate) fn read_stream(
         &self,
-        record: &Record,
-        stream: Stream,
+        record: &ShellJobRecord,
+        stream: OutputStream,
         offset: u64,
         bytes: u64,
-    ) -> Result<Vec<u8>, JobError> {
-        let path = self.path(record, name(stream));
+    ) -> Result<Vec<u8>, ShellJobError> {
+        let path = self.file_path(record, stream_file_name(stream));
         let piece = || {
             let mut file = File::open(&path)?;
             file.seek(SeekFrom::Start(offset))?;
@@ -239,48 +250,49 @@ impl Jobs {
             Ok(piece) => Ok(piece),
             // Its reader has not begun yet.
             Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(source) => Err(files(&path, source)),
+            Err(source) => Err(files_error(&path, source)),
         }
     }
 
     /// Ends a job: TERM, and KILL if it has not ended in time. Tells whether there was anything to end.
-    pub(crate) fn kill(
+    pub(crate) fn kill_job(
         &self,
-        record: &Record,
+        record: &ShellJobRecord,
         system: &dyn System,
         patience: Duration,
-    ) -> Result<bool, JobError> {
+    ) -> Result<bool, ShellJobError> {
         let Some(process) = record.process else {
             return Ok(false);
         };
-        if !system.signal(&process, Signal::SIGTERM, true)? {
+        if !system.signal_process(&process, Signal::SIGTERM, true)? {
             return Ok(false);
         }
         let is_gone = || !system.is_running(&process);
         if !wait_until(patience, is_gone) {
-            let path = self.path(record, KILLED);
+            let path = self.file_path(record, KILL_SIGNAL_FILE);
             let signal = Signal::SIGKILL as i32;
-            fs::write(&path, format!("{signal}\n")).map_err(|source| files(&path, source))?;
-            system.signal(&process, Signal::SIGKILL, true)?;
-            wait_until(GONE, is_gone);
+            fs::write(&path, format!("{signal}\n")).map_err(|source| files_error(&path, source))?;
+            system.signal_process(&process, Signal::SIGKILL, true)?;
+            wait_until(KILL_TIMEOUT, is_gone);
         }
         Ok(true)
     }
 
     /// Forgets the oldest jobs that have ended, so that one more has room.
-    fn make_room(&self, system: &dyn System) -> Result<(), JobError> {
-        let records = self.list()?;
+    fn evict_ended(&self, system: &dyn System) -> Result<(), ShellJobError> {
+        let records = self.list_jobs()?;
         let over = (records.len() + 1).saturating_sub(self.options.jobs);
-        let ended = |record: &&Record| {
-            self.state(record, system) != State::Running && !Self::is_talking(record, system)
+        let ended = |record: &&ShellJobRecord| {
+            self.job_state(record, system) != ShellJobState::Running
+                && !Self::is_running(record, system)
         };
-        let forgotten: Vec<&Record> = records.iter().filter(ended).take(over).collect();
+        let forgotten: Vec<&ShellJobRecord> = records.iter().filter(ended).take(over).collect();
         for record in &forgotten {
             let directory = self.directory.join(&record.job);
-            fs::remove_dir_all(&directory).map_err(|source| files(&directory, source))?;
+            fs::remove_dir_all(&directory).map_err(|source| files_error(&directory, source))?;
         }
         if forgotten.len() < over {
-            return Err(JobError::Full {
+            return Err(ShellJobError::Full {
                 running: records.len() - forgotten.len(),
                 limit: self.options.jobs,
             });
@@ -288,43 +300,43 @@ impl Jobs {
         Ok(())
     }
 
-    fn path(&self, record: &Record, name: &str) -> PathBuf {
+    fn file_path(&self, record: &ShellJobRecord, name: &str) -> PathBuf {
         self.directory.join(&record.job).join(name)
     }
 }
 
-fn name(stream: Stream) -> &'static str {
+fn stream_file_name(stream: OutputStream) -> &'static str {
     match stream {
-        Stream::Stdout => Spool::STDOUT,
-        Stream::Stderr => Spool::STDERR,
+        OutputStream::Stdout => ProcessSpool::STDOUT,
+        OutputStream::Stderr => ProcessSpool::STDERR,
     }
 }
 
-fn files(path: &Path, source: io::Error) -> JobError {
+fn files_error(path: &Path, source: io::Error) -> ShellJobError {
     let path = path.to_owned();
-    JobError::Files { path, source }
+    ShellJobError::Files { path, source }
 }
 
-fn read(directory: &Path) -> Result<Record, JobError> {
-    let path = directory.join(RECORD);
+fn read_record(directory: &Path) -> Result<ShellJobRecord, ShellJobError> {
+    let path = directory.join(RECORD_FILE);
     let record = || {
         let mut text = Vec::new();
         File::open(&path)?
-            .take(RECORD_BYTES)
+            .take(MAX_RECORD_BYTES)
             .read_to_end(&mut text)?;
         Ok(serde_json::from_slice(&text)?)
     };
-    record().map_err(|source| files(&path, source))
+    record().map_err(|source| files_error(&path, source))
 }
 
 /// Whole, by rename: a record is never half there.
-fn write(directory: &Path, record: &Record) -> Result<(), JobError> {
-    let path = directory.join(RECORD);
+fn write_record(directory: &Path, record: &ShellJobRecord) -> Result<(), ShellJobError> {
+    let path = directory.join(RECORD_FILE);
     let written = || {
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(&serde_json::to_vec(record)?)?;
         file.persist(&path).map_err(|failed| failed.error)?;
         Ok(())
     };
-    written().map_err(|source| files(&path, source))
+    written().map_err(|source| files_error(&path, source))
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use muster_api::{Agent, AgentError, ddl};
 use serde::Deserialize;
 
-use jobs::Jobs;
+use jobs::ShellJobStore;
 
 /// The section `[plugins.shell]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -44,15 +44,15 @@ impl Default for Options {
 }
 
 /// The agent, with every action that its DDL declares. `directory` is where jobs are kept; it is made when there is one.
-pub fn agent(options: Options, directory: PathBuf) -> Result<Agent, AgentError> {
-    let document = ddl::builtin("shell").unwrap_or_default();
-    let jobs = Arc::new(Jobs::new(directory, options));
+pub fn build_agent(options: Options, directory: PathBuf) -> Result<Agent, AgentError> {
+    let document = ddl::builtin_agent("shell").unwrap_or_default();
+    let jobs = Arc::new(ShellJobStore::new(directory, options));
     Agent::builder(document)?
-        .action(actions::Run)
-        .action(actions::Start(Arc::clone(&jobs)))
-        .action(actions::Status(Arc::clone(&jobs)))
-        .action(actions::Tail(Arc::clone(&jobs)))
-        .action(actions::List(Arc::clone(&jobs)))
-        .action(actions::Kill(jobs))
+        .with_action(actions::ShellRunAction)
+        .with_action(actions::ShellStartAction(Arc::clone(&jobs)))
+        .with_action(actions::ShellStatusAction(Arc::clone(&jobs)))
+        .with_action(actions::ShellTailAction(Arc::clone(&jobs)))
+        .with_action(actions::ShellListAction(Arc::clone(&jobs)))
+        .with_action(actions::ShellKillAction(jobs))
         .build()
 }

@@ -2,38 +2,38 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use muster_api::progress::Sink;
-use muster_api::system::command::Stream;
+use muster_api::progress::ProgressSink;
+use muster_api::system::command::OutputStream;
 use serde_json::{Map, Value, json};
 
 /// Bytes that are kept of each stream for the answer.
-const KEPT: usize = 64 * 1024;
+const MAX_KEPT_BYTES: usize = 64 * 1024;
 /// Bytes that each stream may have in the answer, as JSON.
-const KEPT_JSON: usize = 160 * 1024;
+const MAX_KEPT_JSON_BYTES: usize = 160 * 1024;
 /// Longest line that is told in one event; a longer one is told in pieces.
-const LINE: usize = 4 * 1024;
+const MAX_LINE_BYTES: usize = 4 * 1024;
 
 /// Output of a program that is still running.
 #[derive(Debug)]
-pub(crate) struct Output {
-    sink: Sink,
-    streams: Mutex<[Kept; 2]>,
+pub(crate) struct LiveOutputBuffer {
+    sink: ProgressSink,
+    streams: Mutex<[StreamBuffer; 2]>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StreamBuffer {
     bytes: Vec<u8>,
     truncated: bool,
-    lines: Lines,
+    lines: LineSplitter,
 }
 
 /// Cuts a stream into lines.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Vec<u8>);
+pub(crate) struct LineSplitter(Vec<u8>);
 
-impl Output {
+impl LiveOutputBuffer {
     /// Nothing yet; lines go into the sink.
-    pub(crate) fn new(sink: Sink) -> Self {
+    pub(crate) fn new(sink: ProgressSink) -> Self {
         Self {
             sink,
             streams: Mutex::default(),
@@ -41,34 +41,38 @@ impl Output {
     }
 
     /// Something was printed.
-    pub(crate) fn hear(&self, stream: Stream, bytes: &[u8]) {
-        let mut streams = self.lock();
+    pub(crate) fn append_bytes(&self, stream: OutputStream, bytes: &[u8]) {
+        let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
         let kept = match stream {
-            Stream::Stdout => stdout,
-            Stream::Stderr => stderr,
+            OutputStream::Stdout => stdout,
+            OutputStream::Stderr => stderr,
         };
-        let room = KEPT.saturating_sub(kept.bytes.len()).min(bytes.len());
+        let room = MAX_KEPT_BYTES
+            .saturating_sub(kept.bytes.len())
+            .min(bytes.len());
         kept.bytes
             .extend_from_slice(bytes.get(..room).unwrap_or_default());
         kept.truncated |= room < bytes.len();
         if self.sink.is_wanted() {
-            let tell = |line: String| tell(&self.sink, stream, &line);
-            kept.lines.add(bytes, tell);
+            let tell = |line: String| emit_line(&self.sink, stream, &line);
+            kept.lines.push_bytes(bytes, tell);
         }
     }
 
     /// The program has ended: the last line is told, too. Answers the outputs of the action as far as they are known here.
-    pub(crate) fn end(&self) -> Map<String, Value> {
-        let mut streams = self.lock();
+    pub(crate) fn finish_streams(&self) -> Map<String, Value> {
+        let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
         for (stream, kept) in [
-            (Stream::Stdout, &mut *stdout),
-            (Stream::Stderr, &mut *stderr),
+            (OutputStream::Stdout, &mut *stdout),
+            (OutputStream::Stderr, &mut *stderr),
         ] {
-            kept.lines.end(|line| tell(&self.sink, stream, &line));
+            kept.lines
+                .flush_line(|line| emit_line(&self.sink, stream, &line));
         }
-        let ((out, out_cut), (err, err_cut)) = (text(&stdout.bytes), text(&stderr.bytes));
+        let ((out, out_cut), (err, err_cut)) =
+            (truncate_text(&stdout.bytes), truncate_text(&stderr.bytes));
         let truncated = stdout.truncated || stderr.truncated || out_cut || err_cut;
         let outputs = [
             ("stdout", Value::from(out)),
@@ -81,22 +85,22 @@ impl Output {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Kept; 2]> {
+    fn lock_streams(&self) -> MutexGuard<'_, [StreamBuffer; 2]> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Tells of one line.
-pub(crate) fn tell(sink: &Sink, stream: Stream, line: &str) {
-    sink.emit(json!({"stream": stream.word(), "line": line}));
+pub(crate) fn emit_line(sink: &ProgressSink, stream: OutputStream, line: &str) {
+    sink.emit_event(json!({"stream": stream.as_str(), "line": line}));
 }
 
 /// The bytes as text, as much as an answer has room for; and whether that is less than all.
-fn text(bytes: &[u8]) -> (String, bool) {
+fn truncate_text(bytes: &[u8]) -> (String, bool) {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     let mut cut = false;
     // Control characters grow sixfold in JSON; a few halves are enough.
-    while serde_json::to_vec(&text).map_or(0, |json| json.len()) > KEPT_JSON {
+    while serde_json::to_vec(&text).map_or(0, |json| json.len()) > MAX_KEPT_JSON_BYTES {
         let half = text.floor_char_boundary(text.len() / 2);
         text.truncate(half);
         cut = true;
@@ -104,21 +108,21 @@ fn text(bytes: &[u8]) -> (String, bool) {
     (text, cut)
 }
 
-impl Lines {
+impl LineSplitter {
     /// Adds bytes, and hands out each line that is complete, or long enough.
-    pub(crate) fn add(&mut self, bytes: &[u8], mut tell: impl FnMut(String)) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8], mut tell: impl FnMut(String)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            for part in piece.chunks(LINE) {
+            for part in piece.chunks(MAX_LINE_BYTES) {
                 self.0.extend_from_slice(part);
-                if self.0.ends_with(b"\n") || self.0.len() >= LINE {
-                    self.end(&mut tell);
+                if self.0.ends_with(b"\n") || self.0.len() >= MAX_LINE_BYTES {
+                    self.flush_line(&mut tell);
                 }
             }
         }
     }
 
     /// Hands out what is left.
-    pub(crate) fn end(&mut self, mut tell: impl FnMut(String)) {
+    pub(crate) fn flush_line(&mut self, mut tell: impl FnMut(String)) {
         if self.0.is_empty() {
             return;
         }
@@ -130,18 +134,20 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use muster_api::progress::channel;
-    use muster_api::system::command::Stream;
+    use muster_api::progress::progress_channel;
+    use muster_api::system::command::OutputStream;
     use serde_json::json;
 
-    use super::{KEPT, KEPT_JSON, LINE, Lines, Output};
+    use super::{
+        LineSplitter, LiveOutputBuffer, MAX_KEPT_BYTES, MAX_KEPT_JSON_BYTES, MAX_LINE_BYTES,
+    };
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut told) = (Lines::default(), Vec::new());
+        let (mut lines, mut told) = (LineSplitter::default(), Vec::new());
         for piece in pieces {
-            lines.add(piece, |line| told.push(line));
+            lines.push_bytes(piece, |line| told.push(line));
         }
-        lines.end(|line| told.push(line));
+        lines.flush_line(|line| told.push(line));
         told
     }
 
@@ -152,25 +158,25 @@ mod tests {
             ["a", "bc", "", "end"]
         );
         assert_eq!(lines(&[b"a\xff\n"]), ["a\u{fffd}"]);
-        let long = vec![b'x'; LINE * 2 + 5];
+        let long = vec![b'x'; MAX_LINE_BYTES * 2 + 5];
         let told = lines(&[&long]);
         assert_eq!(told.concat().len(), long.len());
-        assert!(told.iter().all(|line| line.len() < 2 * LINE));
+        assert!(told.iter().all(|line| line.len() < 2 * MAX_LINE_BYTES));
     }
 
     #[tokio::test]
     async fn what_is_told_and_what_is_kept() {
-        let (sink, source) = channel();
-        let output = Output::new(sink);
-        output.hear(Stream::Stderr, b"oh\nno");
-        output.hear(Stream::Stdout, b"fine\n");
-        let kept = output.end();
+        let (sink, source) = progress_channel();
+        let output = LiveOutputBuffer::new(sink);
+        output.append_bytes(OutputStream::Stderr, b"oh\nno");
+        output.append_bytes(OutputStream::Stdout, b"fine\n");
+        let kept = output.finish_streams();
         assert_eq!(
             json!(kept),
             json!({"stdout": "fine\n", "stderr": "oh\nno", "truncated": false})
         );
         source.close();
-        let told = source.take(10_000).await.unwrap();
+        let told = source.take_events(10_000).await.unwrap();
         let line = |stream: &str, line: &str| json!({"stream": stream, "line": line});
         assert_eq!(
             told,
@@ -184,10 +190,10 @@ mod tests {
 
     #[test]
     fn too_much_is_cut_and_said_so() {
-        let output = Output::new(muster_api::progress::Sink::default());
-        output.hear(Stream::Stdout, &vec![1; KEPT + 1]);
-        let kept = output.end();
+        let output = LiveOutputBuffer::new(muster_api::progress::ProgressSink::default());
+        output.append_bytes(OutputStream::Stdout, &vec![1; MAX_KEPT_BYTES + 1]);
+        let kept = output.finish_streams();
         assert_eq!(kept["truncated"], json!(true));
-        assert!(serde_json::to_vec(&kept["stdout"]).unwrap().len() <= KEPT_JSON);
+        assert!(serde_json::to_vec(&kept["stdout"]).unwrap().len() <= MAX_KEPT_JSON_BYTES);
     }
 }

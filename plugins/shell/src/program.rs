@@ -9,12 +9,12 @@ use muster_api::system::{Command, System};
 use serde::Deserialize;
 
 /// Largest passwd file that is searched for a user.
-const PASSWD_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The inputs that `run` and `start` share.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Program {
+pub(crate) struct ShellProgramInput {
     /// Program and arguments.
     command: Option<Vec<String>>,
     /// A text for `/bin/sh -c`.
@@ -26,7 +26,7 @@ pub(crate) struct Program {
 }
 
 /// Neither environment nor input: passwords go that way.
-impl fmt::Debug for Program {
+impl fmt::Debug for ShellProgramInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
             .field("argv", &self.argv())
@@ -36,7 +36,7 @@ impl fmt::Debug for Program {
     }
 }
 
-impl Program {
+impl ShellProgramInput {
     fn argv(&self) -> Vec<String> {
         match (&self.command, &self.script) {
             (Some(command), _) => command.clone(),
@@ -46,26 +46,26 @@ impl Program {
     }
 
     /// How the program is called in lists: its words, without environment and input.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn display_words(&self) -> Vec<String> {
         self.argv()
     }
 
     /// The user it is to run as, if not the daemon's.
-    pub(crate) fn user(&self) -> Option<&str> {
+    pub(crate) fn run_as_user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
     /// The command, on this machine. Blocks: users are looked up.
-    pub(crate) fn command(&self, system: &dyn System) -> Result<Command, ActionError> {
+    pub(crate) fn build_command(&self, system: &dyn System) -> Result<Command, ActionError> {
         if self.command.is_some() == self.script.is_some() {
             let message = "give either `command`, an array of program and arguments, or `script`";
-            return Err(ActionError::invalid(message));
+            return Err(ActionError::invalid_input(message));
         }
         let argv = self.argv();
         let nul = |text: &str| text.contains('\0');
         if argv.first().is_none_or(String::is_empty) || argv.iter().any(|word| nul(word)) {
             let message = "the command is empty, or has a NUL character in it";
-            return Err(ActionError::invalid(message));
+            return Err(ActionError::invalid_input(message));
         }
         let env = self.env.clone().unwrap_or_default();
         for (name, value) in &env {
@@ -74,7 +74,7 @@ impl Program {
                     "`{}` is no name of an environment variable, or its value has a NUL character",
                     name.escape_debug()
                 );
-                return Err(ActionError::invalid(message));
+                return Err(ActionError::invalid_input(message));
             }
         }
         let mut command = Command::new(argv);
@@ -84,21 +84,24 @@ impl Program {
             let cwd = PathBuf::from(cwd);
             if !cwd.is_absolute() {
                 let message = format!("cwd {} is not an absolute path", cwd.display());
-                return Err(ActionError::invalid(message));
+                return Err(ActionError::invalid_input(message));
             }
             command.cwd = Some(cwd);
         }
         if let Some(user) = &self.user {
-            (command.uid, command.gid) = identify(system, user)?;
+            (command.uid, command.gid) = look_up_user(system, user)?;
         }
         Ok(command)
     }
 }
 
 /// Number and group of a user of the machine.
-fn identify(system: &dyn System, user: &str) -> Result<(Option<u32>, Option<u32>), ActionError> {
+fn look_up_user(
+    system: &dyn System,
+    user: &str,
+) -> Result<(Option<u32>, Option<u32>), ActionError> {
     let passwd = system
-        .read(Path::new("/etc/passwd"), PASSWD_BYTES)
+        .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)
         .map_err(|error| ActionError::failed(format!("cannot look up user {user}: {error}")))?;
     let passwd = String::from_utf8_lossy(&passwd);
     let entry = passwd.lines().find_map(|line| {
@@ -107,6 +110,7 @@ fn identify(system: &dyn System, user: &str) -> Result<(Option<u32>, Option<u32>
         let uid = fields.nth(1)?.parse().ok()?;
         Some((Some(uid), Some(fields.next()?.parse().ok()?)))
     });
-    entry
-        .ok_or_else(|| ActionError::invalid(format!("this node has no user {user} in /etc/passwd")))
+    entry.ok_or_else(|| {
+        ActionError::invalid_input(format!("this node has no user {user} in /etc/passwd"))
+    })
 }

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::ddl::{Ddl, builtin};
-use muster_api::progress::{Source, channel};
+use muster_api::ddl::{AgentDdl, builtin_agent};
+use muster_api::progress::{ProgressSource, progress_channel};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
-use muster_api::wire::status::{Reason, Status};
-use muster_api::{ActionError, Agent, Context};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use muster_api::{ActionError, Agent, CallContext};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{Options, actions, agent};
+use crate::{Options, actions, build_agent};
 
 /// Long enough for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -27,16 +27,16 @@ struct Machine {
 impl Machine {
     fn new(options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let agent = agent(options, directory.path().join("jobs")).unwrap();
+        let agent = build_agent(options, directory.path().join("jobs")).unwrap();
         Self { agent, directory }
     }
 
     /// The daemon was started again: nothing is left of it but its files.
     fn restart(&mut self) {
-        self.agent = agent(Options::default(), self.directory.path().join("jobs")).unwrap();
+        self.agent = build_agent(Options::default(), self.directory.path().join("jobs")).unwrap();
     }
 
-    fn context(action: &str) -> Context {
+    fn context(action: &str) -> CallContext {
         let node = TestNode::named("dev1.example.net").unwrap();
         let system = Arc::new(RealSystem::new("/".into()));
         node.context("shell", action, system).unwrap()
@@ -46,10 +46,20 @@ impl Machine {
         self.ask_in(&Self::context(action), action, input).await
     }
 
-    async fn ask_in(&self, cx: &Context, action: &str, input: Value) -> Result<Value, ActionError> {
-        let declared = self.agent.ddl().action(action).unwrap();
+    async fn ask_in(
+        &self,
+        cx: &CallContext,
+        action: &str,
+        input: Value,
+    ) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
-        let output = self.agent.handler(action).unwrap().call(cx, input).await?;
+        let output = self
+            .agent
+            .find_handler(action)
+            .unwrap()
+            .call(cx, input)
+            .await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
@@ -88,10 +98,10 @@ fn exited(answer: &Value) -> bool {
     answer["state"] == json!("exited")
 }
 
-async fn told(source: &Source) -> Vec<Value> {
+async fn told(source: &ProgressSource) -> Vec<Value> {
     source.close();
     let mut all = Vec::new();
-    while let Some(events) = source.take(100_000).await {
+    while let Some(events) = source.take_events(100_000).await {
         all.extend(events);
     }
     all
@@ -99,14 +109,14 @@ async fn told(source: &Source) -> Vec<Value> {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("shell").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("shell").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Run>(&ddl),
-        differences::<actions::Start>(&ddl),
-        differences::<actions::Status>(&ddl),
-        differences::<actions::Tail>(&ddl),
-        differences::<actions::List>(&ddl),
-        differences::<actions::Kill>(&ddl),
+        differences::<actions::ShellRunAction>(&ddl),
+        differences::<actions::ShellStartAction>(&ddl),
+        differences::<actions::ShellStatusAction>(&ddl),
+        differences::<actions::ShellTailAction>(&ddl),
+        differences::<actions::ShellListAction>(&ddl),
+        differences::<actions::ShellKillAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -117,10 +127,14 @@ fn types_names_and_examples_equal_the_ddl() {
         ("kill", false),
         ("tail", true),
     ] {
-        assert_eq!(ddl.action(name).unwrap().read_only(), action, "{name}");
+        assert_eq!(
+            ddl.find_action(name).unwrap().is_read_only(),
+            action,
+            "{name}"
+        );
     }
     for name in ["run", "start"] {
-        let action = ddl.action(name).unwrap();
+        let action = ddl.find_action(name).unwrap();
         assert!(action.is_sensitive("env") && action.is_sensitive("stdin"));
     }
 }
@@ -153,7 +167,7 @@ async fn a_program_that_fails_is_a_failure_that_keeps_its_output() {
         .unwrap_err();
     assert_eq!(
         (error.status, error.message.as_str()),
-        (Status::Failed, "ended with 3")
+        (ReplyStatus::Failed, "ended with 3")
     );
     assert_eq!(
         json!(error.data),
@@ -176,23 +190,23 @@ async fn a_program_that_takes_too_long_or_is_taken_back_tells_what_it_said() {
     let script = json!({"script": "echo begun; exec sleep 600", "timeout": 1});
     let error = machine.ask("run", script).await.unwrap_err();
     assert!(
-        matches!(error.reason, Some(Reason::Timeout { .. })),
+        matches!(error.reason, Some(ReplyReason::Timeout { .. })),
         "{error:?}"
     );
     assert_eq!(error.data["stdout"], json!("begun\n"));
 
     let mut cx = Machine::context("run");
-    let (sink, source) = channel();
+    let (sink, source) = progress_channel();
     cx.progress = sink;
     let asked = machine.ask_in(&cx, "run", json!({"script": "echo begun; exec sleep 600"}));
     let taking_back = async {
-        let events = source.take(1000).await.unwrap();
+        let events = source.take_events(1000).await.unwrap();
         assert_eq!(events, [json!({"stream": "stdout", "line": "begun"})]);
         cx.cancel.cancel();
     };
     let (answer, ()) = tokio::join!(asked, taking_back);
     let error = answer.unwrap_err();
-    assert_eq!(error.reason, Some(Reason::Cancelled));
+    assert_eq!(error.reason, Some(ReplyReason::Cancelled));
     assert_eq!(error.data["stdout"], json!("begun\n"));
 }
 
@@ -210,7 +224,7 @@ async fn wrong_words_are_refused_before_anything_runs() {
     ] {
         for action in ["run", "start"] {
             let error = machine.ask(action, input.clone()).await.unwrap_err();
-            assert_eq!(error.status, Status::InvalidData, "{input}: {error:?}");
+            assert_eq!(error.status, ReplyStatus::InvalidData, "{input}: {error:?}");
         }
     }
     for job in ["0", "ffff"] {
@@ -369,7 +383,7 @@ async fn a_job_is_followed_line_by_line() {
         .start("echo one; sleep 0.3; echo two; printf end")
         .await;
     let mut cx = Machine::context("tail");
-    let (sink, source) = channel();
+    let (sink, source) = progress_channel();
     cx.progress = sink;
     let input = json!({"job": job, "follow": true});
     let answer = machine.ask_in(&cx, "tail", input).await.unwrap();

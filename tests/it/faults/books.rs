@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_api::{Action, ActionError, Agent, Context};
-use muster_client::{Aim, Answer, Call, Client, Event, Stats};
+use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_wire::identity::Identity;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -56,24 +56,24 @@ struct Strike(Arc<Effects>);
 /// Answers with as many bytes as were asked for.
 struct Fill;
 
-impl Action for Strike {
+impl AgentAction for Strike {
     const NAME: &'static str = "strike";
     type Input = Nothing;
     type Output = Said;
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Said, ActionError> {
+    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         self.0.note(cx.node.identity().clone(), cx.request);
         let said = "done".to_owned();
         Ok(Said { said })
     }
 }
 
-impl Action for Fill {
+impl AgentAction for Fill {
     const NAME: &'static str = "fill";
     type Input = Size;
     type Output = Said;
-    async fn run(&self, cx: &Context, input: Size) -> Result<Said, ActionError> {
+    async fn run(&self, cx: &CallContext, input: Size) -> Result<Said, ActionError> {
         let said = "x".repeat(input.bytes);
-        cx.emit(json!({ "said": said }));
+        cx.emit_event(json!({ "said": said }));
         Ok(Said { said })
     }
 }
@@ -97,8 +97,8 @@ fn ddl() -> Value {
 pub(super) fn agent(effects: &Arc<Effects>) -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .action(Strike(Arc::clone(effects)))
-        .action(Fill)
+        .with_action(Strike(Arc::clone(effects)))
+        .with_action(Fill)
         .build()
         .unwrap()
 }
@@ -112,8 +112,8 @@ pub(super) struct Entry {
 pub(super) enum Fate {
     /// It came to its end.
     Told {
-        stats: Box<Stats>,
-        answers: BTreeMap<Identity, Answer>,
+        stats: Box<CallStats>,
+        answers: BTreeMap<Identity, ReceivedReply>,
     },
     /// It could not be made, or broke off, for this reason.
     Failed(String),
@@ -121,7 +121,7 @@ pub(super) enum Fate {
 
 impl Entry {
     /// The balance and the answers; that a call fails is a failure of a test that looks at it.
-    pub(super) fn told(&self) -> (&Stats, &BTreeMap<Identity, Answer>) {
+    pub(super) fn told(&self) -> (&CallStats, &BTreeMap<Identity, ReceivedReply>) {
         match &self.fate {
             Fate::Told { stats, answers } => (stats, answers),
             Fate::Failed(error) => panic!("the call failed: {error}"),
@@ -135,8 +135,8 @@ impl Entry {
 }
 
 /// Makes a call of named nodes, and writes down what it came to. It must come to something.
-pub(super) async fn ask(client: &Client, call: Call) -> Entry {
-    let Aim::Nodes(asked) = call.aim.clone() else {
+pub(super) async fn ask(client: &Client, call: RpcCall) -> Entry {
+    let CallTarget::Nodes(asked) = call.aim.clone() else {
         panic!("the books are kept by name");
     };
     let patience = call.wait + HANGS;
@@ -145,15 +145,15 @@ pub(super) async fn ask(client: &Client, call: Call) -> Entry {
     let listening = async {
         loop {
             match events.next().await.unwrap() {
-                Event::Reply(answer) => {
+                CallEvent::Reply(answer) => {
                     let node = answer.reply.sender.clone();
                     assert!(
                         answers.insert(node, *answer).is_none(),
                         "a node's answer was counted twice"
                     );
                 }
-                Event::Finished(stats) => return Fate::Told { stats, answers },
-                Event::Failed(error) => return Fate::Failed(error.to_string()),
+                CallEvent::Finished(stats) => return Fate::Told { stats, answers },
+                CallEvent::Failed(error) => return Fate::Failed(error.to_string()),
                 _ => {}
             }
         }
@@ -193,7 +193,7 @@ pub(super) fn compare(entries: &[Entry], effects: &Effects) -> Balance {
             let times = effects.of(node, stats.request);
             let answer = answers.get(node).map(|answer| &answer.reply);
             let right = match answer.map(|reply| reply.statuscode) {
-                Some(Status::Ok) => times == 1,
+                Some(ReplyStatus::Ok) => times == 1,
                 Some(_) => times == 0,
                 None => times <= 1,
             };

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use muster_bus::{Bytes, Options};
+use muster_bus::{BusOptions, Bytes};
 use muster_client::Client;
 use muster_tests::cluster::Cluster;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::{await_answer, await_state};
 use muster_wire::identity::Identity;
-use muster_wire::stores::PERMITS;
+use muster_wire::stores::PERMITS_BUCKET;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -61,7 +61,12 @@ async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {
     entries.extend(told);
     let balance = compare(&entries, &effects);
     note(&format!("{} calls: {balance:?}", entries.len()));
-    assert!(nodes.0.iter().all(|node| node.core.counted().replies > 0));
+    assert!(
+        nodes
+            .0
+            .iter()
+            .all(|node| node.core.snapshot_counters().replies > 0)
+    );
     assert_memory_is_back(before);
 }
 
@@ -92,8 +97,8 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     let names: Vec<Identity> = nodes.names().into_iter().collect();
     let caller = Caller::connect(&organisation, &cluster, organisation.caller("rip")).await;
     let service = organisation.carrier("reader");
-    let mut reading: Options = options(&cluster, &service);
-    reading.inbox_prefix = Some(format!("_INBOX.{}", service.public()));
+    let mut reading: BusOptions = options(&cluster, &service);
+    reading.inbox_prefix = Some(format!("_INBOX.{}", service.public_key()));
     let bus = reading.connect().await.unwrap();
     let buckets = [("PERMITS", "beat.1.reader"), ("PROVISION", "kept")];
     for (bucket, key) in buckets {
@@ -164,11 +169,11 @@ async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
     let (master, everything) = organisation.spy(&server).await;
     // It would be somebody who listens.
     drop(everything);
-    let bucket = service.bucket(PERMITS.name);
+    let bucket = service.bucket(PERMITS_BUCKET.name);
     let all = |value: &'static str| Bytes::from_static(value.as_bytes());
     bucket.put("pool.a", all("before")).await.unwrap();
 
-    let remove = format!("$JS.API.STREAM.DELETE.KV_{}", PERMITS.name);
+    let remove = format!("$JS.API.STREAM.DELETE.KV_{}", PERMITS_BUCKET.name);
     master.request(&remove, Bytes::new()).await.unwrap();
     let unheard = async {
         tokio::join!(
@@ -180,7 +185,7 @@ async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
         // The first write of each was not heard by anybody when this is.
         let nobody = bucket.get("pool.a").await;
         assert!(nobody.is_err(), "{nobody:?}");
-        service.declare(&PERMITS, 1).await.unwrap()
+        service.declare_bucket(&PERMITS_BUCKET, 1).await.unwrap()
     };
     let ((put, created), bucket) = tokio::join!(unheard, made_again);
     put.unwrap();

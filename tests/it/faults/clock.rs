@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use muster_agent::clock::Clock;
+use muster_agent::clock::WallClock;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::organisation::Organisation;
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 use muster_wire::reply::Reply;
 use muster_wire::request::Request;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 
 use super::books::{self, Effects};
 use crate::ask::{Caller, World};
@@ -44,8 +44,8 @@ impl Off {
     async fn strike(&self) -> (Kept, Reply) {
         let caller = &self.world.caller;
         let request = Request {
-            agent: Name::parse("ledger").unwrap(),
-            action: Name::parse("strike").unwrap(),
+            agent: SubjectName::parse("ledger").unwrap(),
+            action: SubjectName::parse("strike").unwrap(),
             ..caller.request()
         };
         let bytes = caller.seal(&request);
@@ -53,7 +53,7 @@ impl Off {
         let subject = Caller::subject(&request);
         caller
             .bus
-            .ask(&subject, &inbox, bytes.clone())
+            .publish_with_reply(&subject, &inbox, bytes.clone())
             .await
             .unwrap();
         let message = replies.next().await.unwrap();
@@ -64,12 +64,12 @@ impl Off {
     /// Sends it again: it is recognised, which is counted, and neither carried out nor answered.
     async fn assert_known(&self, kept: &Kept) {
         let (done, core) = (self.done(kept), &self.world.node.core);
-        let replayed = core.counted().replayed;
+        let replayed = core.snapshot_counters().replayed;
         let subject = Caller::subject(&kept.request);
         let bytes = kept.bytes.clone();
         assert_eq!(self.world.caller.answers_to(&subject, bytes).await, 0);
         assert_eq!(
-            core.counted().replayed,
+            core.snapshot_counters().replayed,
             replayed + 1,
             "it was taken for new"
         );
@@ -84,20 +84,21 @@ impl Off {
 
 fn prepare(blueprint: &mut Blueprint, by: &Arc<AtomicI64>, effects: &Arc<Effects>) {
     let by = Arc::clone(by);
-    blueprint.clock =
-        Clock::new(move || muster_tests::now().saturating_add_signed(by.load(Ordering::SeqCst)));
+    blueprint.clock = WallClock::new(move || {
+        muster_tests::now().saturating_add_signed(by.load(Ordering::SeqCst))
+    });
     blueprint.agents = vec![books::agent(effects)];
 }
 
 /// The clock is blamed, by as much as it is off.
 fn assert_refused(reply: &Reply, off: i64) {
-    assert_eq!(reply.statuscode, Status::Other, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Other, "{reply:?}");
     assert!(
         reply.statusmsg.contains("compare the clocks"),
         "{}",
         reply.statusmsg
     );
-    let Some(Reason::Expired { age_ms }) = reply.reason else {
+    let Some(ReplyReason::Expired { age_ms }) = reply.reason else {
         panic!("{reply:?}");
     };
     assert!((age_ms - off).abs() < 20_000, "{age_ms} ms");
@@ -107,7 +108,7 @@ fn assert_refused(reply: &Reply, off: i64) {
 async fn an_hour_ahead_and_back_repeats_nothing() {
     let node = Off::new().await;
     let (before, reply) = node.strike().await;
-    assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     node.jump_to(HOUR);
     let (meanwhile, reply) = node.strike().await;
     assert_refused(&reply, HOUR);
@@ -122,7 +123,7 @@ async fn an_hour_ahead_and_back_repeats_nothing() {
     node.assert_known(&meanwhile).await;
     assert_eq!(node.done(&meanwhile), 0);
     let (after, reply) = node.strike().await;
-    assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     assert_eq!(node.done(&after), 1);
 }
 
@@ -130,7 +131,7 @@ async fn an_hour_ahead_and_back_repeats_nothing() {
 async fn an_hour_behind_and_back_repeats_nothing() {
     let node = Off::new().await;
     let (before, reply) = node.strike().await;
-    assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     node.jump_to(-HOUR);
     let (meanwhile, reply) = node.strike().await;
     assert_refused(&reply, -HOUR);
@@ -144,7 +145,7 @@ async fn an_hour_behind_and_back_repeats_nothing() {
     node.assert_known(&meanwhile).await;
     assert_eq!(node.done(&meanwhile), 0);
     let (after, reply) = node.strike().await;
-    assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     assert_eq!(node.done(&after), 1);
 }
 
@@ -154,7 +155,7 @@ async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
     for off in [HOUR, -HOUR] {
         let node = Off::new().await;
         let (before, reply) = node.strike().await;
-        assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
         let Off { world, by, effects } = node;
         let World {
             organisation,
@@ -210,7 +211,7 @@ async fn who_is_right_about_the_time_is_answered_by_those_who_are() {
         match node.as_str() {
             "early" => assert_refused(&answer.reply, HOUR),
             "late" => assert_refused(&answer.reply, -HOUR),
-            _ => assert_eq!(answer.reply.statuscode, Status::Ok),
+            _ => assert_eq!(answer.reply.statuscode, ReplyStatus::Ok),
         }
     }
     books::compare(&[entry], &effects);

@@ -12,7 +12,7 @@ use muster_tests::await_state;
 use muster_tests::command::program;
 use muster_tests::rpcd::Rpcd;
 use muster_wire::reply::Reply;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -138,7 +138,7 @@ impl Small {
     async fn strike_until_refused(&self) -> Reply {
         for _ in 0..200 {
             let reply = self.strike().await;
-            if reply.statuscode != Status::Ok {
+            if reply.statuscode != ReplyStatus::Ok {
                 return reply;
             }
         }
@@ -152,7 +152,12 @@ impl Small {
                 .other
                 .ask(NODE, "rpcutil", "get_fact", json!({"fact": "identity"}))
                 .await;
-            assert_eq!(answer.reply.statuscode, Status::Ok, "{:?}", answer.reply);
+            assert_eq!(
+                answer.reply.statuscode,
+                ReplyStatus::Ok,
+                "{:?}",
+                answer.reply
+            );
         }
     }
 
@@ -167,7 +172,7 @@ impl Small {
 async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     let small = Small::new("").await;
     let mut node = small.start().await;
-    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     small.disk.fill();
     let refused = small.strike_until_refused().await;
     assert!(
@@ -176,13 +181,13 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
         refused.statusmsg
     );
     let done = small.effects();
-    assert_eq!(small.strike().await.statuscode, Status::Other);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Other);
     small.assert_reads_go_on().await;
     assert_eq!(small.effects(), done);
 
     // What was refused stays refused, and what was done stays done, when there is room, and after the daemon was killed.
     small.disk.make_room();
-    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     let done = small.effects();
     let captured = small.rig.captured();
     small.rig.replay(&captured).await;
@@ -208,7 +213,7 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
 async fn on_a_full_disk_nothing_is_done_without_a_record_where_that_is_demanded() {
     let small = Small::new("[audit]\nfail_closed = true\n").await;
     let mut node = small.start().await;
-    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     small.disk.fill();
     let refused = small.strike_until_refused().await;
     assert!(
@@ -221,12 +226,12 @@ async fn on_a_full_disk_nothing_is_done_without_a_record_where_that_is_demanded(
     // The log tries again with each record, and then knows that there is room.
     let mut last = small.strike().await;
     for _ in 0..20 {
-        if last.statuscode == Status::Ok {
+        if last.statuscode == ReplyStatus::Ok {
             break;
         }
         last = small.strike().await;
     }
-    assert_eq!(last.statuscode, Status::Ok, "{}", last.statusmsg);
+    assert_eq!(last.statuscode, ReplyStatus::Ok, "{}", last.statusmsg);
     small.effects();
     assert!(node.runs(), "{}", node.log());
 }
@@ -235,7 +240,7 @@ async fn on_a_full_disk_nothing_is_done_without_a_record_where_that_is_demanded(
 async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     let small = Small::new("").await;
     let mut node = small.start().await;
-    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     let captured = small.rig.captured();
     kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
     await_state("it is dead", || !node.runs()).await;
@@ -253,7 +258,7 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     let again = captured.len() as u64;
     small.rig.await_counted("replayed", again).await;
     small.disk.make_room();
-    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     assert_eq!(small.effects(), done + 1);
     assert!(node.runs(), "{}", node.log());
 }
@@ -265,7 +270,7 @@ async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
     let paths = "[paths]\nstate = \"../disk/state\"\naudit = \"../audit.log\"\nclasses = \"../classes.txt\"\n";
     small.rig.home.write("conf.d/paths.toml", paths, 0o644);
     let mut node = small.start().await;
-    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     let captured = small.rig.captured();
     kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
     await_state("it has stopped", || !node.runs()).await;
@@ -273,7 +278,7 @@ async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
     node = small.start().await;
     small.assert_reads_go_on().await;
     let refused = small.strike().await;
-    assert_eq!(refused.statuscode, Status::Other);
+    assert_eq!(refused.statuscode, ReplyStatus::Other);
     assert!(
         refused.statusmsg.contains("could not remember the request"),
         "{}",

@@ -36,7 +36,12 @@ async fn what_is_delivered_four_times_is_done_once_and_counted_once() {
         entries.push(entry);
     }
     // The caller's publication twice, and each of those delivered twice.
-    let replayed = || -> u64 { nodes.cores().map(|core| core.counted().replayed).sum() };
+    let replayed = || -> u64 {
+        nodes
+            .cores()
+            .map(|core| core.snapshot_counters().replayed)
+            .sum()
+    };
     await_state("every repetition was recognised", || {
         replayed() == 40 * 8 * 3
     })

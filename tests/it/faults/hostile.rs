@@ -7,7 +7,7 @@ use muster_bus::{Bus, Bytes};
 use muster_tests::await_answer;
 use muster_tests::memory::own_kib;
 use muster_tests::organisation::connect;
-use muster_wire::sign::{Kind, Signer, seal};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
 use muster_wire::subject;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -111,7 +111,7 @@ impl Seeds {
                 (true, Some(agent), Some(action)) => format!("muster.{agent}.{action}.all"),
                 _ => subject.clone(),
             };
-            if let Ok(sealed) = seal(Kind::Request, &request, thief) {
+            if let Ok(sealed) = sign_envelope(EnvelopeKind::Request, &request, thief) {
                 return (subject, sealed);
             }
         }
@@ -207,7 +207,7 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
                 sent += 1;
             }
         }
-        thief_of_the_broker.confirm().await.unwrap();
+        thief_of_the_broker.confirm_delivery().await.unwrap();
         // The question comes by another subscription than what is for everybody, and may overtake it.
         await_answer("all of them were looked at", BACK, async || {
             let total = rig.counted("total").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_tests::await_state;
 use muster_tests::rpcd::Rpcd;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
         muster_tests::await_answer("new questions are answered", WAIT, async || {
             let stats = rig.other.ask(NODE, "rpcutil", "daemon_stats", json!({}));
             match stats.await.reply {
-                reply if reply.statuscode == Status::Ok => Ok(()),
+                reply if reply.statuscode == ReplyStatus::Ok => Ok(()),
                 reply => Err(reply.statusmsg),
             }
         })
@@ -109,7 +109,7 @@ async fn await_strike(rig: &Rig) {
         let entry = rig.ask("strike", WAIT).await;
         let (_, answers) = entry.told();
         let reply = answers.values().next().unwrap().reply.clone();
-        if reply.statuscode == Status::Ok {
+        if reply.statuscode == ReplyStatus::Ok {
             return Ok(());
         }
         assert!(
@@ -140,7 +140,10 @@ async fn a_request_that_had_no_turn_is_on_record_as_refused() {
     assert!(held.is_done());
     let reply = &refused.told().1.values().next().unwrap().reply;
     assert_eq!(
-        reply.reason.as_ref().map(muster_wire::status::Reason::word),
+        reply
+            .reason
+            .as_ref()
+            .map(muster_wire::status::ReplyReason::as_str),
         Some("busy")
     );
     let of_request = |id: &str| {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_client::{Aim, Call, Event};
+use muster_client::{CallEvent, CallTarget, RpcCall};
 use muster_tests::rpcd::Rpcd;
 use muster_tests::{await_answer, await_state, let_pass};
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::StdRng;
@@ -83,7 +83,7 @@ impl Held {
         match stage {
             Stage::Received => {
                 await_state("it was sent", || rig.captured().len() > captured).await;
-                rig.caller.bus.confirm().await.unwrap();
+                rig.caller.bus.confirm_delivery().await.unwrap();
             }
             Stage::Matching | Stage::Authorising => {
                 await_state("the service is asked", || {
@@ -154,17 +154,19 @@ impl Held {
 
 /// Asks for a change of whoever runs the service; nobody is there any more who could answer.
 async fn whoever_has_the_service(rig: &Rig) {
-    let filter = Filter::default()
+    let filter = NodeFilter::default()
         .with_select("service('stub').running")
         .unwrap();
-    let mut call = Call::new("tally", "strike", Aim::Filter(filter)).unwrap();
+    let mut call = RpcCall::new("tally", "strike", CallTarget::Filter(filter)).unwrap();
     call.wait = WAIT;
     let mut events = rig.caller.client.call(call);
     loop {
         match events.next().await.unwrap() {
-            Event::Finished(stats) => return assert_eq!(stats.responses(), 0, "{stats:?}"),
-            Event::Reply(answer) => panic!("{answer:?}"),
-            Event::Failed(error) => panic!("{error}"),
+            CallEvent::Finished(stats) => {
+                return assert_eq!(stats.response_count(), 0, "{stats:?}");
+            }
+            CallEvent::Reply(answer) => panic!("{answer:?}"),
+            CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
         }
     }

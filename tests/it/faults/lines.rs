@@ -162,5 +162,9 @@ async fn a_slow_line_costs_time_and_no_answer() {
         entries.push(entry);
     }
     assert_eq!(compare(&entries, &effects).answered, 20);
-    assert!(nodes.cores().all(|core| core.counted().replayed == 0));
+    assert!(
+        nodes
+            .cores()
+            .all(|core| core.snapshot_counters().replayed == 0)
+    );
 }

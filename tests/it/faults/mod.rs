@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use books::Effects;
 use futures_util::{StreamExt as _, stream};
-use muster_agent::core::Core;
-use muster_client::{Aim, Call};
+use muster_agent::core::DaemonCore;
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::await_state;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::memory::own_kib;
@@ -64,14 +64,14 @@ impl Nodes {
         names.collect()
     }
 
-    fn cores(&self) -> impl Iterator<Item = &Core> {
+    fn cores(&self) -> impl Iterator<Item = &DaemonCore> {
         self.0.iter().map(|node| &*node.core)
     }
 }
 
 /// A change on these nodes that is counted, whose answers are waited for so long.
-fn strike(nodes: &BTreeSet<Identity>, wait: Duration) -> Call {
-    let mut call = Call::new("ledger", "strike", Aim::Nodes(nodes.clone())).unwrap();
+fn strike(nodes: &BTreeSet<Identity>, wait: Duration) -> RpcCall {
+    let mut call = RpcCall::new("ledger", "strike", CallTarget::Nodes(nodes.clone())).unwrap();
     call.wait = wait;
     call
 }

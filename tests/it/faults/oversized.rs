@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_client::{Aim, Call};
+use muster_client::{CallTarget, RpcCall};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Value, json};
 
 use super::Nodes;
@@ -21,8 +21,8 @@ async fn fill(
     caller: &Caller,
     data: Value,
     stream: bool,
-) -> (Status, String, Option<Reason>) {
-    let mut call = Call::new("ledger", "fill", Aim::Nodes(nodes.names())).unwrap();
+) -> (ReplyStatus, String, Option<ReplyReason>) {
+    let mut call = RpcCall::new("ledger", "fill", CallTarget::Nodes(nodes.names())).unwrap();
     call.data = object(data);
     call.stream = stream;
     call.wait = Duration::from_secs(10);
@@ -58,7 +58,7 @@ async fn who_asks_for_too_much_is_told_so_in_words() {
         for stream in [false, true] {
             for data in fits {
                 let (status, words, _) = fill(&nodes, &caller, data.clone(), stream).await;
-                assert_eq!(status, Status::Ok, "{data}: {words}");
+                assert_eq!(status, ReplyStatus::Ok, "{data}: {words}");
             }
             let too_much = within
                 .iter()
@@ -66,14 +66,18 @@ async fn who_asks_for_too_much_is_told_so_in_words() {
                 .filter(|data| !fits.contains(data));
             for data in too_much {
                 let (status, words, reason) = fill(&nodes, &caller, data.clone(), stream).await;
-                assert_eq!(status, Status::Other, "{data}: {words}");
+                assert_eq!(status, ReplyStatus::Other, "{data}: {words}");
                 assert!(
-                    matches!(reason, Some(Reason::Oversized { .. })),
+                    matches!(reason, Some(ReplyReason::Oversized { .. })),
                     "{data}: {words}"
                 );
                 assert!(words.contains("bytes"), "{words}");
             }
         }
-        assert!(nodes.cores().all(|core| core.counted().replies >= 8));
+        assert!(
+            nodes
+                .cores()
+                .all(|core| core.snapshot_counters().replies >= 8)
+        );
     }
 }

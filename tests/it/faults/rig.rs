@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_bus::Bytes;
-use muster_client::{Aim, Call, Client};
+use muster_client::{CallTarget, Client, RpcCall};
 use muster_tests::await_answer;
 use muster_tests::fault_proxy::{FaultProxy, Published};
 use muster_tests::nats_server::NatsServer;
@@ -128,7 +128,10 @@ impl Rig {
         for message in messages {
             let payload = Bytes::from(message.payload.clone());
             let reply_to = message.reply_to.as_deref().unwrap();
-            let sent = self.other.bus.ask(&message.subject, reply_to, payload);
+            let sent = self
+                .other
+                .bus
+                .publish_with_reply(&message.subject, reply_to, payload);
             sent.await.unwrap();
         }
     }
@@ -177,7 +180,7 @@ impl Rig {
 /// Asks the node for an action of the tally, as this client.
 pub(super) async fn ask_of(client: &Client, action: &str, wait: Duration) -> Entry {
     let node = Identity::parse(NODE).unwrap();
-    let mut call = Call::new("tally", action, Aim::Nodes([node].into())).unwrap();
+    let mut call = RpcCall::new("tally", action, CallTarget::Nodes([node].into())).unwrap();
     call.wait = wait;
     call.timeout = Some(Duration::from_secs(30));
     ask(client, call).await

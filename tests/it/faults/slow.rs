@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_client::{Aim, Call, Client, Disturbance, Event, Stats, Window};
+use muster_client::{
+    CallEvent, CallStats, CallTarget, Client, ConnectionDisturbance, DiscoveryWindow, RpcCall,
+};
 use muster_tests::fault_proxy::{Fault, FaultProxy};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Organisation, options};
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -20,8 +22,8 @@ use crate::ask::{Caller, object};
 const LONG: Duration = Duration::from_secs(15);
 
 /// More than what waits in sockets on the way, when forty nodes answer it.
-fn much(aim: Aim) -> Call {
-    let mut call = Call::new("ledger", "fill", aim).unwrap();
+fn much(aim: CallTarget) -> RpcCall {
+    let mut call = RpcCall::new("ledger", "fill", aim).unwrap();
     call.data = object(json!({"bytes": 500_000}));
     call.wait = Duration::from_secs(15);
     call
@@ -42,20 +44,24 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let quick = Caller::connect(&organisation, &server, organisation.caller("quick")).await;
     proxy.inject(Fault::Throttle(3_000_000));
     let named = async {
-        let entry = ask(&slow.client, much(Aim::Nodes(nodes.names()))).await;
+        let entry = ask(&slow.client, much(CallTarget::Nodes(nodes.names()))).await;
         let (stats, _) = entry.told();
         // Every node is accounted for, and that it is not the nodes' fault is said.
-        assert_eq!(stats.responses() + stats.missing.len(), 40, "{stats:?}");
+        assert_eq!(
+            stats.response_count() + stats.missing.len(),
+            40,
+            "{stats:?}"
+        );
         assert!(!stats.missing.is_empty(), "{stats:?}");
         assert_eq!(
             stats.incomplete,
-            Some(Disturbance::Reconnected),
+            Some(ConnectionDisturbance::Reconnected),
             "{stats:?}"
         );
     };
     let meanwhile = async {
         for _ in 0..10 {
-            let mut call = much(Aim::Nodes(nodes.names()));
+            let mut call = much(CallTarget::Nodes(nodes.names()));
             call.data = object(json!({"bytes": 100}));
             let entry = ask(&quick.client, call).await;
             assert!(entry.is_done(), "{:?}", entry.told().0);
@@ -63,23 +69,25 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     };
     tokio::join!(named, meanwhile);
     // A list whose length nobody knows is the one that could be short in silence.
-    let mut events = slow.client.call(much(Aim::Filter(Filter::default())));
+    let mut events = slow
+        .client
+        .call(much(CallTarget::Filter(NodeFilter::default())));
     let stats = loop {
         match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
-            Event::Finished(stats) => break stats,
-            Event::Failed(error) => panic!("{error}"),
+            CallEvent::Finished(stats) => break stats,
+            CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
         }
     };
-    assert!(stats.responses() < 40, "{stats:?}");
+    assert!(stats.response_count() < 40, "{stats:?}");
     assert_eq!(
         stats.incomplete,
-        Some(Disturbance::Reconnected),
+        Some(ConnectionDisturbance::Reconnected),
         "{stats:?}"
     );
     proxy.heal();
     let again = ask(&slow.client, {
-        let mut call = much(Aim::Nodes(nodes.names()));
+        let mut call = much(CallTarget::Nodes(nodes.names()));
         call.data = object(json!({"bytes": 10}));
         call
     });
@@ -87,15 +95,15 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
 }
 
 /// Asks whoever is there, and waits so long for the end of it.
-async fn everybody(client: &Client, wait: Duration) -> Stats {
-    let mut call = much(Aim::Filter(Filter::default()));
+async fn everybody(client: &Client, wait: Duration) -> CallStats {
+    let mut call = much(CallTarget::Filter(NodeFilter::default()));
     call.data = object(json!({"bytes": 100_000}));
     call.wait = wait;
     let mut events = client.call(call);
     loop {
         match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
-            Event::Finished(stats) => return *stats,
-            Event::Failed(error) => panic!("{error}"),
+            CallEvent::Finished(stats) => return *stats,
+            CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
         }
     }
@@ -118,16 +126,16 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
         caller.signer.clone(),
         organisation.trust(),
         organisation.collective().clone(),
-        Window {
+        DiscoveryWindow {
             most: Duration::from_millis(1_500),
-            ..Window::default()
+            ..DiscoveryWindow::default()
         },
     );
     let stats = everybody(&hasty, Duration::from_millis(1_500)).await;
     assert!(stats.ok < 10, "{stats:?}");
     assert_eq!(
         stats.incomplete,
-        Some(Disturbance::SlowConsumer),
+        Some(ConnectionDisturbance::SlowConsumer),
         "{stats:?}"
     );
     // What is quiet because there is nothing more to say ends as soon as before.
@@ -144,7 +152,7 @@ async fn a_caller_whose_own_buffer_overflows_is_told() {
     let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
     let rip = organisation.caller("rip");
     let mut options = options(&server, &rip);
-    options.inbox_prefix = Some(format!("_INBOX.{}", rip.public()));
+    options.inbox_prefix = Some(format!("_INBOX.{}", rip.public_key()));
     options.subscription_capacity = 4;
     let bus = options.connect().await.unwrap();
     let collective = organisation.collective().clone();
@@ -153,16 +161,20 @@ async fn a_caller_whose_own_buffer_overflows_is_told() {
         rip,
         organisation.trust(),
         collective,
-        Window::default(),
+        DiscoveryWindow::default(),
     );
     let mut lost = BTreeSet::new();
     // Everybody answers at once, and only four answers have room: sooner or later one falls out.
     for _ in 0..50 {
-        let mut call = Call::new("rpcutil", "ping", Aim::Nodes(nodes.names())).unwrap();
+        let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes.names())).unwrap();
         call.wait = Duration::from_millis(500);
         let entry = ask(&client, call).await;
         let (stats, _) = entry.told();
-        assert_eq!(stats.responses() + stats.missing.len(), 40, "{stats:?}");
+        assert_eq!(
+            stats.response_count() + stats.missing.len(),
+            40,
+            "{stats:?}"
+        );
         assert_eq!(
             stats.incomplete.is_some(),
             !stats.missing.is_empty(),

@@ -3,9 +3,9 @@
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_wire::sign::Signer;
-use muster_wire::token::Role;
-use muster_wire::token::claims::{Subjects, Template};
-use muster_wire::token::permission::patterns;
+use muster_wire::token::UserRole;
+use muster_wire::token::claims::{PermissionTemplate, SubjectPermissions};
+use muster_wire::token::permission::expand_scope_line;
 
 /// Stolen credentials.
 pub(super) struct Thief {
@@ -19,12 +19,12 @@ pub(super) struct Thief {
 }
 
 impl Thief {
-    fn new(role: &'static str, signer: Signer, template: &Template) -> Self {
-        let of = |subjects: &Subjects| {
+    fn new(role: &'static str, signer: Signer, template: &PermissionTemplate) -> Self {
+        let of = |subjects: &SubjectPermissions| {
             assert_eq!(subjects.deny, [""; 0], "the model knows no denials");
             let lines = subjects.allow.iter();
             lines
-                .flat_map(|line| patterns(line, &signer.claims()))
+                .flat_map(|line| expand_scope_line(line, &signer.claims()))
                 .collect()
         };
         Self {
@@ -80,32 +80,32 @@ impl Scene {
         let server = organisation.storing_broker().await;
         let fleet = [organisation.collective().clone()];
         let newcomers = organisation.newcomers();
-        let among_newcomers = |role: Role| role.template_among_newcomers().unwrap();
+        let among_newcomers = |role: UserRole| role.newcomers_account_template().unwrap();
         let thieves = vec![
             Thief::new(
                 "node",
                 organisation.node("stolen.example.net"),
-                &Role::Node.template(&fleet),
+                &UserRole::Node.permission_template(&fleet),
             ),
             Thief::new(
                 "caller",
-                organisation.user(Role::Caller, "mallory", &["agent:rpcutil"]),
-                &Role::Caller.template(&fleet),
+                organisation.user(UserRole::Caller, "mallory", &["agent:rpcutil"]),
+                &UserRole::Caller.permission_template(&fleet),
             ),
             Thief::new(
                 "service",
                 organisation.service("directory"),
-                &Role::Service.template(&fleet),
+                &UserRole::Service.permission_template(&fleet),
             ),
             Thief::new(
                 "newcomer",
                 newcomers.bootstrap(&["name:*.example.com"], None),
-                &among_newcomers(Role::Newcomer),
+                &among_newcomers(UserRole::Newcomer),
             ),
             Thief::new(
                 "enroller",
                 newcomers.enroller("provisioner"),
-                &among_newcomers(Role::Service),
+                &among_newcomers(UserRole::Service),
             ),
         ];
         Self {
@@ -127,11 +127,11 @@ impl Scene {
     /// Fills the names and keys of the thief and of the others in.
     pub(super) fn filled(&self, text: &str, thief: &Thief) -> String {
         text.replace("{name}", thief.signer.identity().as_str())
-            .replace("{key}", &thief.signer.public().to_string())
+            .replace("{key}", &thief.signer.public_key().to_string())
             .replace("{node}", self.node.identity().as_str())
-            .replace("{node_key}", &self.node.public().to_string())
-            .replace("{caller_key}", &self.caller.public().to_string())
-            .replace("{service_key}", &self.service.public().to_string())
-            .replace("{other_key}", &self.other_newcomer.public().to_string())
+            .replace("{node_key}", &self.node.public_key().to_string())
+            .replace("{caller_key}", &self.caller.public_key().to_string())
+            .replace("{service_key}", &self.service.public_key().to_string())
+            .replace("{other_key}", &self.other_newcomer.public_key().to_string())
     }
 }

@@ -6,7 +6,7 @@ use muster_bus::{Bucket, Bus};
 use muster_tests::await_answer;
 use muster_tests::organisation::connect;
 use muster_tests::raw_nats::RawNats;
-use muster_wire::stores::{ALL, PERMITS, Store};
+use muster_wire::stores::{ALL_BUCKETS, BucketDefinition, PERMITS_BUCKET};
 
 use super::actors::Scene;
 
@@ -34,7 +34,7 @@ async fn answer(
 
 async fn honest(scene: &Scene) -> (Bus, Bucket) {
     let bus = connect(&scene.server, &scene.node).await;
-    let bucket = bus.bucket(PERMITS.name);
+    let bucket = bus.bucket(PERMITS_BUCKET.name);
     bucket
         .put("claim.1.web1.example.net", "honest".into())
         .await
@@ -49,7 +49,7 @@ async fn a_node_has_few_small_keys_and_rolls_up_nothing() {
     let (_bus, bucket) = honest(&scene).await;
     let thief = scene.thief("node");
     let mut client = RawNats::connect(&scene.server, &thief.signer).await;
-    let inbox = format!("_INBOX.{}.x", thief.signer.public());
+    let inbox = format!("_INBOX.{}.x", thief.signer.public_key());
     client.subscribe(&inbox, "").await;
     for (headers, refusal) in [
         ("Nats-Rollup: all", "rollup not permitted"),
@@ -63,7 +63,7 @@ async fn a_node_has_few_small_keys_and_rolls_up_nothing() {
         assert!(said.to_lowercase().contains(refusal), "{headers}: {said}");
         client.sync().await;
     }
-    let large = "x".repeat(PERMITS.max_value_bytes as usize + 1);
+    let large = "x".repeat(PERMITS_BUCKET.max_value_bytes as usize + 1);
     let said = answer(&mut client, &inbox, CLAIM, "", &large).await;
     assert!(said.contains("message size exceeds maximum"), "{said}");
     let keys = thief
@@ -86,7 +86,7 @@ async fn forged_headers_say_nothing_and_hide_nothing() {
     watch.next().await.unwrap().unwrap();
     let thief = scene.thief("node");
     let mut client = RawNats::connect(&scene.server, &thief.signer).await;
-    let inbox = format!("_INBOX.{}.x", thief.signer.public());
+    let inbox = format!("_INBOX.{}.x", thief.signer.public_key());
     client.subscribe(&inbox, "").await;
     for headers in [
         "Nats-Sequence: 1",
@@ -134,7 +134,7 @@ async fn a_value_that_is_reflected_to_another_key_is_not_believed() {
     watch.next().await.unwrap().unwrap();
     let thief = scene.thief("node");
     let mut client = RawNats::connect(&scene.server, &thief.signer).await;
-    let inbox = format!("_INBOX.{}.x", thief.signer.public());
+    let inbox = format!("_INBOX.{}.x", thief.signer.public_key());
     client.subscribe(&inbox, "").await;
     answer(&mut client, &inbox, CLAIM, "", "reflected").await;
     let read = r#"{"seq":1,"batch":9,"next_by_subj":"$KV.PERMITS.claim.1.stolen.example.net"}"#;
@@ -162,7 +162,7 @@ async fn a_watch_hands_out_every_last_value_in_order() {
     let scene = Scene::new().await;
     let (_bus, bucket) = honest(&scene).await;
     let reader = connect(&scene.server, &scene.service).await;
-    let mut watch = reader.bucket(PERMITS.name).watch(">").await.unwrap();
+    let mut watch = reader.bucket(PERMITS_BUCKET.name).watch(">").await.unwrap();
     for number in 0..500_u32 {
         bucket
             .put("beat.1.web1.example.net", number.to_string().into())
@@ -185,7 +185,7 @@ async fn a_watch_hands_out_every_last_value_in_order() {
 async fn push_repairs_the_buckets_of_earlier_versions() {
     let scene = Scene::new().await;
     let everything = connect(&scene.server, &scene.organisation.carrier("old")).await;
-    for Store { name, .. } in ALL {
+    for BucketDefinition { name, .. } in ALL_BUCKETS {
         everything
             .request(&format!("$JS.API.STREAM.DELETE.KV_{name}"), "".into())
             .await
@@ -212,7 +212,7 @@ async fn push_repairs_the_buckets_of_earlier_versions() {
     let kept = everything.bucket("PROVISION");
     kept.put("node.web1", "kept".into()).await.unwrap();
     scene.organisation.declare_stores(&scene.server, 1).await;
-    for store in ALL {
+    for store in ALL_BUCKETS {
         let info = everything
             .request(&format!("$JS.API.STREAM.INFO.KV_{}", store.name), "".into())
             .await

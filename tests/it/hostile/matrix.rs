@@ -9,10 +9,10 @@ use std::sync::Arc;
 use muster_tests::organisation::connect;
 use muster_tests::raw_nats::RawNats;
 use muster_wire::stores;
-use muster_wire::token::claims::Claims;
-use muster_wire::token::claims::User;
-use muster_wire::token::permission::patterns;
-use muster_wire::token::{Role, scope};
+use muster_wire::token::claims::TokenClaims;
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::permission::expand_scope_line;
+use muster_wire::token::{UserRole, scope};
 
 use super::actors::{Scene, Thief};
 
@@ -38,9 +38,9 @@ const MORE: [&str; 14] = [
 pub(super) fn universe(scene: &Scene) -> Vec<String> {
     let fleet = [scene.organisation.collective().clone()];
     let mut lines: Vec<String> = MORE.map(str::to_owned).into();
-    for role in Role::ALL {
-        let among_newcomers = role.template_among_newcomers();
-        for template in [Some(role.template(&fleet)), among_newcomers]
+    for role in UserRole::ALL {
+        let among_newcomers = role.newcomers_account_template();
+        for template in [Some(role.permission_template(&fleet)), among_newcomers]
             .into_iter()
             .flatten()
         {
@@ -48,10 +48,10 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
             lines.extend(template.subscribe.allow);
         }
     }
-    let (publish, subscribe) = scope::administrator("{{subject()}}");
+    let (publish, subscribe) = scope::administrator_permissions("{{subject()}}");
     lines.extend(publish.allow);
     lines.extend(subscribe.allow);
-    let mut owners: Vec<Arc<Claims<User>>> = scene
+    let mut owners: Vec<Arc<TokenClaims<UserClaims>>> = scene
         .thieves
         .iter()
         .map(|thief| thief.signer.claims())
@@ -60,7 +60,7 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
     let mut subjects = BTreeSet::new();
     for line in &lines {
         for owner in &owners {
-            for pattern in patterns(line, owner) {
+            for pattern in expand_scope_line(line, owner) {
                 subjects.insert(pattern.replace('*', "x").replace('>', "x.y"));
                 subjects.insert(pattern);
             }
@@ -78,8 +78,8 @@ async fn the_broker_allows_each_role_its_template_and_nothing_else() {
     for thief in &scene.thieves {
         let replies = [
             String::new(),
-            format!("_INBOX.{}.x", thief.signer.public()),
-            format!("_R.{}.0123.web1.example.net", scene.caller.public()),
+            format!("_INBOX.{}.x", thief.signer.public_key()),
+            format!("_R.{}.0123.web1.example.net", scene.caller.public_key()),
         ];
         for subject in &universe {
             let mut client = RawNats::connect(&scene.server, &thief.signer).await;
@@ -151,6 +151,6 @@ pub(super) async fn nothing_was_made(scene: &Scene) {
         .unwrap();
     let info: serde_json::Value = serde_json::from_slice(answer.payload()).unwrap();
     let count = |name: &str| info.get(name).and_then(serde_json::Value::as_u64).unwrap();
-    assert_eq!(count("streams"), stores::ALL.len() as u64, "{info}");
+    assert_eq!(count("streams"), stores::ALL_BUCKETS.len() as u64, "{info}");
     assert_eq!(count("consumers"), 0, "{info}");
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use muster_ddl::BUILTIN;
+use muster_ddl::BUILTIN_AGENTS;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::Home;
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 use muster_wire::request::Request;
-use muster_wire::status::Status;
+use muster_wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -113,7 +113,7 @@ struct ReadAction {
 
 fn read_actions() -> Vec<ReadAction> {
     let mut found = Vec::new();
-    for (agent, text) in BUILTIN {
+    for (agent, text) in BUILTIN_AGENTS {
         let document: Value = serde_json::from_str(text).unwrap();
         for action in document.get("actions").and_then(Value::as_array).unwrap() {
             if action["class"] != "read" {
@@ -198,13 +198,16 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
         let count = carried_out.entry(name.clone()).or_default();
         for data in tried.tries(&canary) {
             let request = Request {
-                agent: Name::parse(&tried.agent).unwrap(),
-                action: Name::parse(&tried.action).unwrap(),
+                agent: SubjectName::parse(&tried.agent).unwrap(),
+                action: SubjectName::parse(&tried.action).unwrap(),
                 data: data.clone(),
                 ..caller.request()
             };
             let reply = caller.send(&request).await;
-            *count += usize::from(matches!(reply.statuscode, Status::Ok | Status::Failed));
+            *count += usize::from(matches!(
+                reply.statuscode,
+                ReplyStatus::Ok | ReplyStatus::Failed
+            ));
             assert!(
                 !canary.mark().exists(),
                 "{name} {data:?} started the canary"
@@ -235,6 +238,11 @@ async fn an_action_that_may_run_programs_starts_the_canary() {
     let answer = caller
         .ask("web1.example.com", "puppetral", "do", data)
         .await;
-    assert_eq!(answer.reply.statuscode, Status::Ok, "{:?}", answer.reply);
+    assert_eq!(
+        answer.reply.statuscode,
+        ReplyStatus::Ok,
+        "{:?}",
+        answer.reply
+    );
     assert!(canary.mark().exists());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_client::Client;
 use muster_provisioner::Options;
-use muster_provisioner::record::State;
+use muster_provisioner::record::ProvisioningState;
 use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::let_pass;
@@ -36,7 +36,7 @@ async fn machines_become_nodes_of_the_master_that_is_near() {
     ];
     let service = world.service("prov1.example.net", world.options()).await;
     let done = world.all_done().await;
-    let master = |name: &str| done[name].text("master").unwrap().to_owned();
+    let master = |name: &str| done[name].text_value("master").unwrap().to_owned();
     assert_eq!(master("web1.example.net"), "puppet-a.example.net");
     assert_eq!(master("web2.example.net"), "puppet-b.example.net");
     for machine in &machines {
@@ -56,7 +56,7 @@ async fn machines_become_nodes_of_the_master_that_is_near() {
     world.newcomer("web3.example.net", "c").await;
     let done = world.all_done().await;
     assert_eq!(
-        done["web3.example.net"].text("master"),
+        done["web3.example.net"].text_value("master"),
         Some("puppet-c.example.net")
     );
     let signatures = [here, there, later].map(|authority| authority.certificates().signatures);
@@ -97,7 +97,7 @@ async fn a_request_that_the_node_did_not_make_is_not_signed() {
     machine.fault("request_certificate", None);
     let failed = world
         .until("it fails", |record| {
-            record.state == State::Failed && record.settled
+            record.state == ProvisioningState::Failed && record.settled
         })
         .await;
     let record = &failed["web1.example.net"];
@@ -127,12 +127,12 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     let _service = world.service("prov1.example.net", world.options()).await;
     let known = world
         .until("all are done or failed", |record| {
-            record.state == State::Done || record.settled
+            record.state == ProvisioningState::Done || record.settled
         })
         .await;
     let failed: Vec<&String> = known
         .iter()
-        .filter(|(_, record)| record.state == State::Failed)
+        .filter(|(_, record)| record.state == ProvisioningState::Failed)
         .map(|(name, _)| name)
         .collect();
     assert_eq!(failed, ["web7.example.net"]);
@@ -158,7 +158,9 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     let store = world.store().await;
     let node = Identity::parse("web7.example.net").unwrap();
     let anna = Identity::parse("anna").unwrap();
-    let retried = store.edit(&node, |record| Ok(record.retry(&anna, muster_tests::now())));
+    let retried = store.edit_record(&node, |record| {
+        Ok(record.request_retry(&anna, muster_tests::now()))
+    });
     retried.await.unwrap();
     world.all_done().await;
     assert!(
@@ -191,12 +193,12 @@ async fn one_that_hangs_is_given_up_and_the_others_arrive() {
     let _service = world.service("prov1.example.net", options).await;
     let known = world
         .until("all are done or failed", |record| {
-            record.state == State::Done || record.settled
+            record.state == ProvisioningState::Done || record.settled
         })
         .await;
     let stuck: Vec<&String> = known
         .iter()
-        .filter(|(_, record)| record.state == State::Failed)
+        .filter(|(_, record)| record.state == ProvisioningState::Failed)
         .map(|(name, _)| name)
         .collect();
     assert_eq!(stuck, ["web2.example.net"]);
@@ -261,7 +263,7 @@ async fn a_node_is_put_back_and_another_retired() {
     ask(&client, "web1.example.net", "provision", "reprovision").await;
     let again = world
         .until("it is done once more", |record| {
-            record.state == State::Done && record.id != first
+            record.state == ProvisioningState::Done && record.id != first
         })
         .await;
     assert_eq!(machine.disk().runs.len(), 4);
@@ -272,13 +274,15 @@ async fn a_node_is_put_back_and_another_retired() {
     let store = world.store().await;
     let node = Identity::parse("web1.example.net").unwrap();
     let anna = Identity::parse("anna").unwrap();
-    let retiring = store.edit(&node, |record| {
-        record.retire(&anna, muster_tests::now());
+    let retiring = store.edit_record(&node, |record| {
+        record.request_retirement(&anna, muster_tests::now());
         Ok(true)
     });
     retiring.await.unwrap();
     world
-        .until("it is retired", |record| record.state == State::Retired)
+        .until("it is retired", |record| {
+            record.state == ProvisioningState::Retired
+        })
         .await;
     assert!(authority.certificates().revoked.contains(&serial));
     assert_eq!(world.hook.nodes("retired"), ["web1.example.net"]);
@@ -297,11 +301,11 @@ async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
     let nobody = rpc.run(&["provision", "status"]).await;
     assert_eq!(nobody.status.code(), Some(1), "{}", told(&nobody));
 
-    let desk = muster_provisioner::Desk::default();
+    let desk = muster_provisioner::ProvisionerHandle::default();
     let service = world.organisation.service("provisioner");
     desk.connect(connect(world.server(), &service).await);
     let mut host = Blueprint::new(world.organisation.node("prov1.example.net"));
-    host.agents = vec![muster_provisioner::agent(&desk).unwrap()];
+    host.agents = vec![muster_provisioner::build_agent(&desk).unwrap()];
     let _host = TestNode::start(&world.organisation, world.server(), host).await;
     let _service = world.service("prov1.example.net", world.options()).await;
     world.until("it fails", |record| record.settled).await;
@@ -337,7 +341,9 @@ async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
         .await;
     assert_eq!(retired.status.code(), Some(0), "{}", told(&retired));
     world
-        .until("it is retired", |record| record.state == State::Retired)
+        .until("it is retired", |record| {
+            record.state == ProvisioningState::Retired
+        })
         .await;
     assert!(authority.certificates().signed.is_empty());
     let unknown = rpc.run(&["provision", "retry", "nobody.example.net"]).await;
@@ -346,9 +352,9 @@ async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
 
 async fn ask(client: &Client, node: &str, agent: &str, action: &str) {
     let node = Identity::parse(node).unwrap();
-    let aim = muster_client::Aim::Nodes([node].into());
-    let call = muster_client::Call::new(agent, action, aim).unwrap();
-    let balance = client.watch(call, |_| ()).await.unwrap();
+    let aim = muster_client::CallTarget::Nodes([node].into());
+    let call = muster_client::RpcCall::new(agent, action, aim).unwrap();
+    let balance = client.run_call(call, |_| ()).await.unwrap();
     assert_eq!(balance.ok, 1, "{balance:?}");
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
-use muster_client::{Client, Window};
-use muster_provisioner::record::{Record, State};
-use muster_provisioner::store::Store;
-use muster_provisioner::{Options, Service};
+use muster_client::{Client, DiscoveryWindow};
+use muster_provisioner::record::{NodeRecord, ProvisioningState};
+use muster_provisioner::store::NodeRecordStore;
+use muster_provisioner::{Options, ProvisionerService};
 use muster_tests::await_answer;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
@@ -119,15 +119,15 @@ impl World {
             signer,
             self.organisation.trust(),
             self.organisation.collective().clone(),
-            Window::default(),
+            DiscoveryWindow::default(),
         );
         let system = Arc::new(RealSystem::new("/".into()));
         let host = Identity::parse(host).unwrap();
-        let service = Service::new(host, bus, client, options, system).unwrap();
+        let service = ProvisionerService::new(host, bus, client, options, system).unwrap();
         let stop = CancellationToken::new();
         Running {
             stop: stop.clone(),
-            task: tokio::spawn(service.serve(stop)),
+            task: tokio::spawn(service.run_until_stopped(stop)),
         }
     }
 
@@ -141,21 +141,21 @@ impl World {
             signer,
             self.organisation.trust(),
             collective,
-            Window::default(),
+            DiscoveryWindow::default(),
         )
     }
 
-    pub(super) async fn store(&self) -> Store {
+    pub(super) async fn store(&self) -> NodeRecordStore {
         let signer = self.organisation.service("observer");
-        Store::open(&connect(self.server(), &signer).await)
+        NodeRecordStore::open(&connect(self.server(), &signer).await)
     }
 
     /// Waits until every newcomer is where it should be; gives what is known of each.
     pub(super) async fn until(
         &self,
         what: &str,
-        is_so: impl Fn(&Record) -> bool,
-    ) -> BTreeMap<String, Record> {
+        is_so: impl Fn(&NodeRecord) -> bool,
+    ) -> BTreeMap<String, NodeRecord> {
         let store = self.store().await;
         await_answer(what, PATIENCE, async || {
             let mut found = BTreeMap::new();
@@ -172,9 +172,11 @@ impl World {
         .await
     }
 
-    pub(super) async fn all_done(&self) -> BTreeMap<String, Record> {
-        self.until("every node is done", |record| record.state == State::Done)
-            .await
+    pub(super) async fn all_done(&self) -> BTreeMap<String, NodeRecord> {
+        self.until("every node is done", |record| {
+            record.state == ProvisioningState::Done
+        })
+        .await
     }
 }
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
-use muster_permits::Desk;
-use muster_puppet::Puppet;
+use muster_permits::PermitClient;
+use muster_puppet::PuppetPlugin;
 use muster_tests::await_answer;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -37,21 +37,21 @@ impl World {
         }
     }
 
-    async fn desk(&self, name: &str) -> Desk {
+    async fn desk(&self, name: &str) -> PermitClient {
         let signer = self.organisation.node(name);
-        let desk = Desk::new(signer.identity().clone());
+        let desk = PermitClient::new(signer.identity().clone());
         desk.connect(connect(&self.server, &signer).await);
         desk
     }
 
-    async fn puppet(&self, node: &Node, name: &str) -> (Puppet, Desk) {
+    async fn puppet(&self, node: &Node, name: &str) -> (PuppetPlugin, PermitClient) {
         let desk = self.desk(name).await;
         (node.puppet(desk.clone()), desk)
     }
 }
 
-fn pool() -> Name {
-    Name::parse("puppet").unwrap()
+fn pool() -> SubjectName {
+    SubjectName::parse("puppet").unwrap()
 }
 
 /// The most runs that went on at the same moment.
@@ -111,7 +111,7 @@ async fn a2_4_a_run_that_somebody_else_started_takes_room_in_the_pool() {
     );
     let (puppet, desk) = world.puppet(&cron, "n1").await;
     let stop = CancellationToken::new();
-    let resident = puppet.resident(Arc::new(RealSystem::new("/".into())));
+    let resident = puppet.build_monitor(Arc::new(RealSystem::new("/".into())));
     let resident = tokio::spawn(resident.run(stop.clone()));
     // Somebody runs Puppet on n1: a process of that name holds Puppet's lock.
     let program = cron.path("bin-puppet");
@@ -127,7 +127,7 @@ async fn a2_4_a_run_that_somebody_else_started_takes_room_in_the_pool() {
     .unwrap();
     await_answer("n1 takes room", PATIENCE, async || {
         let (_, held, _) = desk
-            .look(&pool())
+            .inspect_pool(&pool())
             .await
             .map_err(|error| error.to_string())?;
         if held.is_empty() {
@@ -165,14 +165,14 @@ async fn a_run_whose_permit_is_lost_is_ended_and_says_so() {
             node.path("begun").exists().then_some(()).ok_or("not yet")
         })
         .await;
-        assert_eq!(desk.revoke(&pool(), None), 1);
+        assert_eq!(desk.revoke_permits(&pool(), None), 1);
     });
     assert_eq!(
         (&outcome["state"], &outcome["reason"]),
         (&json!("aborted"), &json!("fenced")),
         "{outcome}"
     );
-    let (_, held, _) = desk.look(&pool()).await.unwrap();
+    let (_, held, _) = desk.inspect_pool(&pool()).await.unwrap();
     assert!(held.is_empty(), "and its place is free");
     assert!(Duration::from_millis(outcome["finished_at"].as_u64().unwrap()) > Duration::ZERO);
 }

@@ -11,11 +11,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::Context;
+use muster_api::CallContext;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
-use muster_permits::Desk;
-use muster_puppet::{Application, Options, Puppet};
+use muster_permits::PermitClient;
+use muster_puppet::{Options, PuppetApplication, PuppetPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -65,7 +65,7 @@ impl Node {
         }
         let options = Options {
             command: Some(PUPPET.into()),
-            application: Application::Apply,
+            application: PuppetApplication::Apply,
             catalog: Some(path("catalog.json")),
             confdir: Some(path("conf")),
             codedir: Some(path("code")),
@@ -106,13 +106,13 @@ impl Node {
         std::fs::write(self.path("catalog.json"), catalog.to_string()).unwrap();
     }
 
-    pub(crate) fn puppet(&self, desk: Desk) -> Puppet {
-        Puppet::new(self.options.clone(), desk).unwrap()
+    pub(crate) fn puppet(&self, desk: PermitClient) -> PuppetPlugin {
+        PuppetPlugin::new(self.options.clone(), desk).unwrap()
     }
 
     /// Without permits.
-    pub(crate) fn alone(&self) -> Puppet {
-        self.puppet(Desk::new(Identity::parse(&self.name).unwrap()))
+    pub(crate) fn alone(&self) -> PuppetPlugin {
+        self.puppet(PermitClient::new(Identity::parse(&self.name).unwrap()))
     }
 
     /// Puppet without us: what a stock node would do. Its words are for who reads a failure.
@@ -151,7 +151,7 @@ impl Node {
     }
 }
 
-fn context(action: &str) -> Context {
+fn context(action: &str) -> CallContext {
     let node = TestNode::named("dev1.example.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
     let mut cx = node.context("puppet", action, system).unwrap();
@@ -160,12 +160,17 @@ fn context(action: &str) -> Context {
 }
 
 /// The result of a run, good or bad.
-pub(crate) async fn run(puppet: &Puppet, input: Value) -> Value {
-    let agent = puppet.agent().unwrap();
-    let declared = agent.ddl().action("runonce").unwrap();
+pub(crate) async fn run(puppet: &PuppetPlugin, input: Value) -> Value {
+    let agent = puppet.build_agent().unwrap();
+    let declared = agent.ddl().find_action("runonce").unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let cx = context("runonce");
-    match agent.handler("runonce").unwrap().call(&cx, input).await {
+    match agent
+        .find_handler("runonce")
+        .unwrap()
+        .call(&cx, input)
+        .await
+    {
         Ok(outcome) => Value::Object(outcome),
         Err(error) => Value::Object(error.data),
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use muster_client::{Aim, Call, Event};
+use muster_client::{CallEvent, CallTarget, RpcCall};
 use muster_tests::command::{program, told};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
@@ -289,19 +289,19 @@ enum Fate {
 
 async fn one(caller: &Caller) -> Fate {
     let nodes = [Identity::parse(NODE).unwrap()].into();
-    let mut call = Call::new("rpcutil", "get_fact", Aim::Nodes(nodes)).unwrap();
+    let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
     call.data = object(json!({"fact": "identity"}));
     call.wait = Duration::from_secs(20);
     let mut events = caller.client.call(call);
     let mut fate = None;
     loop {
         match events.next().await.unwrap() {
-            Event::Reply(_) => fate = Some(Fate::Answered),
-            Event::Absent(_) => fate = Some(Fate::Absent),
-            Event::Finished(stats) => {
+            CallEvent::Reply(_) => fate = Some(Fate::Answered),
+            CallEvent::Absent(_) => fate = Some(Fate::Absent),
+            CallEvent::Finished(stats) => {
                 return fate.unwrap_or_else(|| Fate::Lost(format!("{stats:?}")));
             }
-            Event::Failed(error) => return Fate::Lost(error.to_string()),
+            CallEvent::Failed(error) => return Fate::Lost(error.to_string()),
             _ => {}
         }
     }

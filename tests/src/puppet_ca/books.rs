@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_certificate::Request;
+use muster_certificate::CertificateRequest;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
@@ -149,7 +149,7 @@ impl Books {
     }
 
     pub(super) fn submit(&mut self, name: &str, pem: &str) -> Answer {
-        let Ok(request) = Request::parse(pem) else {
+        let Ok(request) = CertificateRequest::parse(pem) else {
             return text(500, "Internal Server Error: unable to read the request");
         };
         if request.name != name {
@@ -201,7 +201,7 @@ impl Books {
                 "Cannot sign certificate for host {name} without a certificate request"
             ));
         };
-        let request = Request::parse(&pem).unwrap();
+        let request = CertificateRequest::parse(&pem).unwrap();
         let own = format!("DNS:{name}");
         if request.alt_names.iter().any(|other| *other != own) {
             return Err(format!(
@@ -276,7 +276,7 @@ impl Books {
         let sha256 = colons(&Sha256::digest(&der));
         let mut others = vec![format!("DNS:{name}")];
         if known.request.is_some() {
-            others = Request::parse(pem).ok()?.alt_names;
+            others = CertificateRequest::parse(pem).ok()?.alt_names;
         }
         let mut status = json!({
             "name": name, "state": known.state.word(), "fingerprint": sha256,

@@ -11,18 +11,18 @@ use muster_wire::sign::Signer;
 
 use crate::connection::Bus;
 use crate::error::BusError;
-use crate::event::Journal;
-use crate::reconnect::Backoff;
+use crate::event::BusEventRecorder;
+use crate::reconnect::ReconnectBackoff;
 use crate::tls;
 
 /// A broker's address, judged: `tls://host:port`, or `nats://` on loopback where plain text was allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct BrokerAddress {
     url: String,
     tls: bool,
 }
 
-impl Server {
+impl BrokerAddress {
     /// Reads an address. Without a scheme it is TLS.
     pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
         let bad = || BusError::Address {
@@ -81,17 +81,17 @@ fn is_loopback(authority: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-type Sign = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
-type CurrentToken = Arc<dyn Fn() -> String + Send + Sync>;
+type NonceSigner = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
+type TokenProvider = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Who we are towards the broker: a user token, and the means to sign the broker's nonce with its key.
 #[derive(Clone)]
-pub struct Secret {
-    token: CurrentToken,
-    sign: Sign,
+pub struct BrokerCredentials {
+    token: TokenProvider,
+    sign: NonceSigner,
 }
 
-impl Secret {
+impl BrokerCredentials {
     /// `token` is called at each connection, so that a renewed token is used by the next one. `sign` must return the 64 bytes of an
     /// ed25519 signature by the token's own key.
     pub fn new(
@@ -105,16 +105,16 @@ impl Secret {
     }
 
     /// This signer, with the token that it has at each connection.
-    pub fn of_signer(signer: &Signer) -> Self {
+    pub fn from_signer(signer: &Signer) -> Self {
         let (tokens, keys) = (signer.clone(), signer.clone());
         Self::new(
             move || tokens.token().to_string(),
-            move |nonce| keys.key().sign(nonce).to_bytes().to_vec(),
+            move |nonce| keys.key_pair().sign(nonce).to_bytes().to_vec(),
         )
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for BrokerCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
@@ -122,58 +122,58 @@ impl fmt::Debug for Secret {
 
 /// How to connect.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct BusOptions {
     /// Addresses of one broker or one cluster; tried in random order.
-    pub servers: Vec<Server>,
+    pub servers: Vec<BrokerAddress>,
     /// PEM file of the authority that signed the broker's certificate; the system's own store when absent.
     pub authority: Option<PathBuf>,
     /// Credentials. `None` only for a broker that wants none, as in measurements.
-    pub secret: Option<Secret>,
+    pub secret: Option<BrokerCredentials>,
     /// Shown in the broker's connection list.
     pub name: String,
     /// Prefix for reply subjects that only we may read.
     pub inbox_prefix: Option<String>,
     /// Waits between attempts to come back.
-    pub backoff: Backoff,
+    pub backoff: ReconnectBackoff,
     /// Whether the first connection is retried in the background too, as a daemon wants at boot.
     pub retry_first: bool,
     /// Messages that a subscription holds before it drops.
     pub subscription_capacity: usize,
 }
 
-impl Options {
+impl BusOptions {
     /// The settings of a command: fails at once if there is no broker.
-    pub fn command(name: impl Into<String>, servers: Vec<Server>) -> Self {
+    pub fn for_command(name: impl Into<String>, servers: Vec<BrokerAddress>) -> Self {
         Self {
             servers,
             authority: None,
             secret: None,
             name: name.into(),
             inbox_prefix: None,
-            backoff: Backoff::COMMAND,
+            backoff: ReconnectBackoff::COMMAND,
             retry_first: false,
             subscription_capacity: 65_536,
         }
     }
 
     /// The settings of a daemon: waits for its broker as long as it takes.
-    pub fn daemon(name: impl Into<String>, servers: Vec<Server>) -> Self {
+    pub fn for_daemon(name: impl Into<String>, servers: Vec<BrokerAddress>) -> Self {
         Self {
-            backoff: Backoff::DAEMON,
+            backoff: ReconnectBackoff::DAEMON,
             retry_first: true,
             subscription_capacity: 4_096,
-            ..Self::command(name, servers)
+            ..Self::for_command(name, servers)
         }
     }
 
     /// Connects.
     pub async fn connect(self) -> Result<Bus, BusError> {
-        let addresses = self.addresses()?;
-        let journal = Arc::new(Journal::new());
+        let addresses = self.server_addresses()?;
+        let journal = Arc::new(BusEventRecorder::new());
         let listed = self
             .servers
             .iter()
-            .map(Server::as_str)
+            .map(BrokerAddress::as_str)
             .collect::<Vec<_>>()
             .join(", ");
         let client = self
@@ -184,18 +184,18 @@ impl Options {
                 servers: listed,
                 problem: match error.kind() {
                     // Nothing else fails while we sign.
-                    ConnectErrorKind::Authentication => NOT_A_NONCE.to_owned(),
-                    _ => chain(&error),
+                    ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
+                    _ => error_with_causes(&error),
                 },
             })?;
         Ok(Bus::new(client, journal))
     }
 
-    fn addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {
+    fn server_addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {
         if self.servers.is_empty() {
             return Err(BusError::NoAddress);
         }
-        let parse = |server: &Server| {
+        let parse = |server: &BrokerAddress| {
             server.url.parse().map_err(|_| BusError::Address {
                 url: server.url.clone(),
             })
@@ -205,29 +205,29 @@ impl Options {
 
     fn client_options(
         &self,
-        journal: Arc<Journal>,
+        journal: Arc<BusEventRecorder>,
     ) -> Result<async_nats::ConnectOptions, BusError> {
         let (backoff, before) = (self.backoff, Arc::clone(&journal));
         let tls = self.servers.iter().any(|server| server.tls);
         let mut options = self
-            .authentication()
+            .authentication_options()
             .name(&self.name)
             .require_tls(tls)
             .ping_interval(Duration::from_secs(20))
             .connection_timeout(Duration::from_secs(10))
             .subscription_capacity(self.subscription_capacity)
             .reconnect_delay_callback(move |attempt| {
-                backoff.before(attempt, before.counts().connects > 0)
+                backoff.delay_before_attempt(attempt, before.connection_counts().connects > 0)
             })
             .event_callback(move |event| {
-                journal.record(event);
+                journal.record_event(event);
                 std::future::ready(())
             });
         if let Some(authority) = &self.authority {
             // Judged here, for words that help. The library is told the file, and not a configuration made of it: with a
             // configuration it reads all of the system's authorities at each connection (30 ms, a MiB), only to throw them
             // away, and does not connect at all if one of them cannot be read.
-            tls::trusting(authority)?;
+            tls::config_trusting_file(authority)?;
             options = options.add_root_certificates(authority.clone());
         }
         if let Some(prefix) = &self.inbox_prefix {
@@ -244,8 +244,8 @@ impl Options {
     }
 
     /// Options with nothing but who we are.
-    fn authentication(&self) -> async_nats::ConnectOptions {
-        let Some(Secret { token, sign }) = self.secret.clone() else {
+    fn authentication_options(&self) -> async_nats::ConnectOptions {
+        let Some(BrokerCredentials { token, sign }) = self.secret.clone() else {
             return async_nats::ConnectOptions::new();
         };
         async_nats::ConnectOptions::with_auth_callback(move |nonce| {
@@ -255,26 +255,26 @@ impl Options {
                 auth.signature = Some(sign(&nonce));
                 auth
             });
-            async move { auth.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE)) }
+            async move { auth.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE_MESSAGE)) }
         })
     }
 }
 
 /// Longest nonce that is signed, in bytes. NATS' own have 15.
-const NONCE_BYTES: usize = 64;
+const MAX_NONCE_BYTES: usize = 64;
 
-const NOT_A_NONCE: &str = "it wants something else than a nonce signed, as no broker does; nothing was signed. \
+const NOT_A_NONCE_MESSAGE: &str = "it wants something else than a nonce signed, as no broker does; nothing was signed. \
 Find out who answers at this address before you connect again";
 
 /// Whether this is what a broker may have signed: a few letters, digits, `-`, `_`, `+`, `/` and `=`. The key is the one that signs
 /// messages, and every message of ours begins with a word, a dot and a NUL: whoever signs whatever a broker sends lets it forge them.
 fn is_nonce(bytes: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=".contains(byte);
-    (1..=NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(plain)
+    (1..=MAX_NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(plain)
 }
 
 /// The client library hides the cause of a failed connection one level down.
-fn chain(error: &dyn std::error::Error) -> String {
+fn error_with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -297,15 +297,15 @@ mod tests {
 
     #[test]
     fn plain_text_needs_loopback_and_permission() {
-        assert!(Server::parse("nats://127.0.0.1:4222", true).is_ok());
-        assert!(Server::parse("nats://[::1]:4222", true).is_ok());
-        assert!(Server::parse("nats://localhost:4222", true).is_ok());
+        assert!(BrokerAddress::parse("nats://127.0.0.1:4222", true).is_ok());
+        assert!(BrokerAddress::parse("nats://[::1]:4222", true).is_ok());
+        assert!(BrokerAddress::parse("nats://localhost:4222", true).is_ok());
         for (text, allowed) in [
             ("nats://127.0.0.1:4222", false),
             ("nats://broker:4222", true),
             ("nats://10.0.0.1:1", true),
         ] {
-            let refused = Server::parse(text, allowed);
+            let refused = BrokerAddress::parse(text, allowed);
             assert!(
                 matches!(refused, Err(BusError::PlainText { .. })),
                 "{text}: {refused:?}"
@@ -339,8 +339,8 @@ mod tests {
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let announced = other.local_addr().unwrap().to_string();
         let url = format!("nats://{}", broker.local_addr().unwrap());
-        let server = Server::parse(&url, true).unwrap();
-        let connecting = Options::command("test", vec![server]).connect();
+        let server = BrokerAddress::parse(&url, true).unwrap();
+        let connecting = BusOptions::for_command("test", vec![server]).connect();
         let (bus, greeted) = tokio::join!(connecting, announce(&broker, &announced));
         let _bus = bus.unwrap();
         assert!(greeted);
@@ -358,8 +358,12 @@ mod tests {
     async fn a_broker_that_offers_no_tls_gets_no_credentials() {
         let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tls://{}", broker.local_addr().unwrap());
-        let mut options = Options::command("test", vec![Server::parse(&url, true).unwrap()]);
-        options.secret = Some(Secret::new(|| "token".to_owned(), |_| vec![0; 64]));
+        let mut options =
+            BusOptions::for_command("test", vec![BrokerAddress::parse(&url, true).unwrap()]);
+        options.secret = Some(BrokerCredentials::new(
+            || "token".to_owned(),
+            |_| vec![0; 64],
+        ));
         let answering = async {
             let (mut stream, _) = broker.accept().await.unwrap();
             let info = "INFO {\"server_id\":\"A\",\"server_name\":\"a\",\"host\":\"\",\"port\":1,\"version\":\"2.15.1\",\"go\":\"go\",\"headers\":true,\"max_payload\":1024,\"proto\":1,\"client_id\":1,\"nonce\":\"Z3VkZW4gdGFnIQ\"}\r\n";
@@ -381,7 +385,7 @@ mod tests {
             assert_eq!(is_nonce(&[b'a', byte, b'b']), plain, "{byte}");
         }
         for length in 0..200 {
-            let short = (1..=NONCE_BYTES).contains(&length);
+            let short = (1..=MAX_NONCE_BYTES).contains(&length);
             assert_eq!(is_nonce(&vec![b'a'; length]), short, "{length}");
         }
     }
@@ -395,7 +399,7 @@ mod tests {
             ("[::1]:1", "::1", 1),
             ("::1", "::1", 4222),
         ] {
-            let server = Server::parse(text, false).unwrap();
+            let server = BrokerAddress::parse(text, false).unwrap();
             assert_eq!(server.host_and_port(4222), (host, port), "{text}");
         }
     }
@@ -403,12 +407,15 @@ mod tests {
     #[test]
     fn an_address_without_a_scheme_is_tls() {
         assert_eq!(
-            Server::parse("broker:4222", false).unwrap().as_str(),
+            BrokerAddress::parse("broker:4222", false).unwrap().as_str(),
             "tls://broker:4222"
         );
         for text in ["", "http://broker", "tls://", "tls://user@broker", "a b"] {
             assert!(
-                matches!(Server::parse(text, true), Err(BusError::Address { .. })),
+                matches!(
+                    BrokerAddress::parse(text, true),
+                    Err(BusError::Address { .. })
+                ),
                 "{text}"
             );
         }

@@ -12,15 +12,15 @@ use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::error::BusError;
-use crate::event::{Disturbance, Event, Journal, Mark};
+use crate::event::{BusEvent, BusEventRecorder, ConnectionDisturbance, ConnectionMark};
 
 /// How long the broker may take to confirm something before we say so.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether there is a connection, beside the events that tell.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Longer than a number that the broker reads.
-const MORE_THAN_THERE_ARE: u64 = 10_000_000_000;
+const UNPARSABLE_MESSAGE_COUNT: u64 = 10_000_000_000;
 /// How long a confirmation may take before it is asked for again: with a connection, questions are lost.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -28,14 +28,14 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Bus {
     client: async_nats::Client,
-    journal: Arc<Journal>,
+    journal: Arc<BusEventRecorder>,
     /// Whether the connection is somebody else's to close.
     lent: bool,
 }
 
 /// What a connection has carried, over all its lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct BusTraffic {
     /// Bytes of messages that came, without the protocol's own.
     pub bytes_in: u64,
     /// Bytes of messages that were sent, without the protocol's own.
@@ -54,9 +54,9 @@ pub struct Traffic {
 
 /// One message as it came.
 #[derive(Debug)]
-pub struct Message(async_nats::Message);
+pub struct BusMessage(async_nats::Message);
 
-impl Message {
+impl BusMessage {
     /// Where it was published.
     pub fn subject(&self) -> &str {
         &self.0.subject
@@ -72,7 +72,7 @@ impl Message {
         &self.0.payload
     }
 
-    pub(crate) fn inner(&self) -> &async_nats::Message {
+    pub(crate) fn nats_message(&self) -> &async_nats::Message {
         &self.0
     }
 
@@ -84,30 +84,30 @@ impl Message {
 
 /// A subscription that the broker has confirmed.
 #[derive(Debug)]
-pub struct Subscription(async_nats::Subscriber);
+pub struct BusSubscription(async_nats::Subscriber);
 
-impl Subscription {
+impl BusSubscription {
     /// The next message; `None` when the subscription is over and everything was taken.
-    pub async fn next(&mut self) -> Option<Message> {
-        self.0.next().await.map(Message)
+    pub async fn next(&mut self) -> Option<BusMessage> {
+        self.0.next().await.map(BusMessage)
     }
 
     /// A message that is already here.
-    pub fn try_next(&mut self) -> Option<Message> {
+    pub fn try_next(&mut self) -> Option<BusMessage> {
         futures_util::FutureExt::now_or_never(self.0.next())
             .flatten()
-            .map(Message)
+            .map(BusMessage)
     }
 
     /// Asks the broker for nothing more, without waiting for what is under way.
-    async fn end(&mut self) -> Result<(), BusError> {
+    async fn end_subscription(&mut self) -> Result<(), BusError> {
         let ended = self.0.drain().await;
         ended.map_err(|error| BusError::Closed(error.to_string()))
     }
 }
 
 impl Bus {
-    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>) -> Self {
+    pub(crate) fn new(client: async_nats::Client, journal: Arc<BusEventRecorder>) -> Self {
         Self {
             client,
             journal,
@@ -119,19 +119,22 @@ impl Bus {
     /// it has left, and the others stay. A real daemon has a connection of its own, whose credentials let nobody speak for another;
     /// tens of thousands of nodes in one process, as in measurements, would not have files enough.
     #[must_use]
-    pub fn lend(&self) -> Self {
+    pub fn lend_connection(&self) -> Self {
         Self {
             lent: true,
             ..self.clone()
         }
     }
 
-    pub(crate) fn client(&self) -> &async_nats::Client {
+    pub(crate) fn nats_client(&self) -> &async_nats::Client {
         &self.client
     }
 
     /// Subscribes to all the subjects, and returns when the broker knows them: "ready" is then true.
-    pub async fn subscribe_all(&self, subjects: &[String]) -> Result<Vec<Subscription>, BusError> {
+    pub async fn subscribe_all(
+        &self,
+        subjects: &[String],
+    ) -> Result<Vec<BusSubscription>, BusError> {
         let mut subscriptions = Vec::with_capacity(subjects.len());
         for subject in subjects {
             let subscriber = self
@@ -139,67 +142,87 @@ impl Bus {
                 .subscribe(subject.clone())
                 .await
                 .map_err(|error| BusError::Closed(error.to_string()))?;
-            subscriptions.push(Subscription(subscriber));
+            subscriptions.push(BusSubscription(subscriber));
         }
-        self.confirm().await?;
+        self.confirm_delivery().await?;
         Ok(subscriptions)
     }
 
     /// Subscribes to one subject without waiting: what is published after it on this connection arrives after it.
-    pub async fn subscribe(&self, subject: &str) -> Result<Subscription, BusError> {
+    pub async fn subscribe(&self, subject: &str) -> Result<BusSubscription, BusError> {
         let subscriber = self
             .client
             .subscribe(subject.to_owned())
             .await
             .map_err(|error| BusError::Closed(error.to_string()))?;
-        Ok(Subscription(subscriber))
+        Ok(BusSubscription(subscriber))
     }
 
     /// Hands a message to the connection. Not a promise of delivery: see [`Self::flush`].
     pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<(), BusError> {
         self.check_size(&payload)?;
-        let sent = timeout(PATIENCE, self.client.publish(subject.to_owned(), payload)).await;
-        accepted(sent)
+        let sent = timeout(
+            BROKER_TIMEOUT,
+            self.client.publish(subject.to_owned(), payload),
+        )
+        .await;
+        publish_result(sent)
     }
 
     /// Hands over a message that wants its answers on `reply_to`.
-    pub async fn ask(&self, subject: &str, reply_to: &str, payload: Bytes) -> Result<(), BusError> {
+    pub async fn publish_with_reply(
+        &self,
+        subject: &str,
+        reply_to: &str,
+        payload: Bytes,
+    ) -> Result<(), BusError> {
         self.check_size(&payload)?;
         let send = self
             .client
             .publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
-        accepted(timeout(PATIENCE, send).await)
+        publish_result(timeout(BROKER_TIMEOUT, send).await)
     }
 
     /// One question with one answer, as the broker's own services speak.
-    pub async fn request(&self, subject: &str, payload: Bytes) -> Result<Message, BusError> {
+    pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage, BusError> {
         self.check_size(&payload)?;
-        match timeout(PATIENCE, self.client.request(subject.to_owned(), payload)).await {
-            Ok(Ok(message)) => Ok(Message(message)),
+        match timeout(
+            BROKER_TIMEOUT,
+            self.client.request(subject.to_owned(), payload),
+        )
+        .await
+        {
+            Ok(Ok(message)) => Ok(BusMessage(message)),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
             Err(_) => Err(BusError::Slow {
                 what: "answer",
-                within: PATIENCE,
+                within: BROKER_TIMEOUT,
             }),
         }
     }
 
     /// Asks the broker for no more messages of a subscription, and returns when everything that it had sent before is here, to be
-    /// taken with [`Subscription::next`]: between them, no message is lost.
+    /// taken with [`BusSubscription::next`]: between them, no message is lost.
     ///
     /// The client library's own drain forgets the subscription at the next sign of life of the broker, and drops what was still
     /// under way. So the broker is told first, in a way that leaves the library's subscription open: to end it after more messages
     /// than there are. A number of ten digits is none to the broker, which ends the subscription at once; if a later one can read
     /// it, the library's drain does what it always did.
-    pub async fn drain(&self, subscription: &mut Subscription) -> Result<(), BusError> {
-        let told = subscription.0.unsubscribe_after(MORE_THAN_THERE_ARE).await;
+    pub async fn drain_subscription(
+        &self,
+        subscription: &mut BusSubscription,
+    ) -> Result<(), BusError> {
+        let told = subscription
+            .0
+            .unsubscribe_after(UNPARSABLE_MESSAGE_COUNT)
+            .await;
         told.map_err(|error| BusError::Closed(error.to_string()))?;
         tokio::select! {
-            confirmed = self.confirm() => confirmed?,
+            confirmed = self.confirm_delivery() => confirmed?,
             // Then it has forgotten the subscription, and sends nothing more.
-            () = self.lost() => {}
+            () = self.wait_disconnected() => {}
         }
-        subscription.end().await
+        subscription.end_subscription().await
     }
 
     /// Waits until the broker has taken and worked through everything that was handed over before.
@@ -208,16 +231,17 @@ impl Bus {
     /// publish where no role may subscribe, with a reply subject in our own inbox: the broker works in order, and answers "no responders"
     /// after everything else. Where a tool subscribes to every subject, that answer does not come; then we publish where we may not, and
     /// the refusal comes in order too.
-    pub async fn confirm(&self) -> Result<(), BusError> {
-        let mut events = self.events();
+    pub async fn confirm_delivery(&self) -> Result<(), BusError> {
+        let mut events = self.subscribe_events();
         let round_trip = async {
             let mut is_refusal_wanted = false;
             loop {
                 if is_refusal_wanted {
-                    self.publish(subject::CONFIRM_REFUSED, Bytes::new()).await?;
+                    self.publish(subject::CONFIRM_REFUSED_SUBJECT, Bytes::new())
+                        .await?;
                 }
                 let request = async_nats::Request::new().timeout(Some(CONFIRM_TIMEOUT));
-                let asked = Box::pin(self.client.send_request(subject::CONFIRM, request));
+                let asked = Box::pin(self.client.send_request(subject::CONFIRM_SUBJECT, request));
                 tokio::select! {
                     answer = asked => match answer {
                         Err(error) if error.kind() != RequestErrorKind::TimedOut => {
@@ -230,26 +254,26 @@ impl Bus {
                         Ok(_) => return Ok(()),
                         Err(_) => is_refusal_wanted = true,
                     },
-                    () = refused(&mut events, subject::CONFIRM) => return Ok(()),
+                    () = wait_refused(&mut events, subject::CONFIRM_SUBJECT) => return Ok(()),
                 }
             }
         };
-        timeout(PATIENCE, round_trip)
+        timeout(BROKER_TIMEOUT, round_trip)
             .await
             .map_err(|_| BusError::Slow {
                 what: "confirm",
-                within: PATIENCE,
+                within: BROKER_TIMEOUT,
             })?
     }
 
     /// Waits until everything that was handed over before has left the process.
     pub async fn flush(&self) -> Result<(), BusError> {
-        match timeout(PATIENCE, self.client.flush()).await {
+        match timeout(BROKER_TIMEOUT, self.client.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
             Err(_) => Err(BusError::Slow {
                 what: "confirm",
-                within: PATIENCE,
+                within: BROKER_TIMEOUT,
             }),
         }
     }
@@ -265,10 +289,10 @@ impl Bus {
     }
 
     /// What went over the connection since it was made, and how often it was made again.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> BusTraffic {
         let counted = self.client.statistics();
-        let journal = self.journal.counts();
-        Traffic {
+        let journal = self.journal.connection_counts();
+        BusTraffic {
             bytes_in: counted.in_bytes.load(Ordering::Relaxed),
             bytes_out: counted.out_bytes.load(Ordering::Relaxed),
             messages_in: counted.in_messages.load(Ordering::Relaxed),
@@ -285,35 +309,35 @@ impl Bus {
     }
 
     /// What happens from now on.
-    pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.journal.listen()
+    pub fn subscribe_events(&self) -> broadcast::Receiver<BusEvent> {
+        self.journal.subscribe_events()
     }
 
     /// Remembers now, for [`Self::disturbed_since`].
-    pub fn mark(&self) -> Mark {
-        self.journal.mark()
+    pub fn mark_connection(&self) -> ConnectionMark {
+        self.journal.mark_connection()
     }
 
     /// Whether messages may have been lost since then.
-    pub fn disturbed_since(&self, mark: Mark) -> Option<Disturbance> {
-        self.journal.since(mark)
+    pub fn disturbed_since(&self, mark: ConnectionMark) -> Option<ConnectionDisturbance> {
+        self.journal.disturbed_since(mark)
     }
 
     /// Returns when there is a connection; it is tried in the background without end.
-    pub async fn connected(&self) {
-        let mut events = self.events();
+    pub async fn wait_connected(&self) {
+        let mut events = self.subscribe_events();
         while !self.is_connected() {
             // An event can come between the question and the listening; then the next look finds out.
-            let _ = timeout(LOOK_AGAIN, events.recv()).await;
+            let _ = timeout(CONNECTION_POLL_INTERVAL, events.recv()).await;
         }
     }
 
     /// Returns when there is no connection.
-    pub async fn lost(&self) {
-        let mut events = self.events();
+    pub async fn wait_disconnected(&self) {
+        let mut events = self.subscribe_events();
         while self.is_connected() {
             match events.recv().await {
-                Ok(Event::Disconnected | Event::Closed)
+                Ok(BusEvent::Disconnected | BusEvent::Closed)
                 | Err(broadcast::error::RecvError::Closed) => return,
                 _ => {}
             }
@@ -324,27 +348,29 @@ impl Bus {
     /// nothing that is published after this goes out. Without a broker there is nobody to say goodbye to.
     pub async fn close(&self) -> Result<(), BusError> {
         if self.lent {
-            return self.confirm().await;
+            return self.confirm_delivery().await;
         }
-        let mut events = self.events();
+        let mut events = self.subscribe_events();
         let goodbye = async {
-            self.confirm().await?;
+            self.confirm_delivery().await?;
             self.client
                 .drain()
                 .await
                 .map_err(|error| BusError::Closed(error.to_string()))?;
             loop {
                 match events.recv().await {
-                    Ok(Event::Closed) | Err(broadcast::error::RecvError::Closed) => return Ok(()),
+                    Ok(BusEvent::Closed) | Err(broadcast::error::RecvError::Closed) => {
+                        return Ok(());
+                    }
                     _ => {}
                 }
             }
         };
         tokio::select! {
-            ended = timeout(PATIENCE, goodbye) => {
-                ended.map_err(|_| BusError::Slow { what: "close", within: PATIENCE })?
+            ended = timeout(BROKER_TIMEOUT, goodbye) => {
+                ended.map_err(|_| BusError::Slow { what: "close", within: BROKER_TIMEOUT })?
             }
-            () = self.lost() => Ok(()),
+            () = self.wait_disconnected() => Ok(()),
         }
     }
 
@@ -361,17 +387,17 @@ impl Bus {
 }
 
 /// Returns when the broker has refused something on this subject.
-pub(crate) async fn refused(events: &mut broadcast::Receiver<Event>, subject: &str) {
+pub(crate) async fn wait_refused(events: &mut broadcast::Receiver<BusEvent>, subject: &str) {
     loop {
         match events.recv().await {
-            Ok(Event::Refused(why)) if why.contains(subject) => return,
+            Ok(BusEvent::Refused(why)) if why.contains(subject) => return,
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             _ => {}
         }
     }
 }
 
-fn accepted<E: std::error::Error>(
+fn publish_result<E: std::error::Error>(
     sent: Result<Result<(), E>, tokio::time::error::Elapsed>,
 ) -> Result<(), BusError> {
     match sent {
@@ -379,7 +405,7 @@ fn accepted<E: std::error::Error>(
         Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
         Err(_) => Err(BusError::Slow {
             what: "take a message",
-            within: PATIENCE,
+            within: BROKER_TIMEOUT,
         }),
     }
 }

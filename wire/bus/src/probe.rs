@@ -1,6 +1,6 @@
 //! Looks at one broker step by step: name, address, greeting, TLS. For diagnosis; nothing is asked of the broker, and no credentials are shown.
 //!
-//! [`Options::connect`](crate::Options::connect) does the same at once and says only that it failed.
+//! [`Options::connect_tcp`](crate::Options::connect_tcp) does the same at once and says only that it failed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::connect::Server;
+use crate::connect::BrokerAddress;
 use crate::tls;
 
 /// The longest that each step may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_STEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest greeting that is read, in bytes; brokers send a few hundred.
-const GREETING_BYTES: u64 = 64 * 1024;
+const MAX_GREETING_BYTES: u64 = 64 * 1024;
 /// What NATS' clients take when no port is given.
 const DEFAULT_PORT: u16 = 4222;
 
 /// How far the way to one broker goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probe {
+pub struct BrokerProbe {
     /// The addresses behind the name; one that is an address is its own.
     pub addresses: Vec<SocketAddr>,
     /// How long the name took.
@@ -36,12 +36,12 @@ pub struct Probe {
     /// When the broker's certificate is void, in seconds since the epoch. Absent for plain text.
     pub certificate_ends: Option<i64>,
     /// The step that failed; later ones were not tried.
-    pub failure: Option<ProbeFailure>,
+    pub failure: Option<BrokerProbeFailure>,
 }
 
 /// Which step failed, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProbeFailure {
+pub enum BrokerProbeFailure {
     /// The name cannot be resolved.
     #[error("the name {host} cannot be resolved: {problem}")]
     Name {
@@ -80,14 +80,14 @@ pub enum ProbeFailure {
 
 /// The part of a broker's greeting that a diagnosis needs.
 #[derive(Debug, serde::Deserialize)]
-struct Info {
+struct BrokerGreeting {
     #[serde(default)]
     version: String,
 }
 
 /// Looks at a broker. Takes 20 seconds at most.
-pub async fn probe(server: &Server, authority: Option<&Path>) -> Probe {
-    let mut seen = Probe {
+pub async fn probe_broker(server: &BrokerAddress, authority: Option<&Path>) -> BrokerProbe {
+    let mut seen = BrokerProbe {
         addresses: Vec::new(),
         resolving: Duration::ZERO,
         reached: None,
@@ -95,41 +95,42 @@ pub async fn probe(server: &Server, authority: Option<&Path>) -> Probe {
         certificate_ends: None,
         failure: None,
     };
-    seen.failure = look(server, authority, &mut seen).await.err();
+    seen.failure = run_probe(server, authority, &mut seen).await.err();
     seen
 }
 
-async fn look(
-    server: &Server,
+async fn run_probe(
+    server: &BrokerAddress,
     authority: Option<&Path>,
-    seen: &mut Probe,
-) -> Result<(), ProbeFailure> {
+    seen: &mut BrokerProbe,
+) -> Result<(), BrokerProbeFailure> {
     let (host, port) = server.host_and_port(DEFAULT_PORT);
-    seen.addresses = resolve(host, port, &mut seen.resolving).await?;
-    let (stream, address, after) = connect(&seen.addresses).await?;
+    seen.addresses = resolve_host(host, port, &mut seen.resolving).await?;
+    let (stream, address, after) = connect_tcp(&seen.addresses).await?;
     seen.reached = Some((address, after));
-    let (stream, version) = greeting(stream).await?;
+    let (stream, version) = read_greeting(stream).await?;
     seen.version = Some(version);
     if server.is_tls() {
-        seen.certificate_ends = handshake(stream, host, authority).await?;
+        seen.certificate_ends = tls_handshake(stream, host, authority).await?;
     }
     Ok(())
 }
 
-async fn resolve(
+async fn resolve_host(
     host: &str,
     port: u16,
     took: &mut Duration,
-) -> Result<Vec<SocketAddr>, ProbeFailure> {
+) -> Result<Vec<SocketAddr>, BrokerProbeFailure> {
     let begun = Instant::now();
-    let failed = |problem: String| ProbeFailure::Name {
+    let failed = |problem: String| BrokerProbeFailure::Name {
         host: host.to_owned(),
         problem,
     };
-    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((host, port))).await;
+    let found =
+        tokio::time::timeout(PROBE_STEP_TIMEOUT, tokio::net::lookup_host((host, port))).await;
     *took = begun.elapsed();
     let found: Vec<SocketAddr> = found
-        .map_err(|_| failed(slow()))?
+        .map_err(|_| failed(timeout_message()))?
         .map_err(|error| failed(error.to_string()))?
         .collect();
     if found.is_empty() {
@@ -138,35 +139,35 @@ async fn resolve(
     Ok(found)
 }
 
-async fn connect(
+async fn connect_tcp(
     addresses: &[SocketAddr],
-) -> Result<(TcpStream, SocketAddr, Duration), ProbeFailure> {
+) -> Result<(TcpStream, SocketAddr, Duration), BrokerProbeFailure> {
     let mut problems = Vec::new();
-    let ends = tokio::time::Instant::now() + PATIENCE;
+    let ends = tokio::time::Instant::now() + PROBE_STEP_TIMEOUT;
     for address in addresses {
         let begun = Instant::now();
         match tokio::time::timeout_at(ends, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok((stream, *address, begun.elapsed())),
             Ok(Err(error)) => problems.push(format!("{address}: {error}")),
-            Err(_) => problems.push(format!("{address}: {}", slow())),
+            Err(_) => problems.push(format!("{address}: {}", timeout_message())),
         }
     }
-    Err(ProbeFailure::Unreachable {
+    Err(BrokerProbeFailure::Unreachable {
         problem: problems.join("; "),
     })
 }
 
 /// Reads the one line that a broker says by itself, in clear, before anything else.
-async fn greeting(stream: TcpStream) -> Result<(TcpStream, String), ProbeFailure> {
-    let failed = |problem: String| ProbeFailure::Greeting { problem };
+async fn read_greeting(stream: TcpStream) -> Result<(TcpStream, String), BrokerProbeFailure> {
+    let failed = |problem: String| BrokerProbeFailure::Greeting { problem };
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream);
-    let mut limited = (&mut reader).take(GREETING_BYTES);
-    tokio::time::timeout(PATIENCE, limited.read_until(b'\n', &mut line))
+    let mut limited = (&mut reader).take(MAX_GREETING_BYTES);
+    tokio::time::timeout(PROBE_STEP_TIMEOUT, limited.read_until(b'\n', &mut line))
         .await
         .map_err(|_| failed("nothing came".to_owned()))?
         .map_err(|error| failed(error.to_string()))?;
-    let info: Info = line
+    let info: BrokerGreeting = line
         .strip_prefix(b"INFO ")
         .and_then(|json| serde_json::from_slice(json).ok())
         .ok_or_else(|| {
@@ -177,43 +178,45 @@ async fn greeting(stream: TcpStream) -> Result<(TcpStream, String), ProbeFailure
 }
 
 /// Shakes hands, and answers when the certificate ends.
-async fn handshake(
+async fn tls_handshake(
     stream: TcpStream,
     host: &str,
     authority: Option<&Path>,
-) -> Result<Option<i64>, ProbeFailure> {
+) -> Result<Option<i64>, BrokerProbeFailure> {
     let config = match authority {
-        Some(path) => tls::trusting(path).map_err(|error| ProbeFailure::Authority {
-            path: path.to_owned(),
-            problem: error.to_string(),
-        })?,
-        None => tls::system().map_err(|error| ProbeFailure::Tls {
+        Some(path) => {
+            tls::config_trusting_file(path).map_err(|error| BrokerProbeFailure::Authority {
+                path: path.to_owned(),
+                problem: error.to_string(),
+            })?
+        }
+        None => tls::config_trusting_system().map_err(|error| BrokerProbeFailure::Tls {
             problem: error.to_string(),
         })?,
     };
-    let failed = |problem: String| ProbeFailure::Tls { problem };
+    let failed = |problem: String| BrokerProbeFailure::Tls { problem };
     let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
     let connector = TlsConnector::from(Arc::new(config));
-    let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
+    let stream = tokio::time::timeout(PROBE_STEP_TIMEOUT, connector.connect(name, stream))
         .await
-        .map_err(|_| failed(slow()))?
+        .map_err(|_| failed(timeout_message()))?
         .map_err(|error| failed(error.to_string()))?;
     let certificates = stream.get_ref().1.peer_certificates();
     Ok(certificates
         .and_then(<[CertificateDer<'_>]>::first)
-        .and_then(ends))
+        .and_then(certificate_end))
 }
 
-fn ends(certificate: &CertificateDer<'_>) -> Option<i64> {
+fn certificate_end(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(certificate.validity().not_after.timestamp())
 }
 
-fn slow() -> String {
-    format!("no answer within {} s", PATIENCE.as_secs())
+fn timeout_message() -> String {
+    format!("no answer within {} s", PROBE_STEP_TIMEOUT.as_secs())
 }
 
-impl Probe {
+impl BrokerProbe {
     /// Whole days until the broker's certificate ends; negative when it has ended.
     pub fn certificate_days(&self) -> Option<i64> {
         let now = SystemTime::now()
@@ -234,11 +237,11 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
 
-    use super::{ProbeFailure, probe};
-    use crate::Server;
+    use super::{BrokerProbeFailure, probe_broker};
+    use crate::BrokerAddress;
 
     /// Somebody who says one thing to whoever comes.
-    async fn somebody(says: impl Into<Vec<u8>>) -> Server {
+    async fn somebody(says: impl Into<Vec<u8>>) -> BrokerAddress {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("nats://{}", listener.local_addr().unwrap());
         let says = says.into();
@@ -246,41 +249,47 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(&says).await.unwrap();
         });
-        Server::parse(&url, true).unwrap()
+        BrokerAddress::parse(&url, true).unwrap()
     }
 
     #[tokio::test]
     async fn each_step_fails_by_its_own_name() {
-        let name = Server::parse("tls://no-such-host.invalid:4222", false).unwrap();
-        let seen = probe(&name, None).await;
-        assert!(matches!(seen.failure, Some(ProbeFailure::Name { .. })));
+        let name = BrokerAddress::parse("tls://no-such-host.invalid:4222", false).unwrap();
+        let seen = probe_broker(&name, None).await;
+        assert!(matches!(
+            seen.failure,
+            Some(BrokerProbeFailure::Name { .. })
+        ));
 
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let closed = Server::parse(&format!("nats://{address}"), true).unwrap();
-        let seen = probe(&closed, None).await;
+        let closed = BrokerAddress::parse(&format!("nats://{address}"), true).unwrap();
+        let seen = probe_broker(&closed, None).await;
         assert_eq!(seen.addresses, [address]);
         assert!(matches!(
             seen.failure,
-            Some(ProbeFailure::Unreachable { .. })
+            Some(BrokerProbeFailure::Unreachable { .. })
         ));
 
         let other = somebody(b"SSH-2.0-OpenSSH_9.2\r\n").await;
-        let seen = probe(&other, None).await;
+        let seen = probe_broker(&other, None).await;
         let failure = seen.failure.map(|failure| failure.to_string());
         assert!(failure.unwrap().contains("SSH-2.0"));
         assert!(seen.reached.is_some() && seen.version.is_none());
 
         let endless = somebody(vec![b'x'; 70_000]).await;
-        let seen = probe(&endless, None).await;
-        assert!(matches!(seen.failure, Some(ProbeFailure::Greeting { .. })));
+        let seen = probe_broker(&endless, None).await;
+        assert!(matches!(
+            seen.failure,
+            Some(BrokerProbeFailure::Greeting { .. })
+        ));
     }
 
     #[tokio::test]
     async fn a_broker_in_clear_is_seen_through() {
         let broker = somebody(b"INFO {\"version\":\"2.10.1\",\"proto\":1}\r\n").await;
-        let seen = probe(&broker, None).await;
+        let seen = probe_broker(&broker, None).await;
         assert_eq!(seen.failure, None);
         assert_eq!(seen.version.as_deref(), Some("2.10.1"));
         assert_eq!(seen.certificate_days(), None);

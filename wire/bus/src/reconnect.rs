@@ -9,14 +9,14 @@ use rand::Rng;
 
 /// Ceiling of the wait before an attempt.
 #[derive(Debug, Clone, Copy)]
-pub struct Backoff {
+pub struct ReconnectBackoff {
     /// Ceiling of the first wait. A fleet of 50,000 wants some seconds; a person at a terminal wants none.
     pub first: Duration,
     /// No ceiling is higher than this.
     pub max: Duration,
 }
 
-impl Backoff {
+impl ReconnectBackoff {
     /// For a daemon: the first return is spread over 2 s, later ones up to 30 s.
     pub const DAEMON: Self = Self {
         first: Duration::from_secs(2),
@@ -30,7 +30,7 @@ impl Backoff {
     };
 
     /// Ceiling before the given attempt, counted from 1: doubles each time.
-    pub fn ceiling(&self, attempt: usize) -> Duration {
+    pub fn max_delay(&self, attempt: usize) -> Duration {
         let doublings = u32::try_from(attempt.saturating_sub(1))
             .unwrap_or(u32::MAX)
             .min(16);
@@ -40,16 +40,16 @@ impl Backoff {
     /// The wait before an attempt of a party that was connected before, or never was.
     ///
     /// Who begins has lost nothing together with a whole fleet, and somebody may be waiting: the very first attempt is made at once.
-    pub fn before(&self, attempt: usize, was_connected: bool) -> Duration {
+    pub fn delay_before_attempt(&self, attempt: usize, was_connected: bool) -> Duration {
         if attempt <= 1 && !was_connected {
             return Duration::ZERO;
         }
-        self.delay(attempt)
+        self.random_delay(attempt)
     }
 
     /// A wait drawn evenly from zero to the ceiling.
-    pub fn delay(&self, attempt: usize) -> Duration {
-        self.ceiling(attempt).mul_f64(rand::rng().random::<f64>())
+    pub fn random_delay(&self, attempt: usize) -> Duration {
+        self.max_delay(attempt).mul_f64(rand::rng().random::<f64>())
     }
 }
 
@@ -60,16 +60,17 @@ mod tests {
     #[test]
     fn the_ceiling_grows_and_stays_below_the_maximum() {
         let ceilings: Vec<u64> = (1..8)
-            .map(|attempt| Backoff::DAEMON.ceiling(attempt).as_secs())
+            .map(|attempt| ReconnectBackoff::DAEMON.max_delay(attempt).as_secs())
             .collect();
         assert_eq!(ceilings, [2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(Backoff::DAEMON.ceiling(usize::MAX).as_secs(), 30);
+        assert_eq!(ReconnectBackoff::DAEMON.max_delay(usize::MAX).as_secs(), 30);
     }
 
     #[test]
     fn only_who_begins_does_not_wait() {
         let wait = |attempt, was_connected| {
-            let waits = (0..100).map(|_| Backoff::COMMAND.before(attempt, was_connected));
+            let waits = (0..100)
+                .map(|_| ReconnectBackoff::COMMAND.delay_before_attempt(attempt, was_connected));
             waits.max().unwrap_or_default()
         };
         assert_eq!(wait(1, false), Duration::ZERO);
@@ -82,7 +83,7 @@ mod tests {
         let mut bins = std::collections::BTreeMap::<u128, u32>::new();
         for _ in 0..1000 {
             *bins
-                .entry(Backoff::DAEMON.delay(1).as_millis() / 200)
+                .entry(ReconnectBackoff::DAEMON.random_delay(1).as_millis() / 200)
                 .or_default() += 1;
         }
         let full = (0..10).all(|bin| (50..=150).contains(bins.get(&bin).unwrap_or(&0)));

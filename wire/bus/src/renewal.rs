@@ -6,22 +6,22 @@
 
 use bytes::Bytes;
 use muster_wire::Millis;
-use muster_wire::enrol::{Entry as NameEntry, issue};
+use muster_wire::enrol::{NameEntry, issue_node_token};
 use muster_wire::identity::Identity;
 use muster_wire::stores;
-use muster_wire::token::encode::IssueError;
-use muster_wire::token::life::TokenLife;
-use muster_wire::token::{KeyPair, Trust};
+use muster_wire::token::encode::TokenIssueError;
+use muster_wire::token::lifetime::TokenLife;
+use muster_wire::token::{AccountTrust, KeyPair};
 
 use crate::names::NameStore;
-use crate::store::{Bucket, StoreError};
+use crate::store::{Bucket, BucketError};
 
 /// Why a look for tokens that are due ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum RenewalError {
+pub enum TokenRenewalError {
     /// A name or a token could not be read or written.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] BucketError),
     /// No token could be signed.
     #[error("no token could be signed for the node {node}")]
     Issue {
@@ -29,7 +29,7 @@ pub enum RenewalError {
         node: Identity,
         /// Why.
         #[source]
-        source: IssueError,
+        source: TokenIssueError,
     },
 }
 
@@ -41,17 +41,17 @@ pub struct TokenRenewal<'a> {
     /// The bucket of trust, which nodes read.
     pub tokens: &'a Bucket,
     /// The newest account token. Keys that it revokes are not renewed.
-    pub trust: &'a Trust,
+    pub trust: &'a AccountTrust,
     /// The key that signs nodes.
     pub node_role: &'a KeyPair,
 }
 
 impl TokenRenewal<'_> {
     /// Renews every token that is due, and returns the names.
-    pub async fn renew_due(&self, now: Millis) -> Result<Vec<Identity>, RenewalError> {
+    pub async fn renew_due(&self, now: Millis) -> Result<Vec<Identity>, TokenRenewalError> {
         let mut renewed = Vec::new();
         for entry in self.names.list().await? {
-            if self.is_due(&entry, now) && self.renew(&entry, now).await? {
+            if self.is_due(&entry, now) && self.renew_token(&entry, now).await? {
                 renewed.push(entry.identity);
             }
         }
@@ -60,16 +60,16 @@ impl TokenRenewal<'_> {
 
     fn is_due(&self, entry: &NameEntry, now: Millis) -> bool {
         entry.is_renewable()
-            && entry.life.is_some_and(|life| life.is_due(now))
+            && entry.life.is_some_and(|life| life.is_renewal_due(now))
             && !self.trust.has_revocation(&entry.key)
     }
 
     /// Whether the token was renewed; not if the entry was changed since it was read, and is not due any more.
-    async fn renew(&self, entry: &NameEntry, now: Millis) -> Result<bool, RenewalError> {
+    async fn renew_token(&self, entry: &NameEntry, now: Millis) -> Result<bool, TokenRenewalError> {
         let Some(old) = entry.life else {
             return Ok(false);
         };
-        let life = TokenLife::beginning(old.lifetime, now);
+        let life = TokenLife::from_now(old.lifetime, now);
         let begin = |held: Option<NameEntry>| match held {
             Some(mut held) if held.key == entry.key && self.is_due(&held, now) => {
                 held.at = now;
@@ -78,10 +78,10 @@ impl TokenRenewal<'_> {
             }
             _ => (None, false),
         };
-        if !self.names.edit(&entry.identity, begin).await? {
+        if !self.names.edit_entry(&entry.identity, begin).await? {
             return Ok(false);
         }
-        let written = self.write(entry, life, now).await;
+        let written = self.write_token(entry, life, now).await;
         if written.is_err() {
             // The node still has the old token, so that the next look has to try again.
             let restore = |held: Option<NameEntry>| match held {
@@ -91,24 +91,24 @@ impl TokenRenewal<'_> {
                 }
                 _ => (None, ()),
             };
-            self.names.edit(&entry.identity, restore).await?;
+            self.names.edit_entry(&entry.identity, restore).await?;
         }
         written.map(|()| true)
     }
 
-    async fn write(
+    async fn write_token(
         &self,
         entry: &NameEntry,
         life: TokenLife,
         now: Millis,
-    ) -> Result<(), RenewalError> {
-        let (name, account) = (&entry.identity, self.trust.account());
-        let token = issue(name, entry.key, account, Some(life), self.node_role, now);
-        let token = token.map_err(|source| RenewalError::Issue {
+    ) -> Result<(), TokenRenewalError> {
+        let (name, account) = (&entry.identity, self.trust.account_key());
+        let token = issue_node_token(name, entry.key, account, Some(life), self.node_role, now);
+        let token = token.map_err(|source| TokenRenewalError::Issue {
             node: name.clone(),
             source,
         })?;
-        let key = stores::renewed_token(name.as_str());
+        let key = stores::renewed_token_key(name.as_str());
         self.tokens.put(&key, Bytes::from(token)).await?;
         Ok(())
     }

@@ -18,10 +18,10 @@ use muster_wire::subject;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use crate::connection::{Bus, refused};
+use crate::connection::{Bus, wait_refused};
 
-pub use entry::Entry;
-pub use watch::Watch;
+pub use entry::BucketEntry;
+pub use watch::BucketWatch;
 
 /// How long a bucket may have no server that writes it, while its leader changes.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,13 +32,13 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the broker may take for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// `JetStream`'s error code for a write that expected another revision.
-const WRONG_LAST_REVISION: u64 = 10071;
+const WRONG_LAST_REVISION_CODE: u64 = 10071;
 
-const OPERATION: &str = "KV-Operation";
+const OPERATION_HEADER: &str = "KV-Operation";
 
 /// Why a store did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum BucketError {
     /// There is no such bucket, or no `JetStream` at all.
     #[error(
         "the broker has no store {bucket}; start it with JetStream, then run `rpc org push` once"
@@ -90,10 +90,10 @@ struct WriteFailure {
 }
 
 /// A question that was not answered.
-enum Unread {
+enum BucketRequestError {
     /// No server serves the bucket: it is missing, or unreachable for a moment.
     NoResponders,
-    Failed(StoreError),
+    Failed(BucketError),
 }
 
 impl Bus {
@@ -113,153 +113,168 @@ impl Bucket {
     }
 
     /// The key's value; `None` when it was never written or was removed.
-    pub async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        let entry = self.last(key, READER_TIMEOUT).await?;
+    pub async fn get(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
+        let entry = self.last_change(key, READER_TIMEOUT).await?;
         Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
     /// As [`Self::get`], with one question only: a bucket that no server reads at this moment counts as missing.
-    pub async fn get_once(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        let entry = self.last(key, Duration::ZERO).await?;
+    pub async fn get_once(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
+        let entry = self.last_change(key, Duration::ZERO).await?;
         Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
     /// Writes the key, whatever its value was; gives the revision.
-    pub async fn put(&self, key: &str, value: Bytes) -> Result<u64, StoreError> {
-        self.write("write", key, value, None).await
+    pub async fn put(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
+        self.write_value("write", key, value, None).await
     }
 
     /// Writes a key that has no value.
-    pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, StoreError> {
+    pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
         let conflict = match self.update(key, value.clone(), 0).await {
-            Err(conflict @ StoreError::Conflict { .. }) => conflict,
+            Err(conflict @ BucketError::Conflict { .. }) => conflict,
             done => return done,
         };
         // A removal is a change of the key too, with a revision of its own.
-        match self.last(key, READER_TIMEOUT).await? {
+        match self.last_change(key, READER_TIMEOUT).await? {
             Some(entry) if entry.value.is_none() => self.update(key, value, entry.revision).await,
             _ => Err(conflict),
         }
     }
 
     /// Writes a key that has not been written since that revision.
-    pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64, StoreError> {
+    pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64, BucketError> {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
-        self.write("write", key, value, Some(headers)).await
+        self.write_value("write", key, value, Some(headers)).await
     }
 
     /// Removes a key's value, whatever it was.
-    pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
+    pub async fn delete(&self, key: &str) -> Result<(), BucketError> {
         let mut headers = HeaderMap::new();
-        headers.insert(OPERATION, "DEL");
-        let removed = self.write("remove", key, Bytes::new(), Some(headers)).await;
+        headers.insert(OPERATION_HEADER, "DEL");
+        let removed = self
+            .write_value("remove", key, Bytes::new(), Some(headers))
+            .await;
         removed.map(drop)
     }
 
     /// The last change of the key, removals included.
-    async fn last(&self, key: &str, within: Duration) -> Result<Option<Entry>, StoreError> {
+    async fn last_change(
+        &self,
+        key: &str,
+        within: Duration,
+    ) -> Result<Option<BucketEntry>, BucketError> {
         let latest = Instant::now() + within;
         loop {
-            match self.last_once(key).await {
+            match self.last_change_once(key).await {
                 Ok(entry) => return Ok(entry),
-                Err(Unread::NoResponders) if Instant::now() < latest => {
+                Err(BucketRequestError::NoResponders) if Instant::now() < latest => {
                     sleep(RETRY_INTERVAL).await;
                 }
-                Err(Unread::NoResponders) => return Err(self.missing()),
-                Err(Unread::Failed(error)) => return Err(error),
+                Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
+                Err(BucketRequestError::Failed(error)) => return Err(error),
             }
         }
     }
 
-    async fn last_once(&self, key: &str) -> Result<Option<Entry>, Unread> {
+    async fn last_change_once(&self, key: &str) -> Result<Option<BucketEntry>, BucketRequestError> {
         let subject = subject::bucket_get(&self.name, key);
-        let answer = self.request("read", subject, Request::new()).await?;
-        Ok(entry::read(&self.name, &answer).filter(|entry| entry.key == key))
+        let answer = self.send_request("read", subject, Request::new()).await?;
+        Ok(entry::parse_entry(&self.name, &answer).filter(|entry| entry.key == key))
     }
 
     /// One question with one answer. A broker that refuses it says so to the connection, and not to the question.
-    async fn request(
+    async fn send_request(
         &self,
         what: &'static str,
         subject: String,
         request: Request,
-    ) -> Result<async_nats::Message, Unread> {
-        let mut events = self.bus.events();
+    ) -> Result<async_nats::Message, BucketRequestError> {
+        let mut events = self.bus.subscribe_events();
         let request = request.timeout(Some(ANSWER_TIMEOUT));
         // On the heap: the library's future is large, and is part of that of everyone who waits for it.
-        let asked = Box::pin(self.bus.client().send_request(subject.clone(), request));
+        let asked = Box::pin(
+            self.bus
+                .nats_client()
+                .send_request(subject.clone(), request),
+        );
         tokio::select! {
             answer = asked => match answer {
                 Ok(answer) => Ok(answer),
                 Err(error) if error.kind() == RequestErrorKind::NoResponders => {
-                    Err(Unread::NoResponders)
+                    Err(BucketRequestError::NoResponders)
                 }
-                Err(error) => Err(Unread::Failed(self.failed(what, &error))),
+                Err(error) => Err(BucketRequestError::Failed(self.failed_error(what, &error))),
             },
-            () = refused(&mut events, &subject) => Err(Unread::Failed(self.refused(what, &subject))),
+            () = wait_refused(&mut events, &subject) => Err(BucketRequestError::Failed(self.refused_error(what, &subject))),
         }
     }
 
     /// What a role of an earlier version may not, `rpc org push` allows.
-    fn refused(&self, what: &'static str, subject: &str) -> StoreError {
+    fn refused_error(&self, what: &'static str, subject: &str) -> BucketError {
         let problem = format!(
             "these credentials may not publish on {subject}; if the fleet is older than this program, run `rpc org push`"
         );
-        self.failed(what, &problem)
+        self.failed_error(what, &problem)
     }
 
     /// Writes, and repeats that while no server takes it: a bucket may have no leader for a moment. "No responders" means that nothing
     /// was written, so nothing is written twice.
-    async fn write(
+    async fn write_value(
         &self,
         what: &'static str,
         key: &str,
         value: Bytes,
         headers: Option<HeaderMap>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64, BucketError> {
         let latest = Instant::now() + LEADER_TIMEOUT;
         loop {
             let request = Request::new()
                 .payload(value.clone())
                 .headers(headers.clone().unwrap_or_default());
             let subject = subject::bucket_key(&self.name, key);
-            match self.request(what, subject, request).await {
-                Ok(answer) => return self.written(what, key, &answer.payload),
-                Err(Unread::Failed(error)) => return Err(error),
-                Err(Unread::NoResponders) if Instant::now() < latest => {
+            match self.send_request(what, subject, request).await {
+                Ok(answer) => return self.parse_write_answer(what, key, &answer.payload),
+                Err(BucketRequestError::Failed(error)) => return Err(error),
+                Err(BucketRequestError::NoResponders) if Instant::now() < latest => {
                     sleep(RETRY_INTERVAL).await;
                 }
-                Err(Unread::NoResponders) => return Err(self.missing()),
+                Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
             }
         }
     }
 
-    fn written(&self, what: &'static str, key: &str, answer: &[u8]) -> Result<u64, StoreError> {
+    fn parse_write_answer(
+        &self,
+        what: &'static str,
+        key: &str,
+        answer: &[u8],
+    ) -> Result<u64, BucketError> {
         match serde_json::from_slice(answer) {
             Ok(WriteAnswer { error: None, seq }) if seq > 0 => Ok(seq),
             Ok(WriteAnswer {
                 error: Some(WriteFailure { err_code, .. }),
                 ..
-            }) if err_code == WRONG_LAST_REVISION => Err(StoreError::Conflict {
+            }) if err_code == WRONG_LAST_REVISION_CODE => Err(BucketError::Conflict {
                 key: key.to_owned(),
             }),
             Ok(WriteAnswer {
                 error: Some(failure),
                 ..
-            }) => Err(self.failed(what, &failure.description)),
-            _ => Err(self.failed(what, &"its answer is unreadable")),
+            }) => Err(self.failed_error(what, &failure.description)),
+            _ => Err(self.failed_error(what, &"its answer is unreadable")),
         }
     }
 
-    fn missing(&self) -> StoreError {
-        StoreError::Missing {
+    fn missing_error(&self) -> BucketError {
+        BucketError::Missing {
             bucket: self.name.clone(),
         }
     }
 
-    fn failed(&self, what: &'static str, problem: &dyn std::fmt::Display) -> StoreError {
-        StoreError::Failed {
+    fn failed_error(&self, what: &'static str, problem: &dyn std::fmt::Display) -> BucketError {
+        BucketError::Failed {
             what,
             bucket: self.name.clone(),
             problem: problem.to_string(),

@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject;
 use crate::error::BusError;
 
 /// A client configuration that trusts the certificates in a PEM file, and nothing else.
-pub(crate) fn trusting(authority: &Path) -> Result<ClientConfig, BusError> {
+pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, BusError> {
     let problem = |problem: String| BusError::Authority {
         path: authority.to_owned(),
         problem,
@@ -27,17 +27,17 @@ pub(crate) fn trusting(authority: &Path) -> Result<ClientConfig, BusError> {
     if roots.is_empty() {
         return Err(problem("it holds no certificate in PEM form".to_owned()));
     }
-    config(roots).map_err(|error| problem(error.to_string()))
+    client_config(roots).map_err(|error| problem(error.to_string()))
 }
 
 /// A client configuration that trusts the authorities of the system's own store.
-pub(crate) fn system() -> Result<ClientConfig, rustls::Error> {
+pub(crate) fn config_trusting_system() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    config(roots)
+    client_config(roots)
 }
 
-fn config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     // Named here, not installed for the whole process: a library has no business with global state.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use muster_wire::stores::{TRUST, TRUST_ACCOUNT, TRUST_HEAD};
+use muster_wire::stores::{TRUST_ACCOUNT_KEY, TRUST_BUCKET, TRUST_HEAD_KEY};
 use muster_wire::token::head::{AccountHead, AccountHeadError};
-use muster_wire::token::{Seconds, TokenError, Trust};
+use muster_wire::token::{AccountTrust, Seconds, TokenError};
 
 use crate::connection::Bus;
-use crate::store::StoreError;
+use crate::store::BucketError;
 
 /// How long one look for a newer account token may take.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,20 +17,20 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum TrustLookupError {
     /// The bucket cannot be read.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] BucketError),
     /// The bucket has no token: `rpc org push` of this version was not run.
-    #[error("the bucket {} holds no account token; run `rpc org push` once", TRUST.name)]
+    #[error("the bucket {} holds no account token; run `rpc org push` once", TRUST_BUCKET.name)]
     Empty,
     /// The head is damaged.
     #[error(transparent)]
     Head(#[from] AccountHeadError),
     /// The token that the head leads to is not believed.
-    #[error("the account token in the bucket {} is not believed", TRUST.name)]
+    #[error("the account token in the bucket {} is not believed", TRUST_BUCKET.name)]
     Token(#[source] TokenError),
     /// The bucket is behind.
     #[error(
         "the account token in the bucket {} is of {found}, older than the known one of {known}; run `rpc org push`",
-        TRUST.name
+        TRUST_BUCKET.name
     )]
     Behind {
         /// When the known one was issued.
@@ -39,13 +39,13 @@ pub enum TrustLookupError {
         found: Seconds,
     },
     /// The bucket names another token of the same second.
-    #[error("the bucket {} names another account token with the serial number {serial}", TRUST.name)]
+    #[error("the bucket {} names another account token with the serial number {serial}", TRUST_BUCKET.name)]
     Differs {
         /// When both were issued.
         serial: Seconds,
     },
     /// No answer in time.
-    #[error("the bucket {} was not read within {} s", TRUST.name, LOOKUP_TIMEOUT.as_secs())]
+    #[error("the bucket {} was not read within {} s", TRUST_BUCKET.name, LOOKUP_TIMEOUT.as_secs())]
     Slow,
 }
 
@@ -53,7 +53,10 @@ impl Bus {
     /// Reads the head of the account's tokens once.
     pub async fn account_head(&self) -> Result<AccountHead, TrustLookupError> {
         let lookup = async {
-            let entry = self.bucket(TRUST.name).get_once(TRUST_HEAD).await?;
+            let entry = self
+                .bucket(TRUST_BUCKET.name)
+                .get_once(TRUST_HEAD_KEY)
+                .await?;
             let value = entry.and_then(|entry| entry.value);
             Ok(AccountHead::parse(&value.ok_or(TrustLookupError::Empty)?)?)
         };
@@ -64,9 +67,9 @@ impl Bus {
     /// The account token that the head names, verified, if it is newer than the known one; `None` says that the known one is the newest.
     pub async fn newer_account(
         &self,
-        known: &Trust,
+        known: &AccountTrust,
         head: &AccountHead,
-    ) -> Result<Option<Trust>, TrustLookupError> {
+    ) -> Result<Option<AccountTrust>, TrustLookupError> {
         let serial = known.issued_at();
         if head.serial < serial {
             return Err(TrustLookupError::Behind {
@@ -82,8 +85,8 @@ impl Bus {
                 Err(TrustLookupError::Differs { serial })
             };
         }
-        let bucket = self.bucket(TRUST.name);
-        let entry = tokio::time::timeout(LOOKUP_TIMEOUT, bucket.get_once(TRUST_ACCOUNT)).await;
+        let bucket = self.bucket(TRUST_BUCKET.name);
+        let entry = tokio::time::timeout(LOOKUP_TIMEOUT, bucket.get_once(TRUST_ACCOUNT_KEY)).await;
         let entry = entry.map_err(|_| TrustLookupError::Slow)??;
         let value = entry.and_then(|entry| entry.value);
         let value = value.ok_or(TrustLookupError::Empty)?;

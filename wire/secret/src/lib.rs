@@ -16,7 +16,7 @@ pub use zeroize::Zeroizing;
 
 /// Whose secret it is, which decides who else may look at its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeper {
+pub enum SecretOwner {
     /// A daemon's: a plain file that only its owner can read or change. The owner is root or the daemon's own user: who owns a file can
     /// put another key into it.
     Daemon,
@@ -28,9 +28,9 @@ pub enum Keeper {
     Puppet,
 }
 
-impl Keeper {
+impl SecretOwner {
     /// Permission bits that none of its secrets may have.
-    const fn forbidden(self) -> u32 {
+    const fn forbidden_bits(self) -> u32 {
         match self {
             Self::Daemon | Self::Person => 0o077,
             Self::Puppet => 0o037,
@@ -38,7 +38,7 @@ impl Keeper {
     }
 
     /// The mode that `chmod` is to set.
-    const fn advised(self) -> u32 {
+    const fn advised_mode(self) -> u32 {
         match self {
             Self::Daemon | Self::Person => 0o600,
             Self::Puppet => 0o640,
@@ -104,12 +104,16 @@ impl SecretFileError {
 ///
 /// # Errors
 /// Says which file is refused, and what would make it good.
-pub fn read(path: &Path, keeper: Keeper, limit: u64) -> Result<Zeroizing<String>, SecretFileError> {
+pub fn read_secret(
+    path: &Path,
+    keeper: SecretOwner,
+    limit: u64,
+) -> Result<Zeroizing<String>, SecretFileError> {
     let failed = |source| SecretFileError::Read {
         path: path.to_owned(),
         source,
     };
-    let file = open(path, keeper)?;
+    let file = open_secret(path, keeper)?;
     // The room is there before the secret is: a text that grows leaves its earlier places behind, unwiped.
     let expected = file.metadata().map_err(failed)?.len().min(limit);
     let room = usize::try_from(expected).unwrap_or_default();
@@ -130,17 +134,17 @@ pub fn read(path: &Path, keeper: Keeper, limit: u64) -> Result<Zeroizing<String>
 ///
 /// # Errors
 /// The same as for reading.
-pub fn check(path: &Path, keeper: Keeper) -> Result<(), SecretFileError> {
-    open(path, keeper).map(drop)
+pub fn check_secret(path: &Path, keeper: SecretOwner) -> Result<(), SecretFileError> {
+    open_secret(path, keeper).map(drop)
 }
 
 /// Opens what may be read. A daemon does not wait for the other end of a pipe.
-fn open(path: &Path, keeper: Keeper) -> Result<File, SecretFileError> {
+fn open_secret(path: &Path, keeper: SecretOwner) -> Result<File, SecretFileError> {
     let failed = |source| SecretFileError::Read {
         path: path.to_owned(),
         source,
     };
-    let flags = if keeper == Keeper::Person {
+    let flags = if keeper == SecretOwner::Person {
         OFlag::O_NOCTTY
     } else {
         OFlag::O_NOCTTY | OFlag::O_NONBLOCK
@@ -150,19 +154,23 @@ fn open(path: &Path, keeper: Keeper) -> Result<File, SecretFileError> {
         .custom_flags(flags.bits())
         .open(path);
     let file = opened.map_err(failed)?;
-    judge(path, keeper, &file.metadata().map_err(failed)?)?;
+    check_metadata(path, keeper, &file.metadata().map_err(failed)?)?;
     Ok(file)
 }
 
-fn judge(path: &Path, keeper: Keeper, found: &Metadata) -> Result<(), SecretFileError> {
+fn check_metadata(
+    path: &Path,
+    keeper: SecretOwner,
+    found: &Metadata,
+) -> Result<(), SecretFileError> {
     let path = path.to_owned();
     let kind = found.file_type();
-    if !(kind.is_file() || keeper == Keeper::Person && kind.is_fifo()) {
+    if !(kind.is_file() || keeper == SecretOwner::Person && kind.is_fifo()) {
         return Err(SecretFileError::NotAFile { path });
     }
     let mode = found.mode() & 0o7777;
-    if mode & keeper.forbidden() != 0 {
-        let advised = keeper.advised();
+    if mode & keeper.forbidden_bits() != 0 {
+        let advised = keeper.advised_mode();
         return Err(SecretFileError::Exposed {
             path,
             mode,
@@ -170,7 +178,7 @@ fn judge(path: &Path, keeper: Keeper, found: &Metadata) -> Result<(), SecretFile
         });
     }
     let owner = found.uid();
-    if keeper == Keeper::Daemon && owner != 0 && owner != nix::unistd::geteuid().as_raw() {
+    if keeper == SecretOwner::Daemon && owner != 0 && owner != nix::unistd::geteuid().as_raw() {
         return Err(SecretFileError::Owner { path, owner });
     }
     Ok(())

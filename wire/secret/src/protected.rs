@@ -9,9 +9,9 @@ use std::path::{Component, Path, PathBuf};
 /// Most symbolic links that are followed on the way to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
 /// Write permission of the group and of everybody.
-const OTHERS_WRITE: u32 = 0o022;
+const SHARED_WRITE_BITS: u32 = 0o022;
 /// In a directory with this bit, only its owner and an entry's owner can rename or remove the entry.
-const STICKY: u32 = 0o1000;
+const STICKY_BIT: u32 = 0o1000;
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileEr
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    judge(path, &file.metadata().map_err(failed)?)?;
+    check_metadata(path, &file.metadata().map_err(failed)?)?;
     let mut text = String::new();
     file.take(limit.saturating_add(1))
         .read_to_string(&mut text)
@@ -86,11 +86,11 @@ pub fn check_protected(path: &Path) -> Result<(), ProtectedFileError> {
         path: path.to_owned(),
         source,
     })?;
-    walk(&absolute, MAX_LINKS)
+    check_components(&absolute, MAX_LINKS)
 }
 
 /// Judges each component of an absolute path, from the root on.
-fn walk(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
+fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
     let mut at = PathBuf::new();
     let mut components = path.components();
     while let Some(component) = components.next() {
@@ -105,24 +105,24 @@ fn walk(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
         };
         let found = fs::symlink_metadata(&next).map_err(failed)?;
         if found.is_symlink() {
-            judge_owner(&next, &found)?;
+            check_owner(&next, &found)?;
             let links_left = links_left
                 .checked_sub(1)
                 .ok_or_else(|| failed(io::Error::other("too many symbolic links")))?;
             let target = fs::read_link(&next).map_err(failed)?;
-            return walk(&at.join(target).join(components.as_path()), links_left);
+            return check_components(&at.join(target).join(components.as_path()), links_left);
         }
-        judge(&next, &found)?;
+        check_metadata(&next, &found)?;
         at = next;
     }
     Ok(())
 }
 
-fn judge(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
-    judge_owner(path, found)?;
+fn check_metadata(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
+    check_owner(path, found)?;
     let mode = found.mode() & 0o7777;
-    let is_shared = found.is_dir() && mode & STICKY != 0;
-    if mode & OTHERS_WRITE != 0 && !is_shared {
+    let is_shared = found.is_dir() && mode & STICKY_BIT != 0;
+    if mode & SHARED_WRITE_BITS != 0 && !is_shared {
         return Err(ProtectedFileError::Writable {
             path: path.to_owned(),
             mode,
@@ -131,7 +131,7 @@ fn judge(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
     Ok(())
 }
 
-fn judge_owner(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
+fn check_owner(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
     let owner = found.uid();
     if owner == 0 || owner == nix::unistd::geteuid().as_raw() {
         return Ok(());

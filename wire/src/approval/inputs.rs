@@ -10,12 +10,12 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 /// The first bytes of everything that is digested.
-const DOMAIN: &[u8] = b"muster.proposal.input.v1\0";
+const DIGEST_DOMAIN: &[u8] = b"muster.proposal.input.v1\0";
 
 /// The inputs of a proposal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Inputs {
+pub struct ProposalInputs {
     /// What may be seen.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub clear: Map<String, Value>,
@@ -24,13 +24,15 @@ pub struct Inputs {
     pub secret: BTreeMap<String, String>,
 }
 
-impl Inputs {
+impl ProposalInputs {
     /// The inputs of the proposal with this id.
     pub fn new(id: Uuid, data: &Map<String, Value>, is_secret: impl Fn(&str) -> bool) -> Self {
         let mut inputs = Self::default();
         for (name, value) in data {
             if is_secret(name) {
-                inputs.secret.insert(name.clone(), digest(id, name, value));
+                inputs
+                    .secret
+                    .insert(name.clone(), digest_secret_input(id, name, value));
             } else {
                 inputs.clear.insert(name.clone(), value.clone());
             }
@@ -39,7 +41,7 @@ impl Inputs {
     }
 
     /// Whether the inputs of a request are these, all of them and no others; and none is hidden that is not secret.
-    pub fn are(
+    pub fn matches_request_data(
         &self,
         id: Uuid,
         data: &Map<String, Value>,
@@ -50,9 +52,9 @@ impl Inputs {
 }
 
 /// The id keeps digests of the same secret apart, and guesses made beforehand from being of use.
-fn digest(id: Uuid, name: &str, value: &Value) -> String {
+fn digest_secret_input(id: Uuid, name: &str, value: &Value) -> String {
     let mut hash = Sha256::new();
-    hash.update(DOMAIN);
+    hash.update(DIGEST_DOMAIN);
     hash.update(id.as_bytes());
     hash.update(name);
     hash.update([0]);

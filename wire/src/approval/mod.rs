@@ -17,8 +17,8 @@
 mod inputs;
 mod open;
 
-pub use inputs::Inputs;
-pub use open::{ApprovalError, Approved, OpenProposal, open_approval, open_proposal};
+pub use inputs::ProposalInputs;
+pub use open::{ApprovalError, ApprovedProposal, OpenProposal, open_approval, open_proposal};
 
 use std::collections::BTreeSet;
 
@@ -28,26 +28,26 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::Millis;
-use crate::identity::{Identity, Name};
+use crate::identity::{Identity, SubjectName};
 
 /// What a caller wants to ask. Unknown fields are refused: an approver must see everything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Proposal {
+pub struct RequestProposal {
     /// UUID version 7. What is approved under it is done at most once on each node.
     pub id: Uuid,
     /// Who wants to ask.
     pub caller: Identity,
     /// The collective.
-    pub collective: Name,
+    pub collective: SubjectName,
     /// The agent.
-    pub agent: Name,
+    pub agent: SubjectName,
     /// The action.
-    pub action: Name,
+    pub action: SubjectName,
     /// The nodes, each by its name.
     pub nodes: BTreeSet<Identity>,
     /// The inputs.
-    pub inputs: Inputs,
+    pub inputs: ProposalInputs,
     /// When it was made, by the caller's clock.
     pub issued_at: Millis,
     /// After this nobody may ask it any more.
@@ -57,7 +57,7 @@ pub struct Proposal {
 /// That somebody else agrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Approval {
+pub struct ProposalApproval {
     /// The sealed proposal, in base64url.
     pub proposal: String,
     /// Who agrees.
@@ -67,12 +67,12 @@ pub struct Approval {
 }
 
 /// An envelope as text that can be a field of another message.
-pub fn encode(envelope: &[u8]) -> String {
+pub fn encode_envelope(envelope: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(envelope)
 }
 
 /// The envelope in such a text.
-fn decode(text: &str) -> Result<Vec<u8>, ApprovalError> {
+fn decode_envelope(text: &str) -> Result<Vec<u8>, ApprovalError> {
     URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|_| ApprovalError::Shape("it is not base64url"))

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Approval, Proposal, decode};
+use super::{ProposalApproval, RequestProposal, decode_envelope};
 use crate::identity::Identity;
-use crate::request::{Request, Target};
-use crate::sign::{Envelope, Kind, Refusal};
-use crate::token::{Role, TokenCache, Trust, Verified};
+use crate::request::{Request, RequestTarget};
+use crate::sign::{Envelope, EnvelopeKind, MessageRefusal};
+use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 use crate::unique::check_unique_keys;
 use crate::{Millis, fresh, limits};
 
@@ -14,18 +14,18 @@ use crate::{Millis, fresh, limits};
 #[derive(Debug, Clone)]
 pub struct OpenProposal {
     /// What it wants to ask.
-    pub proposal: Proposal,
+    pub proposal: RequestProposal,
     /// Who it is.
-    pub caller: Arc<Verified>,
+    pub caller: Arc<VerifiedUser>,
 }
 
 /// A proposal that a second proven caller has approved.
 #[derive(Debug, Clone)]
-pub struct Approved {
+pub struct ApprovedProposal {
     /// What was proposed, and by whom.
     pub proposed: OpenProposal,
     /// Who approved it.
-    pub approver: Arc<Verified>,
+    pub approver: Arc<VerifiedUser>,
 }
 
 /// Why a proposal or an approval does not count.
@@ -33,7 +33,7 @@ pub struct Approved {
 pub enum ApprovalError {
     /// Its envelope or token is not believed.
     #[error("it is not authentic")]
-    Refused(#[from] Refusal),
+    Refused(#[from] MessageRefusal),
     /// Not of the form that it should have.
     #[error("it cannot be read: {0}")]
     Shape(&'static str),
@@ -49,7 +49,7 @@ pub enum ApprovalError {
         claimed: Identity,
     },
     /// It would be good for longer than anything may be, or for no time.
-    #[error("it is good for {0} ms; 1 to {max} are allowed", max = limits::APPROVAL_MILLIS)]
+    #[error("it is good for {0} ms; 1 to {max} are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
     Lifetime(Millis),
     /// Its time is over.
     #[error("its time was over {0} ms ago; propose it again")]
@@ -68,20 +68,25 @@ pub enum ApprovalError {
 /// Opens a sealed proposal. It may be over: then it cannot be asked any more, but still be looked at.
 pub fn open_proposal(
     bytes: &[u8],
-    trust: &Trust,
+    trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
 ) -> Result<OpenProposal, ApprovalError> {
-    let opened =
-        Envelope::decode(Kind::Proposal, bytes)?.verify(trust, cache, now, &[Role::Caller])?;
+    let opened = Envelope::decode(EnvelopeKind::Proposal, bytes)?.verify(
+        trust,
+        cache,
+        now,
+        &[UserRole::Caller],
+    )?;
     check_unique_keys(opened.body).map_err(ApprovalError::Json)?;
-    let proposal: Proposal = serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
-    signed_by(&opened.sender, &proposal.caller)?;
+    let proposal: RequestProposal =
+        serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
+    check_signer(&opened.sender, &proposal.caller)?;
     let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
-    if lifetime == 0 || lifetime > limits::APPROVAL_MILLIS {
+    if lifetime == 0 || lifetime > limits::MAX_PROPOSAL_LIFETIME_MILLIS {
         return Err(ApprovalError::Lifetime(lifetime));
     }
-    if proposal.nodes.is_empty() || proposal.nodes.len() > limits::TARGETS {
+    if proposal.nodes.is_empty() || proposal.nodes.len() > limits::MAX_TARGET_NODES {
         return Err(ApprovalError::Shape("it names no nodes, or too many"));
     }
     if proposal.id.get_version_num() != 7 {
@@ -96,26 +101,31 @@ pub fn open_proposal(
 /// Opens a sealed approval, as a request carries it, and the proposal in it.
 pub fn open_approval(
     text: &str,
-    trust: &Trust,
+    trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<Approved, ApprovalError> {
-    let bytes = decode(text)?;
-    let opened =
-        Envelope::decode(Kind::Approval, &bytes)?.verify(trust, cache, now, &[Role::Caller])?;
+) -> Result<ApprovedProposal, ApprovalError> {
+    let bytes = decode_envelope(text)?;
+    let opened = Envelope::decode(EnvelopeKind::Approval, &bytes)?.verify(
+        trust,
+        cache,
+        now,
+        &[UserRole::Caller],
+    )?;
     check_unique_keys(opened.body).map_err(ApprovalError::Json)?;
-    let approval: Approval = serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
+    let approval: ProposalApproval =
+        serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
     let approver = opened.sender;
-    signed_by(&approver, &approval.approver)?;
-    let proposed = open_proposal(&decode(&approval.proposal)?, trust, cache, now)?;
+    check_signer(&approver, &approval.approver)?;
+    let proposed = open_proposal(&decode_envelope(&approval.proposal)?, trust, cache, now)?;
     let caller = &proposed.caller;
     if approver.identity == caller.identity || approver.key == caller.key {
         return Err(ApprovalError::Oneself(approver.identity.clone()));
     }
-    Ok(Approved { proposed, approver })
+    Ok(ApprovedProposal { proposed, approver })
 }
 
-fn signed_by(sender: &Verified, claimed: &Identity) -> Result<(), ApprovalError> {
+fn check_signer(sender: &VerifiedUser, claimed: &Identity) -> Result<(), ApprovalError> {
     if sender.identity == *claimed {
         return Ok(());
     }
@@ -124,34 +134,34 @@ fn signed_by(sender: &Verified, claimed: &Identity) -> Result<(), ApprovalError>
 }
 
 impl OpenProposal {
-    /// Whether it may be asked at this instant. Clocks may differ by [`fresh::SKEW`] at its beginning; its end is its end.
-    pub fn in_time(&self, now: Millis) -> Result<(), ApprovalError> {
+    /// Whether it may be asked at this instant. Clocks may differ by [`fresh::CLOCK_SKEW_MILLIS`] at its beginning; its end is its end.
+    pub fn check_validity_period(&self, now: Millis) -> Result<(), ApprovalError> {
         let proposal = &self.proposal;
         if now > proposal.expires_at {
             return Err(ApprovalError::Expired(now - proposal.expires_at));
         }
         let ahead = proposal.issued_at.saturating_sub(now);
-        if ahead > fresh::SKEW {
+        if ahead > fresh::CLOCK_SKEW_MILLIS {
             return Err(ApprovalError::Future(ahead));
         }
         Ok(())
     }
 }
 
-impl Approved {
+impl ApprovedProposal {
     /// Whether this request, of this caller, is just what was approved. `is_secret` tells which inputs an approver does not see.
-    pub fn covers(
+    pub fn check_request(
         &self,
         request: &Request,
-        caller: &Verified,
+        caller: &VerifiedUser,
         now: Millis,
         is_secret: impl Fn(&str) -> bool,
     ) -> Result<(), ApprovalError> {
-        self.proposed.in_time(now)?;
+        self.proposed.check_validity_period(now)?;
         let proposal = &self.proposed.proposal;
         let nodes = match &request.target {
-            Target::Nodes(nodes) => nodes.is_subset(&proposal.nodes),
-            Target::Filter(_) => false,
+            RequestTarget::Nodes(nodes) => nodes.is_subset(&proposal.nodes),
+            RequestTarget::Filter(_) => false,
         };
         let proposer = &self.proposed.caller;
         let same = [
@@ -165,7 +175,9 @@ impl Approved {
             ("target", nodes),
             (
                 "data",
-                proposal.inputs.are(proposal.id, &request.data, is_secret),
+                proposal
+                    .inputs
+                    .matches_request_data(proposal.id, &request.data, is_secret),
             ),
         ];
         match same.into_iter().find(|(_, same)| !same) {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::verdict::Anchor;
+use super::findings::AuditAnchor;
 
 /// Where a log stood at its last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadRecord {
     /// The checkpoint.
-    pub anchor: Anchor,
+    pub anchor: AuditAnchor,
     /// The log's path on its node; nothing in records of older versions.
     pub log: Option<String>,
 }

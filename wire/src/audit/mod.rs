@@ -11,19 +11,21 @@
 //! off what a crash or a full disk left behind. Nothing is ever written twice or encoded again: what is hashed and signed
 //! is what stands in the file.
 //!
-//! [`Position`] makes lines, [`Verifier`] reads them.
+//! [`ChainPosition`] makes lines, [`ChainVerifier`] reads them.
 
 mod chain;
+mod findings;
 mod head;
-mod marks;
-mod verdict;
+mod line_kinds;
 mod verify;
 
-pub use chain::{Hash, HashError, Link, NotAnObject, Position};
+pub use chain::{ChainLink, ChainPosition, LineHash, LineHashError, NotAnObject};
+pub use findings::{
+    AuditAnchor, AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
+};
 pub use head::HeadRecord;
-pub use marks::{Checkpoint, Gap, GapKind, Header, Mark};
-pub use verdict::{Anchor, Finding, Note, Place, Signed, Verdict};
-pub use verify::{Trusting, Verifier};
+pub use line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
+pub use verify::{AuditKeyTrust, ChainVerifier};
 
 /// The format's name in a header, and the domain of a checkpoint's signature.
-pub const FORMAT: &str = "muster.audit.v1";
+pub const AUDIT_FORMAT: &str = "muster.audit.v1";

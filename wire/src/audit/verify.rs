@@ -5,39 +5,42 @@
 
 use ed25519_dalek::VerifyingKey;
 
-use super::chain::{Hash, Link, Position};
-use super::marks::{Checkpoint, Gap, GapKind, Header, Mark};
-use super::verdict::{Anchor, Finding, Note, Place, Signed, Verdict};
-use crate::token::{PublicKey, Role, Trust};
+use super::chain::{ChainLink, ChainPosition, LineHash};
+use super::findings::{
+    AuditAnchor, AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
+};
+use super::line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
+use crate::token::{AccountTrust, PublicKey, UserRole};
 
 /// Findings that are listed; a log that was mangled as a whole has one for every line.
-const LISTED: usize = 1000;
+const MAX_FINDINGS: usize = 1000;
 
 /// How a header's key is known to be the node's.
 #[derive(Debug, Clone)]
-pub enum Trusting {
+pub enum AuditKeyTrust {
     /// By the tokens in the header, if this operator signed the account's.
     Operator(PublicKey),
     /// It must be one of these.
     Keys(Vec<PublicKey>),
 }
 
-impl Trusting {
-    pub(super) fn believe(&self, header: &Header) -> Result<(), String> {
+impl AuditKeyTrust {
+    pub(super) fn verify_header(&self, header: &AuditHeader) -> Result<(), String> {
         let operator = match self {
             Self::Keys(keys) if keys.contains(&header.key) => return Ok(()),
             Self::Keys(_) => return Err(format!("{} is not among those given", header.key)),
             Self::Operator(operator) => operator,
         };
-        let trust = Trust::new(*operator, &header.account).map_err(|error| told(&error))?;
+        let trust = AccountTrust::new(*operator, &header.account)
+            .map_err(|error| error_with_causes(&error))?;
         let party = trust
             .verify_user(&header.token, header.unix_ms)
-            .map_err(|error| told(&error))?;
+            .map_err(|error| error_with_causes(&error))?;
         if party.key != header.key {
             Err("the token in the header is for another key".to_owned())
         } else if party.identity != header.node {
             Err(format!("the token in the header is {}'s", party.identity))
-        } else if !matches!(party.role, Role::Node | Role::Service) {
+        } else if !matches!(party.role, UserRole::Node | UserRole::Service) {
             Err(format!("its token is for the role {}", party.role))
         } else {
             Ok(())
@@ -45,7 +48,7 @@ impl Trusting {
     }
 }
 
-fn told(error: &dyn std::error::Error) -> String {
+fn error_with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -58,33 +61,33 @@ fn told(error: &dyn std::error::Error) -> String {
 
 /// Reads lines in the order of the chain.
 #[derive(Debug)]
-pub struct Verifier {
-    trusting: Trusting,
-    anchors: Vec<Anchor>,
+pub struct ChainVerifier {
+    trusting: AuditKeyTrust,
+    anchors: Vec<AuditAnchor>,
     /// Where the chain stands, and the line it stands behind; nothing before the first line.
-    chain: Option<(Position, Place)>,
+    chain: Option<(ChainPosition, LineLocation)>,
     /// Where the chain stood before that line.
-    before: Option<Position>,
+    before: Option<ChainPosition>,
     /// A line that does not follow from the one before; the next one will tell why.
-    suspect: Option<Line>,
+    suspect: Option<ChainLine>,
     key: Option<(PublicKey, VerifyingKey)>,
-    here: Place,
-    verdict: Verdict,
+    here: LineLocation,
+    verdict: ChainVerification,
 }
 
 /// A line as it was read.
 #[derive(Debug)]
-struct Line {
-    at: Place,
-    hash: Hash,
+struct ChainLine {
+    at: LineLocation,
+    hash: LineHash,
     bytes: u64,
-    link: Option<Link>,
-    mark: Mark,
+    link: Option<ChainLink>,
+    mark: AuditLineKind,
 }
 
-impl Verifier {
+impl ChainVerifier {
     /// Nothing was read yet. Lines that are known from elsewhere must be there.
-    pub fn new(trusting: Trusting, anchors: Vec<Anchor>) -> Self {
+    pub fn new(trusting: AuditKeyTrust, anchors: Vec<AuditAnchor>) -> Self {
         Self {
             trusting,
             anchors,
@@ -92,13 +95,13 @@ impl Verifier {
             before: None,
             suspect: None,
             key: None,
-            here: Place { file: 0, line: 0 },
-            verdict: Verdict::default(),
+            here: LineLocation { file: 0, line: 0 },
+            verdict: ChainVerification::default(),
         }
     }
 
     /// The next file of the same chain begins.
-    pub fn next_file(&mut self) {
+    pub fn begin_next_file(&mut self) {
         if self.here.line > 0 {
             self.here.file += 1;
             self.here.line = 0;
@@ -106,34 +109,34 @@ impl Verifier {
     }
 
     /// Takes one line, without its end.
-    pub fn line(&mut self, bytes: &[u8]) {
+    pub fn push_line(&mut self, bytes: &[u8]) {
         self.here.line += 1;
         self.verdict.lines += 1;
-        let (claim, mark) = match Mark::read(bytes) {
+        let (claim, mark) = match AuditLineKind::parse_line(bytes) {
             Some((claim, mark)) => (Some(claim), mark),
-            None => (None, Mark::Broken),
+            None => (None, AuditLineKind::Broken),
         };
-        let line = Line {
+        let line = ChainLine {
             at: self.here,
-            hash: Hash::of(bytes),
+            hash: LineHash::of_bytes(bytes),
             bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             link: claim,
             mark,
         };
-        if line.at.line == 1 && !matches!(line.mark, Mark::Header(_)) {
-            self.find(Finding::NoHeader { at: line.at });
+        if line.at.line == 1 && !matches!(line.mark, AuditLineKind::Header(_)) {
+            self.add_finding(AuditFinding::NoHeader { at: line.at });
         }
-        self.take(line);
+        self.check_line(line);
     }
 
     /// Takes what stands at the end of the last file without a line end: a line that was cut off.
-    pub fn torn_end(&mut self, bytes: &[u8]) {
+    pub fn push_torn_end(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        self.settle_last();
-        self.verdict.notes.push(Note::TornEnd {
-            at: Place {
+        self.resolve_last_suspect();
+        self.verdict.notes.push(AuditNote::TornEnd {
+            at: LineLocation {
                 line: self.here.line + 1,
                 ..self.here
             },
@@ -141,72 +144,74 @@ impl Verifier {
     }
 
     /// Everything was read.
-    pub fn finish(mut self) -> Verdict {
-        self.settle_last();
+    pub fn finish(mut self) -> ChainVerification {
+        self.resolve_last_suspect();
         if self.verdict.lines == 0 {
-            self.find(Finding::Empty);
+            self.add_finding(AuditFinding::Empty);
         }
         for anchor in std::mem::take(&mut self.anchors) {
-            self.find(Finding::AnchorMissing { seq: anchor.seq });
+            self.add_finding(AuditFinding::AnchorMissing { seq: anchor.seq });
         }
         self.verdict
     }
 
-    fn find(&mut self, finding: Finding) {
+    fn add_finding(&mut self, finding: AuditFinding) {
         // Two neighbours may blame the same line.
         if self.verdict.findings.last() == Some(&finding) {
             return;
         }
-        if self.verdict.findings.len() < LISTED {
+        if self.verdict.findings.len() < MAX_FINDINGS {
             self.verdict.findings.push(finding);
         } else {
             self.verdict.unlisted += 1;
         }
     }
 
-    fn take(&mut self, line: Line) {
+    fn check_line(&mut self, line: ChainLine) {
         let Some((position, _)) = self.chain else {
-            return self.first(line);
+            return self.accept_first_line(line);
         };
-        let follows = line.link.is_some_and(|link| link.follows(&position));
+        let follows = line
+            .link
+            .is_some_and(|link| link.follows_position(&position));
         match (self.suspect.take(), follows) {
             (None, true) => {
-                if matches!(&line.mark, Mark::Gap(gap) if gap.is_torn()) {
-                    self.find(Finding::FragmentMissing { at: line.at });
+                if matches!(&line.mark, AuditLineKind::Gap(gap) if gap.is_torn()) {
+                    self.add_finding(AuditFinding::FragmentMissing { at: line.at });
                 }
-                self.accept(line);
+                self.accept_line(line);
             }
-            (None, false) if self.closes_off_last(&line) => {
+            (None, false) if self.closes_torn_line(&line) => {
                 self.chain = self.before.zip(self.chain.map(|(_, at)| at));
-                self.accept(line);
+                self.accept_line(line);
             }
             (None, false) => self.suspect = Some(line),
             (Some(suspect), true) => {
-                self.explain(&suspect, &line.mark);
-                self.accept(line);
+                self.explain_suspect(&suspect, &line.mark);
+                self.accept_line(line);
             }
             (Some(suspect), false) => {
-                self.settle(suspect, line.link);
-                self.take(line);
+                self.resolve_suspect(suspect, line.link);
+                self.check_line(line);
             }
         }
     }
 
     /// Whether this is the daemon's note that the last line was torn: one that was cut off where a line could end, or that
     /// lacks nothing but its end, looks whole until then.
-    fn closes_off_last(&mut self, line: &Line) -> bool {
+    fn closes_torn_line(&mut self, line: &ChainLine) -> bool {
         let (Some((position, at)), Some(before)) = (self.chain, self.before) else {
             return false;
         };
         match &line.mark {
-            Mark::Gap(Gap {
+            AuditLineKind::Gap(AuditGap {
                 what: GapKind::Torn { bytes, fragment },
                 ..
-            }) if line.link.is_some_and(|link| link.follows(&before))
+            }) if line.link.is_some_and(|link| link.follows_position(&before))
                 && *fragment == position.prev.to_string() =>
             {
                 let bytes = *bytes;
-                self.verdict.notes.push(Note::Torn { at, bytes });
+                self.verdict.notes.push(AuditNote::Torn { at, bytes });
                 true
             }
             _ => false,
@@ -214,60 +219,64 @@ impl Verifier {
     }
 
     /// The first line of all is taken at its word: there is nothing that it should follow from.
-    fn first(&mut self, line: Line) {
+    fn accept_first_line(&mut self, line: ChainLine) {
         let Some(place) = line.link else {
-            return self.find(Finding::Altered { at: line.at });
+            return self.add_finding(AuditFinding::Altered { at: line.at });
         };
         if place.seq > 0 {
-            self.verdict.notes.push(Note::BeginsLate { seq: place.seq });
+            self.verdict
+                .notes
+                .push(AuditNote::BeginsLate { seq: place.seq });
         }
-        self.accept(line);
+        self.accept_line(line);
     }
 
     /// A line that follows from the one before, or is taken as the next one for want of a better.
-    fn accept(&mut self, line: Line) {
+    fn accept_line(&mut self, line: ChainLine) {
         let Some(place) = line.link else { return };
         self.before = self.chain.map(|(position, _)| position);
         self.chain = Some((
-            Position {
+            ChainPosition {
                 next: place.seq.saturating_add(1),
                 prev: line.hash,
             },
             line.at,
         ));
-        self.verdict.last = Some(Anchor {
+        self.verdict.last = Some(AuditAnchor {
             seq: place.seq,
             hash: line.hash,
         });
         self.verdict.unsigned += 1;
         self.compare_anchor(place.seq, line.hash, line.at);
         match line.mark {
-            Mark::Header(header) => self.header(&header, line.at),
-            Mark::Checkpoint(checkpoint) => self.checkpoint(checkpoint, place.seq, line.at),
-            Mark::Gap(Gap {
+            AuditLineKind::Header(header) => self.check_header(&header, line.at),
+            AuditLineKind::Checkpoint(checkpoint) => {
+                self.check_checkpoint(checkpoint, place.seq, line.at);
+            }
+            AuditLineKind::Gap(AuditGap {
                 what: GapKind::Missing { written },
                 ..
-            }) => self.find(Finding::Lost {
+            }) => self.add_finding(AuditFinding::Lost {
                 at: line.at,
                 written,
             }),
-            Mark::Gap(_) | Mark::Record => {}
-            Mark::Broken => self.find(Finding::Altered { at: line.at }),
+            AuditLineKind::Gap(_) | AuditLineKind::Record => {}
+            AuditLineKind::Broken => self.add_finding(AuditFinding::Altered { at: line.at }),
         }
     }
 
-    fn compare_anchor(&mut self, seq: u64, hash: Hash, at: Place) {
+    fn compare_anchor(&mut self, seq: u64, hash: LineHash, at: LineLocation) {
         let Some(index) = self.anchors.iter().position(|anchor| anchor.seq == seq) else {
             return;
         };
         if self.anchors.swap_remove(index).hash != hash {
-            self.find(Finding::AnchorDiffers { at, seq });
+            self.add_finding(AuditFinding::AnchorDiffers { at, seq });
         }
     }
 
-    fn header(&mut self, header: &Header, at: Place) {
+    fn check_header(&mut self, header: &AuditHeader, at: LineLocation) {
         match &self.verdict.node {
-            Some(node) if *node != header.node => self.find(Finding::OtherNode {
+            Some(node) if *node != header.node => self.add_finding(AuditFinding::OtherNode {
                 at,
                 found: header.node.clone(),
             }),
@@ -277,46 +286,45 @@ impl Verifier {
         if !self.verdict.keys.contains(&header.key) {
             self.verdict.keys.push(header.key);
         }
-        match header.judge(&self.trusting) {
+        match header.verify_key(&self.trusting) {
             Ok(key) => self.key = Some((header.key, key)),
             Err(why) => {
                 self.key = None;
-                self.find(Finding::Untrusted { at, why });
+                self.add_finding(AuditFinding::Untrusted { at, why });
             }
         }
     }
 
-    fn checkpoint(&mut self, checkpoint: Checkpoint, seq: u64, at: Place) {
+    fn check_checkpoint(&mut self, checkpoint: AuditCheckpoint, seq: u64, at: LineLocation) {
         if self
             .verdict
             .node
             .as_ref()
             .is_some_and(|node| *node != checkpoint.node)
         {
-            self.find(Finding::OtherNode {
+            self.add_finding(AuditFinding::OtherNode {
                 at,
                 found: checkpoint.node.clone(),
             });
         }
-        let good = self
-            .key
-            .as_ref()
-            .is_some_and(|(key, point)| *key == checkpoint.key && checkpoint.holds(point));
+        let good = self.key.as_ref().is_some_and(|(key, point)| {
+            *key == checkpoint.key && checkpoint.verify_signature(point)
+        });
         if good {
             self.verdict.unsigned = 0;
-            self.verdict.signed = Some(Signed {
+            self.verdict.signed = Some(VerifiedCheckpoint {
                 seq,
                 time: checkpoint.time,
             });
         } else {
-            self.find(Finding::Forged { at });
+            self.add_finding(AuditFinding::Forged { at });
         }
     }
 
     /// A suspect before a line that follows from what was before it: the suspect was never part of the chain.
-    fn explain(&mut self, suspect: &Line, next: &Mark) {
+    fn explain_suspect(&mut self, suspect: &ChainLine, next: &AuditLineKind) {
         let torn = match next {
-            Mark::Gap(Gap {
+            AuditLineKind::Gap(AuditGap {
                 what: GapKind::Torn { bytes, fragment },
                 ..
             }) => *bytes == suspect.bytes && *fragment == suspect.hash.to_string(),
@@ -324,14 +332,14 @@ impl Verifier {
         };
         if torn {
             let (at, bytes) = (suspect.at, suspect.bytes);
-            self.verdict.notes.push(Note::Torn { at, bytes });
+            self.verdict.notes.push(AuditNote::Torn { at, bytes });
         } else {
-            self.find(Finding::Inserted { at: suspect.at });
+            self.add_finding(AuditFinding::Inserted { at: suspect.at });
         }
     }
 
     /// A suspect before another line that does not follow either: it is taken as the next one, and something is wrong.
-    fn settle(&mut self, suspect: Line, next: Option<Link>) {
+    fn resolve_suspect(&mut self, suspect: ChainLine, next: Option<ChainLink>) {
         let Some((position, behind)) = self.chain else {
             return;
         };
@@ -345,54 +353,56 @@ impl Verifier {
         let in_place = next.is_some_and(|next| next.seq == position.next.saturating_add(1));
         let seq = match suspect.link {
             None => {
-                self.find(Finding::Altered { at });
+                self.add_finding(AuditFinding::Altered { at });
                 position.next
             }
             Some(_) if !intact && in_place => {
-                self.find(Finding::Altered { at });
+                self.add_finding(AuditFinding::Altered { at });
                 position.next
             }
             Some(link) if link.seq == position.next => {
                 // Its bytes are vouched for, so what it says of the line before counts.
                 let at = if intact { behind } else { at };
-                self.find(Finding::Altered { at });
+                self.add_finding(AuditFinding::Altered { at });
                 link.seq
             }
             Some(link) if link.seq > position.next => {
-                self.find(Finding::Missing {
+                self.add_finding(AuditFinding::Missing {
                     before: at,
                     from: position.next,
                     to: link.seq - 1,
                 });
                 link.seq
             }
-            Some(link) if link.seq == 0 && matches!(suspect.mark, Mark::Header(_)) => {
-                self.find(Finding::NewChain { at });
+            Some(link) if link.seq == 0 && matches!(suspect.mark, AuditLineKind::Header(_)) => {
+                self.add_finding(AuditFinding::NewChain { at });
                 0
             }
             Some(link) => {
-                self.find(Finding::OutOfOrder { at, seq: link.seq });
+                self.add_finding(AuditFinding::OutOfOrder { at, seq: link.seq });
                 link.seq
             }
         };
         let prev = position.prev;
-        self.accept(Line {
-            link: Some(Link { seq, prev }),
+        self.accept_line(ChainLine {
+            link: Some(ChainLink { seq, prev }),
             ..suspect
         });
     }
 
-    fn is_signed(&self, mark: &Mark) -> bool {
+    fn is_signed(&self, mark: &AuditLineKind) -> bool {
         match (mark, &self.key) {
-            (Mark::Checkpoint(checkpoint), Some((_, key))) => checkpoint.holds(key),
+            (AuditLineKind::Checkpoint(checkpoint), Some((_, key))) => {
+                checkpoint.verify_signature(key)
+            }
             _ => false,
         }
     }
 
     /// The last line does not follow, and there is none behind it that could tell why.
-    fn settle_last(&mut self) {
+    fn resolve_last_suspect(&mut self) {
         if let Some(suspect) = self.suspect.take() {
-            self.settle(suspect, None);
+            self.resolve_suspect(suspect, None);
         }
     }
 }

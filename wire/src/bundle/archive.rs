@@ -5,39 +5,39 @@ use std::str;
 
 use tar::{Archive, Builder, EntryType, Header};
 
-use super::{BundleError, Content, Mode};
+use super::{BundleError, BundleFile, BundleFileMode};
 use crate::limits;
 
-const SEALED: &str = "bundle.json";
-const ACCOUNT: &str = "account.jwt";
-const FILES: &str = "files/";
+const MANIFEST_PATH: &str = "bundle.json";
+const ACCOUNT_TOKEN_PATH: &str = "account.jwt";
+const FILES_PREFIX: &str = "files/";
 
 /// The parts of a bundle, as they lie in its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bundle<'a> {
+pub struct BundleArchive<'a> {
     /// The sealed manifest.
     pub sealed: &'a [u8],
     /// The account's token.
     pub account: &'a str,
     /// The files by their paths. Nothing is known of the paths but that each is here once.
-    pub files: BTreeMap<&'a str, Content<'a>>,
+    pub files: BTreeMap<&'a str, BundleFile<'a>>,
 }
 
-impl<'a> Bundle<'a> {
-    /// Finds the parts. No path, digest or signature is looked at: see [`Bundle::open`].
+impl<'a> BundleArchive<'a> {
+    /// Finds the parts. No path, digest or signature is looked at: see [`BundleArchive::verify_contents`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, BundleError> {
-        if bytes.len() > limits::BUNDLE_BYTES {
+        if bytes.len() > limits::MAX_BUNDLE_BYTES {
             return Err(BundleError::TooLarge(bytes.len()));
         }
-        let mut parts = entries(bytes)?.into_iter();
-        let sealed = part(parts.next(), SEALED)?;
-        let account = part(parts.next(), ACCOUNT)?;
+        let mut parts = read_entries(bytes)?.into_iter();
+        let sealed = expect_entry(parts.next(), MANIFEST_PATH)?;
+        let account = expect_entry(parts.next(), ACCOUNT_TOKEN_PATH)?;
         let account = str::from_utf8(account)
             .map_err(|_| BundleError::Shape("the account's token is no text"))?;
         let mut files = BTreeMap::new();
         for (path, content) in parts {
             let path = path
-                .strip_prefix(FILES)
+                .strip_prefix(FILES_PREFIX)
                 .ok_or(BundleError::Shape("a file is not below files/"))?;
             files.insert(path, content);
         }
@@ -58,31 +58,31 @@ impl<'a> Bundle<'a> {
     /// Writes the one tar that has these parts: the same parts make the same bytes.
     pub fn encode(&self) -> Result<Vec<u8>, BundleError> {
         let mut builder = Builder::new(Vec::new());
-        let mut put = |path: &str, content: Content<'_>| {
+        let mut put = |path: &str, content: BundleFile<'_>| {
             let mut header = Header::new_ustar();
             header.set_entry_type(EntryType::Regular);
-            header.set_mode(content.mode.bits());
+            header.set_mode(content.mode.permission_bits());
             header.set_size(content.bytes.len() as u64);
             header.set_uid(0);
             header.set_gid(0);
             header.set_mtime(0);
             builder.append_data(&mut header, path, content.bytes)
         };
-        let data = |bytes| Content {
-            mode: Mode::Data,
+        let data = |bytes| BundleFile {
+            mode: BundleFileMode::Data,
             bytes,
         };
-        put(SEALED, data(self.sealed)).map_err(BundleError::Tar)?;
-        put(ACCOUNT, data(self.account.as_bytes())).map_err(BundleError::Tar)?;
+        put(MANIFEST_PATH, data(self.sealed)).map_err(BundleError::Tar)?;
+        put(ACCOUNT_TOKEN_PATH, data(self.account.as_bytes())).map_err(BundleError::Tar)?;
         for (path, content) in &self.files {
-            put(&format!("{FILES}{path}"), *content).map_err(BundleError::Tar)?;
+            put(&format!("{FILES_PREFIX}{path}"), *content).map_err(BundleError::Tar)?;
         }
         builder.into_inner().map_err(BundleError::Tar)
     }
 }
 
 /// The entries as they are, without any extension of the format being followed.
-fn entries(bytes: &[u8]) -> Result<Vec<(&str, Content<'_>)>, BundleError> {
+fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError> {
     let mut found = Vec::new();
     let mut archive = Archive::new(bytes);
     for entry in archive.entries().map_err(BundleError::Tar)?.raw(true) {
@@ -92,24 +92,24 @@ fn entries(bytes: &[u8]) -> Result<Vec<(&str, Content<'_>)>, BundleError> {
             return Err(BundleError::Shape("an entry is no plain file"));
         }
         let mode = match header.mode().map_err(BundleError::Tar)? {
-            0o644 => Mode::Data,
-            0o755 => Mode::Program,
+            0o644 => BundleFileMode::Data,
+            0o755 => BundleFileMode::Program,
             _ => {
                 return Err(BundleError::Shape(
                     "a file has a mode other than 0644 and 0755",
                 ));
             }
         };
-        let path = path(bytes, entry.raw_header_position())?;
-        let content = slice(bytes, entry.raw_file_position(), entry.size())?;
+        let path = entry_path(bytes, entry.raw_header_position())?;
+        let content = slice_bytes(bytes, entry.raw_file_position(), entry.size())?;
         found.push((
             path,
-            Content {
+            BundleFile {
                 mode,
                 bytes: content,
             },
         ));
-        if found.len() > limits::BUNDLE_FILES + 2 {
+        if found.len() > limits::MAX_BUNDLE_FILES + 2 {
             return Err(BundleError::Files(found.len() - 2));
         }
     }
@@ -117,13 +117,13 @@ fn entries(bytes: &[u8]) -> Result<Vec<(&str, Content<'_>)>, BundleError> {
 }
 
 /// The name in a header: its first hundred bytes, up to a zero. A prefix is left out, and so refused when all is written again.
-fn path(bytes: &[u8], header: u64) -> Result<&str, BundleError> {
-    let name = slice(bytes, header, 100)?;
+fn entry_path(bytes: &[u8], header: u64) -> Result<&str, BundleError> {
+    let name = slice_bytes(bytes, header, 100)?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     str::from_utf8(name).map_err(|_| BundleError::Shape("a file's name is no text"))
 }
 
-fn slice(bytes: &[u8], from: u64, length: u64) -> Result<&[u8], BundleError> {
+fn slice_bytes(bytes: &[u8], from: u64, length: u64) -> Result<&[u8], BundleError> {
     let range = || {
         let from = usize::try_from(from).ok()?;
         let to = from.checked_add(usize::try_from(length).ok()?)?;
@@ -132,8 +132,8 @@ fn slice(bytes: &[u8], from: u64, length: u64) -> Result<&[u8], BundleError> {
     range().ok_or(BundleError::Shape("it is cut off"))
 }
 
-fn part<'a>(
-    found: Option<(&str, Content<'a>)>,
+fn expect_entry<'a>(
+    found: Option<(&str, BundleFile<'a>)>,
     name: &'static str,
 ) -> Result<&'a [u8], BundleError> {
     match found {

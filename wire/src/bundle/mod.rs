@@ -6,16 +6,16 @@
 //!            files/...     the agent's files, in the order of their paths
 //! ```
 //!
-//! There is one way to write a bundle: [`Bundle::decode`] takes nothing that [`Bundle::encode`] would not have written, byte by
+//! There is one way to write a bundle: [`BundleArchive::decode`] takes nothing that [`BundleArchive::encode`] would not have written, byte by
 //! byte. That leaves no room for links, devices, names that come twice, extensions of the format, or bytes that nobody signed.
 //!
-//! In this order: [`pack`]; [`Bundle::decode`], which believes nothing; [`Bundle::open`], which proves the signer and every file.
+//! In this order: [`pack_bundle`]; [`BundleArchive::decode`], which believes nothing; [`BundleArchive::verify_contents`], which proves the signer and every file.
 
 mod archive;
 mod open;
 
-pub use archive::Bundle;
-pub use open::{Authority, OpenBundle, SIGN_TAG, SignedBy};
+pub use archive::BundleArchive;
+pub use open::{BundleSigner, BundleSignerTrust, OpenBundle, PLUGIN_SIGN_TAG};
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,17 +23,17 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::identity::{Identity, Name};
-use crate::sign::{Kind, Refusal, SealError, Signer, seal};
+use crate::identity::{Identity, SubjectName};
+use crate::sign::{EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, sign_envelope};
 use crate::token::{KeyError, PublicKey, TokenError};
 use crate::{Millis, limits};
 
 /// What is in a bundle. Unknown fields are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct BundleManifest {
     /// The agent.
-    pub name: Name,
+    pub name: SubjectName,
     /// Its version, a semantic one.
     pub version: semver::Version,
     /// Who packed it, as the name in the token.
@@ -41,24 +41,24 @@ pub struct Manifest {
     /// When, by the signer's clock.
     pub packed_at: Millis,
     /// Its files by their paths.
-    pub files: BTreeMap<String, Listed>,
+    pub files: BTreeMap<String, ManifestEntry>,
 }
 
 /// A file in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listed {
+pub struct ManifestEntry {
     /// How many bytes it has.
     pub bytes: u64,
     /// SHA-256 of them, in lower-case hexadecimal.
     pub sha256: String,
     /// Whether it is a program.
-    pub mode: Mode,
+    pub mode: BundleFileMode,
 }
 
 /// The two modes that files of a bundle have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mode {
+pub enum BundleFileMode {
     /// All may read it.
     #[serde(rename = "0644")]
     Data,
@@ -67,9 +67,9 @@ pub enum Mode {
     Program,
 }
 
-impl Mode {
+impl BundleFileMode {
     /// As the system counts.
-    pub fn bits(self) -> u32 {
+    pub fn permission_bits(self) -> u32 {
         match self {
             Self::Data => 0o644,
             Self::Program => 0o755,
@@ -79,17 +79,17 @@ impl Mode {
 
 /// A file's mode and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Content<'a> {
+pub struct BundleFile<'a> {
     /// Its mode.
-    pub mode: Mode,
+    pub mode: BundleFileMode,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
 
-impl Content<'_> {
+impl BundleFile<'_> {
     /// As a manifest lists it.
-    pub fn listed(&self) -> Listed {
-        Listed {
+    pub fn manifest_entry(&self) -> ManifestEntry {
+        ManifestEntry {
             bytes: self.bytes.len() as u64,
             sha256: data_encoding::HEXLOWER.encode(&Sha256::digest(self.bytes)),
             mode: self.mode,
@@ -101,10 +101,10 @@ impl Content<'_> {
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// More bytes than a bundle may have.
-    #[error("it has {0} bytes; a bundle has at most {max}", max = limits::BUNDLE_BYTES)]
+    #[error("it has {0} bytes; a bundle has at most {max}", max = limits::MAX_BUNDLE_BYTES)]
     TooLarge(usize),
     /// More files than a bundle may have, or none.
-    #[error("it has {0} files; a bundle has 1 to {max}", max = limits::BUNDLE_FILES)]
+    #[error("it has {0} files; a bundle has 1 to {max}", max = limits::MAX_BUNDLE_FILES)]
     Files(usize),
     /// Not a tar.
     #[error("it is no bundle: it cannot be read as a tar")]
@@ -122,7 +122,7 @@ pub enum BundleError {
     },
     /// Its signature or its signer's token is not believed.
     #[error("its signature is refused")]
-    Refused(#[from] Refusal),
+    Refused(#[from] MessageRefusal),
     /// The account's token in it, or the one that is known here, is not believed.
     #[error("its account's token is refused")]
     Account(#[source] TokenError),
@@ -139,7 +139,7 @@ pub enum BundleError {
     },
     /// Signed by somebody who may not.
     #[error(
-        "{0} signed it, and may not: the token lacks the tag {SIGN_TAG} (`rpc org add user --sign-plugins`)"
+        "{0} signed it, and may not: the token lacks the tag {PLUGIN_SIGN_TAG} (`rpc org add user --sign-plugins`)"
     )]
     MayNotSign(Identity),
     /// The manifest is none.
@@ -158,13 +158,13 @@ pub enum BundleError {
     File(String),
     /// The manifest cannot be sealed.
     #[error("the manifest cannot be sealed")]
-    Seal(#[from] SealError),
+    Seal(#[from] EnvelopeSignError),
 }
 
-impl Manifest {
+impl BundleManifest {
     /// Whether every path may be in a bundle of this agent, and the DDL is there.
-    pub fn check(&self) -> Result<(), BundleError> {
-        if self.files.is_empty() || self.files.len() > limits::BUNDLE_FILES {
+    pub fn check_files(&self) -> Result<(), BundleError> {
+        if self.files.is_empty() || self.files.len() > limits::MAX_BUNDLE_FILES {
             return Err(BundleError::Files(self.files.len()));
         }
         for path in self.files.keys() {
@@ -172,50 +172,53 @@ impl Manifest {
             let mut above = path.as_str();
             while let Some((directory, _)) = above.rsplit_once('/') {
                 if self.files.contains_key(directory) {
-                    return Err(refused(path, "a file is where its directory would be"));
+                    return Err(path_error(path, "a file is where its directory would be"));
                 }
                 above = directory;
             }
         }
-        if !self.files.contains_key(&self.ddl()) {
+        if !self.files.contains_key(&self.ddl_path()) {
             return Err(BundleError::Shape("the agent's DDL is not among its files"));
         }
         Ok(())
     }
 
     /// The path of the agent's DDL.
-    pub fn ddl(&self) -> String {
+    pub fn ddl_path(&self) -> String {
         format!("{}.json", self.name)
     }
 }
 
-fn refused(path: &str, why: &'static str) -> BundleError {
+fn path_error(path: &str, why: &'static str) -> BundleError {
     let path = path.chars().take(120).collect();
     BundleError::Path { path, why }
 }
 
 /// A path below the agent's own directory, and nothing else: no file of it can be taken for another agent's.
-pub fn check_path(agent: &Name, path: &str) -> Result<(), BundleError> {
-    if path.len() > limits::BUNDLE_PATH_BYTES {
-        return Err(refused(path, "it is too long"));
+pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
+    if path.len() > limits::MAX_BUNDLE_PATH_BYTES {
+        return Err(path_error(path, "it is too long"));
     }
     let parts = path.split('/').count();
     if parts > 3 {
-        return Err(refused(path, "more than two directories are in it"));
+        return Err(path_error(path, "more than two directories are in it"));
     }
     for part in path.split('/') {
         if part.is_empty() || part.starts_with('.') {
-            return Err(refused(path, "a part of it is empty, or begins with a dot"));
+            return Err(path_error(
+                path,
+                "a part of it is empty, or begins with a dot",
+            ));
         }
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
         if !part.bytes().all(plain) {
             let why = "letters, digits and ._-+ are all that may be in it";
-            return Err(refused(path, why));
+            return Err(path_error(path, why));
         }
     }
     let own = path.strip_suffix(".json");
     if own.is_some() && own != Some(agent.as_str()) {
-        return Err(refused(
+        return Err(path_error(
             path,
             "a node could take it for another agent's DDL",
         ));
@@ -224,32 +227,32 @@ pub fn check_path(agent: &Name, path: &str) -> Result<(), BundleError> {
 }
 
 /// Packs and signs an agent's files. Whether they work is for the caller to find out beforehand.
-pub fn pack(
-    name: Name,
+pub fn pack_bundle(
+    name: SubjectName,
     version: semver::Version,
-    files: &BTreeMap<String, Content<'_>>,
+    files: &BTreeMap<String, BundleFile<'_>>,
     signer: &Signer,
     account_token: &str,
     now: Millis,
 ) -> Result<Vec<u8>, BundleError> {
-    let listed = |(path, file): (&String, &Content<'_>)| (path.clone(), file.listed());
-    let manifest = Manifest {
+    let listed = |(path, file): (&String, &BundleFile<'_>)| (path.clone(), file.manifest_entry());
+    let manifest = BundleManifest {
         name,
         version,
         signer: signer.identity().clone(),
         packed_at: now,
         files: files.iter().map(listed).collect(),
     };
-    manifest.check()?;
-    let sealed = seal(Kind::Bundle, &manifest, signer)?;
+    manifest.check_files()?;
+    let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
     let files = files.iter().map(|(path, file)| (path.as_str(), *file));
-    let bundle = Bundle {
+    let bundle = BundleArchive {
         sealed: &sealed,
         account: account_token,
         files: files.collect(),
     };
     let bytes = bundle.encode()?;
-    if bytes.len() > limits::BUNDLE_BYTES {
+    if bytes.len() > limits::MAX_BUNDLE_BYTES {
         return Err(BundleError::TooLarge(bytes.len()));
     }
     Ok(bytes)

@@ -1,20 +1,20 @@
 //! Believes a bundle, or says why not: who signed it, whether that counts here, and that its files are the ones that were signed.
 
-use super::{Bundle, BundleError, Content, Manifest};
+use super::{BundleArchive, BundleError, BundleFile, BundleManifest};
 use crate::Millis;
 use crate::identity::Identity;
-use crate::sign::{Envelope, Kind, Refusal};
-use crate::token::claims::{Account, User};
-use crate::token::decode::{Decoded, decode};
-use crate::token::{PublicKey, Role, TokenCache, TokenError, Trust};
+use crate::sign::{Envelope, EnvelopeKind, MessageRefusal};
+use crate::token::claims::{AccountClaims, UserClaims};
+use crate::token::decode::{DecodedToken, decode_token};
+use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole};
 
 /// The tag of a caller's token that lets it sign bundles for a whole fleet: a bundle is a program that daemons run.
-pub const SIGN_TAG: &str = "plugin:sign";
+pub const PLUGIN_SIGN_TAG: &str = "plugin:sign";
 
 /// Whose signature counts.
 #[derive(Debug, Clone, Copy)]
-pub enum Authority<'a> {
-    /// A caller with the tag [`SIGN_TAG`], of an account of this operator.
+pub enum BundleSignerTrust<'a> {
+    /// A caller with the tag [`PLUGIN_SIGN_TAG`], of an account of this operator.
     Operator {
         /// The operator's public key, as it is pinned.
         operator: PublicKey,
@@ -28,7 +28,7 @@ pub enum Authority<'a> {
 
 /// Who signed a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedBy {
+pub struct BundleSigner {
     /// The name in its token.
     pub identity: Identity,
     /// Its key.
@@ -39,43 +39,44 @@ pub struct SignedBy {
 #[derive(Debug, Clone)]
 pub struct OpenBundle<'a> {
     /// What was signed.
-    pub manifest: Manifest,
+    pub manifest: BundleManifest,
     /// Who signed it.
-    pub signer: SignedBy,
+    pub signer: BundleSigner,
     /// The files, each with a path that is safe below the agent's own directory.
-    pub files: Vec<(&'a str, Content<'a>)>,
+    pub files: Vec<(&'a str, BundleFile<'a>)>,
 }
 
-impl<'a> Bundle<'a> {
+impl<'a> BundleArchive<'a> {
     /// Verifies signer, manifest and files, in this order.
-    pub fn open(
+    pub fn verify_contents(
         &self,
-        authority: &Authority<'_>,
+        authority: &BundleSignerTrust<'_>,
         now: Millis,
     ) -> Result<OpenBundle<'a>, BundleError> {
-        let envelope = Envelope::decode(Kind::Bundle, self.sealed)?;
+        let envelope = Envelope::decode(EnvelopeKind::Bundle, self.sealed)?;
         let (signer, body) = match authority {
-            Authority::Operator { operator, account } => {
-                let trust =
-                    trust(*operator, self.account, *account).map_err(BundleError::Account)?;
-                by_caller(&envelope, &trust, now)?
-            }
-            Authority::Key(key) => {
-                decode::<Account>(self.account)
-                    .and_then(Decoded::verify)
+            BundleSignerTrust::Operator { operator, account } => {
+                let trust = newer_account_trust(*operator, self.account, *account)
                     .map_err(BundleError::Account)?;
-                by_key(&envelope, *key)?
+                verify_caller_signature(&envelope, &trust, now)?
+            }
+            BundleSignerTrust::Key(key) => {
+                decode_token::<AccountClaims>(self.account)
+                    .and_then(DecodedToken::verify_signature)
+                    .map_err(BundleError::Account)?;
+                verify_key_signature(&envelope, *key)?
             }
         };
-        let manifest: Manifest = serde_json::from_slice(body).map_err(BundleError::Manifest)?;
+        let manifest: BundleManifest =
+            serde_json::from_slice(body).map_err(BundleError::Manifest)?;
         if manifest.signer != signer.identity {
             return Err(BundleError::WrongSigner {
                 signer: signer.identity,
                 claimed: manifest.signer,
             });
         }
-        manifest.check()?;
-        let files = self.listed_in(&manifest)?;
+        manifest.check_files()?;
+        let files = self.match_manifest_files(&manifest)?;
         Ok(OpenBundle {
             manifest,
             signer,
@@ -84,13 +85,16 @@ impl<'a> Bundle<'a> {
     }
 
     /// The files, if they are those of the manifest, all of them and no others.
-    fn listed_in(&self, manifest: &Manifest) -> Result<Vec<(&'a str, Content<'a>)>, BundleError> {
+    fn match_manifest_files(
+        &self,
+        manifest: &BundleManifest,
+    ) -> Result<Vec<(&'a str, BundleFile<'a>)>, BundleError> {
         let missing = |path: &&String| !self.files.contains_key(path.as_str());
         if let Some(path) = manifest.files.keys().find(missing) {
             return Err(BundleError::File(path.clone()));
         }
         let files = self.files.iter().map(|(path, content)| {
-            if manifest.files.get(*path) == Some(&content.listed()) {
+            if manifest.files.get(*path) == Some(&content.manifest_entry()) {
                 Ok((*path, *content))
             } else {
                 Err(BundleError::File(path.chars().take(120).collect()))
@@ -101,16 +105,20 @@ impl<'a> Bundle<'a> {
 }
 
 /// The newer of the two account tokens.
-fn trust(operator: PublicKey, carried: &str, known: Option<&str>) -> Result<Trust, TokenError> {
-    let carried = Trust::new(operator, carried)?;
+fn newer_account_trust(
+    operator: PublicKey,
+    carried: &str,
+    known: Option<&str>,
+) -> Result<AccountTrust, TokenError> {
+    let carried = AccountTrust::new(operator, carried)?;
     let Some(known) = known else {
         return Ok(carried);
     };
-    let known = Trust::new(operator, known)?;
-    if known.account() != carried.account() {
+    let known = AccountTrust::new(operator, known)?;
+    if known.account_key() != carried.account_key() {
         return Err(TokenError::Foreign {
-            expected: known.account(),
-            found: carried.account(),
+            expected: known.account_key(),
+            found: carried.account_key(),
         });
     }
     Ok(if carried.issued_at() > known.issued_at() {
@@ -120,42 +128,42 @@ fn trust(operator: PublicKey, carried: &str, known: Option<&str>) -> Result<Trus
     })
 }
 
-fn by_caller<'a>(
+fn verify_caller_signature<'a>(
     envelope: &Envelope<'a>,
-    trust: &Trust,
+    trust: &AccountTrust,
     now: Millis,
-) -> Result<(SignedBy, &'a [u8]), BundleError> {
+) -> Result<(BundleSigner, &'a [u8]), BundleError> {
     let cache = TokenCache::new(1);
-    let opened = envelope.verify(trust, &cache, now, &[Role::Caller])?;
+    let opened = envelope.verify(trust, &cache, now, &[UserRole::Caller])?;
     let sender = opened.sender;
-    if !sender.tags.iter().any(|tag| tag == SIGN_TAG) {
+    if !sender.tags.iter().any(|tag| tag == PLUGIN_SIGN_TAG) {
         return Err(BundleError::MayNotSign(sender.identity.clone()));
     }
-    let signer = SignedBy {
+    let signer = BundleSigner {
         identity: sender.identity.clone(),
         key: sender.key,
     };
     Ok((signer, opened.body))
 }
 
-fn by_key<'a>(
+fn verify_key_signature<'a>(
     envelope: &Envelope<'a>,
     expected: PublicKey,
-) -> Result<(SignedBy, &'a [u8]), BundleError> {
-    let claims = decode::<User>(envelope.token())
-        .and_then(Decoded::verify)
-        .map_err(Refusal::Token)?;
+) -> Result<(BundleSigner, &'a [u8]), BundleError> {
+    let claims = decode_token::<UserClaims>(envelope.token())
+        .and_then(DecodedToken::verify_signature)
+        .map_err(MessageRefusal::Token)?;
     if claims.sub != expected {
         let found = claims.sub;
         return Err(BundleError::Foreign { expected, found });
     }
     expected
-        .verifying()?
-        .verify_strict(&envelope.signed(), &envelope.signature())
-        .map_err(|_| Refusal::Signature)?;
-    let identity =
-        Identity::parse(&claims.name).map_err(|source| Refusal::Token(TokenError::Name(source)))?;
-    let signer = SignedBy {
+        .verifying_key()?
+        .verify_strict(&envelope.signed_bytes(), &envelope.signature())
+        .map_err(|_| MessageRefusal::Signature)?;
+    let identity = Identity::parse(&claims.name)
+        .map_err(|source| MessageRefusal::Token(TokenError::Name(source)))?;
+    let signer = BundleSigner {
         identity,
         key: expected,
     };

@@ -4,40 +4,42 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::hello::{Hello, Nonce};
+use super::request::{EnrolmentNonce, EnrolmentRequest};
 use crate::Millis;
-use crate::identity::{Identity, Name};
-use crate::sign::{Envelope, Kind, Refusal, SealError, Signer, seal};
-use crate::token::{PublicKey, Role, TokenCache, TokenError, Trust};
+use crate::identity::{Identity, SubjectName};
+use crate::sign::{
+    Envelope, EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, sign_envelope,
+};
+use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole};
 
 /// An answer, for one wish of one key. Unknown fields are ignored: a newer service may tell more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct EnrolmentAnswer {
     /// The wish's.
-    pub nonce: Nonce,
+    pub nonce: EnrolmentNonce,
     /// The key that wishes.
     pub key: PublicKey,
     /// When it was signed, by the service's clock.
     pub time: Millis,
     /// What becomes of it.
-    pub outcome: Outcome,
+    pub outcome: EnrolmentOutcome,
 }
 
 /// What becomes of a wish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum EnrolmentOutcome {
     /// It is a node now.
-    Welcome(Box<Welcome>),
+    Welcome(Box<EnrolmentAcceptance>),
     /// Not yet; ask again.
-    Wait(Wait),
+    Wait(EnrolmentDeferral),
     /// No.
-    Refused(Refused),
+    Refused(EnrolmentRefusal),
 }
 
 /// All that a node needs that its machine does not have yet. Nothing in it is secret: the private key was never sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
+pub struct EnrolmentAcceptance {
     /// Its name.
     pub identity: Identity,
     /// The token of its key, as a node of the fleet.
@@ -45,7 +47,7 @@ pub struct Welcome {
     /// The fleet's account token.
     pub account: String,
     /// The collectives that it joins, unless its configuration says others.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// Where the fleet's broker is; where it is now, when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
@@ -59,7 +61,7 @@ pub struct Welcome {
 
 /// Not yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
+pub struct EnrolmentDeferral {
     /// What for, in words.
     pub message: String,
     /// How long to wait before asking again, in milliseconds.
@@ -68,9 +70,9 @@ pub struct Wait {
 
 /// No.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct EnrolmentRefusal {
     /// A stable word.
-    pub reason: Reason,
+    pub reason: EnrolmentRefusalReason,
     /// The same in a sentence.
     pub message: String,
 }
@@ -78,7 +80,7 @@ pub struct Refused {
 /// Why somebody is not enrolled. Words that are not known here are [`Self::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum EnrolmentRefusalReason {
     /// The bootstrap token does not allow this name.
     NameNotAllowed,
     /// Another key has this name, and was not released.
@@ -98,9 +100,9 @@ pub enum Reason {
     Other,
 }
 
-impl Reason {
+impl EnrolmentRefusalReason {
     /// The stable word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::NameNotAllowed => "name_not_allowed",
             Self::NameTaken => "name_taken",
@@ -124,10 +126,10 @@ impl Reason {
 
 /// Why an answer does not count.
 #[derive(Debug, thiserror::Error)]
-pub enum AnswerError {
+pub enum EnrolmentAnswerError {
     /// Its envelope or its sender's token is not believed.
     #[error("the answer is not authentic")]
-    Refused(#[from] Refusal),
+    Refused(#[from] MessageRefusal),
     /// Not the JSON that it should be.
     #[error("the answer cannot be read")]
     Json(#[from] serde_json::Error),
@@ -157,28 +159,31 @@ pub enum AnswerError {
 }
 
 /// Seals an answer as a service of the newcomers' account.
-pub fn seal_answer(answer: &Answer, service: &Signer) -> Result<Vec<u8>, SealError> {
-    seal(Kind::Welcome, answer, service)
+pub fn sign_enrolment_answer(
+    answer: &EnrolmentAnswer,
+    service: &Signer,
+) -> Result<Vec<u8>, EnvelopeSignError> {
+    sign_envelope(EnvelopeKind::Welcome, answer, service)
 }
 
-/// Opens the answer to this wish. A welcome in it still has to be [checked](Welcome::check).
-pub fn open_answer(
+/// Opens the answer to this wish. A welcome in it still has to be [checked](EnrolmentAcceptance::verify_tokens).
+pub fn open_enrolment_answer(
     bytes: &[u8],
-    hello: &Hello,
-    newcomers: &Trust,
+    hello: &EnrolmentRequest,
+    newcomers: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<Outcome, AnswerError> {
-    let envelope = Envelope::decode(Kind::Welcome, bytes)?;
-    let opened = envelope.verify(newcomers, cache, now, &[Role::Service])?;
-    let answer: Answer = serde_json::from_slice(opened.body)?;
+) -> Result<EnrolmentOutcome, EnrolmentAnswerError> {
+    let envelope = Envelope::decode(EnvelopeKind::Welcome, bytes)?;
+    let opened = envelope.verify(newcomers, cache, now, &[UserRole::Service])?;
+    let answer: EnrolmentAnswer = serde_json::from_slice(opened.body)?;
     if answer.nonce != hello.nonce || answer.key != hello.key {
-        return Err(AnswerError::Other);
+        return Err(EnrolmentAnswerError::Other);
     }
-    if let Outcome::Welcome(welcome) = &answer.outcome
+    if let EnrolmentOutcome::Welcome(welcome) = &answer.outcome
         && welcome.identity != hello.identity
     {
-        return Err(AnswerError::Name {
+        return Err(EnrolmentAnswerError::Name {
             expected: hello.identity.clone(),
             found: welcome.identity.clone(),
         });
@@ -186,21 +191,22 @@ pub fn open_answer(
     Ok(answer.outcome)
 }
 
-impl Welcome {
+impl EnrolmentAcceptance {
     /// Whether it makes this key a node of a fleet of the pinned operator; the fleet's trust, if so.
-    pub fn check(
+    pub fn verify_tokens(
         &self,
         operator: PublicKey,
         key: PublicKey,
         now: Millis,
-    ) -> Result<Trust, AnswerError> {
-        let of = |what| move |source| AnswerError::Token { what, source };
-        let fleet = Trust::new(operator, &self.account).map_err(of("fleet's account token"))?;
+    ) -> Result<AccountTrust, EnrolmentAnswerError> {
+        let of = |what| move |source| EnrolmentAnswerError::Token { what, source };
+        let fleet =
+            AccountTrust::new(operator, &self.account).map_err(of("fleet's account token"))?;
         let node = fleet
             .verify_user(&self.token, now)
             .map_err(of("node's token"))?;
-        if node.key != key || node.role != Role::Node || node.identity != self.identity {
-            return Err(AnswerError::Foreign);
+        if node.key != key || node.role != UserRole::Node || node.identity != self.identity {
+            return Err(EnrolmentAnswerError::Foreign);
         }
         Ok(fleet)
     }

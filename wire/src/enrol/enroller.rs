@@ -1,31 +1,37 @@
 //! Answers wishes to be enrolled: believes, decides, takes name and use, issues, and seals the answer.
 //!
-//! It opens no connection and keeps no state but whom it trusts: the [`Roll`] keeps names and uses.
+//! It opens no connection and keeps no state but whom it trusts: the [`EnrolmentStore`] keeps names and uses.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::answer::{Answer, Outcome, Reason, Refused, Wait, Welcome, seal_answer};
-use super::decide::{Decision, KnownName, decide, in_use, revoked, taken};
-use super::entry::{Claimed, Entry};
-use super::hello::{HelloError, OpenHello, open_hello};
-use super::roll::Roll;
+use super::answer::{
+    EnrolmentAcceptance, EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, EnrolmentRefusal,
+    EnrolmentRefusalReason, sign_enrolment_answer,
+};
+use super::decide::{
+    EnrolmentDecision, KnownName, decide_enrolment, key_revoked_message, name_in_use_message,
+    name_taken_message,
+};
+use super::entry::{NameClaimOutcome, NameEntry};
+use super::request::{EnrolmentRequestError, OpenEnrolmentRequest, open_enrolment_request};
+use super::store::EnrolmentStore;
 use crate::Millis;
-use crate::identity::{Identity, Name};
-use crate::sign::{SealError, Signer};
-use crate::token::claims::User;
-use crate::token::encode::{self, IssueError, Validity};
-use crate::token::life::TokenLife;
-use crate::token::{KeyPair, PublicKey, Seconds, TokenCache, TokenError, Trust};
+use crate::identity::{Identity, SubjectName};
+use crate::sign::{EnvelopeSignError, Signer};
+use crate::token::claims::UserClaims;
+use crate::token::encode::{self, TokenIssueError, TokenValidity};
+use crate::token::lifetime::TokenLife;
+use crate::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenCache, TokenError};
 
 /// How long somebody waits who needs another's agreement, in milliseconds.
-const AGREEMENT_MILLIS: u64 = 15_000;
+const APPROVAL_RETRY_MILLIS: u64 = 15_000;
 
 /// What every node that comes in is told.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct EnrolmentSettings {
     /// The collectives of the fleet.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// Where the fleet's broker is; empty for where the newcomer is already.
     pub urls: Vec<String>,
     /// How long a node's token is valid, at most 90 days; nothing for ever.
@@ -35,17 +41,17 @@ pub struct Offer {
 }
 
 /// Whoever may make nodes of machines.
-pub struct Enroller<R> {
-    newcomers: RwLock<Arc<Trust>>,
-    fleet: RwLock<Arc<Trust>>,
+pub struct NodeEnroller<R> {
+    newcomers: RwLock<Arc<AccountTrust>>,
+    fleet: RwLock<Arc<AccountTrust>>,
     cache: TokenCache,
     service: Signer,
     node_role: KeyPair,
-    offer: Offer,
+    offer: EnrolmentSettings,
     roll: R,
 }
 
-impl<R> fmt::Debug for Enroller<R> {
+impl<R> fmt::Debug for NodeEnroller<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Enroller")
             .field("service", &self.service)
@@ -56,15 +62,15 @@ impl<R> fmt::Debug for Enroller<R> {
 
 /// What came of a message.
 #[derive(Debug)]
-pub enum Handled {
+pub enum HandledEnrolment {
     /// It is not believed, and not answered.
-    Ignored(HelloError),
+    Ignored(EnrolmentRequestError),
     /// It was answered with these bytes.
     Answered {
         /// The wish.
-        wish: Box<OpenHello>,
+        wish: Box<OpenEnrolmentRequest>,
         /// What was decided.
-        outcome: Outcome,
+        outcome: EnrolmentOutcome,
         /// The sealed answer.
         bytes: Vec<u8>,
     },
@@ -72,43 +78,43 @@ pub enum Handled {
 
 /// Why somebody could not be answered at all.
 #[derive(Debug, thiserror::Error)]
-pub enum EnrolError {
+pub enum NodeEnrollerError {
     /// The answer cannot be sealed.
     #[error("the answer to a newcomer cannot be sealed")]
-    Seal(#[from] SealError),
+    Seal(#[from] EnvelopeSignError),
     /// The fleet's account does not list the key that should sign nodes, or not for nodes.
     #[error("{0} is not the fleet's key for signing nodes")]
     NotTheNodeKey(PublicKey),
 }
 
 /// What an enroller is made of.
-pub struct Parts<R> {
+pub struct NodeEnrollerParts<R> {
     /// The newcomers' account.
-    pub newcomers: Trust,
+    pub newcomers: AccountTrust,
     /// The fleet's account.
-    pub fleet: Trust,
+    pub fleet: AccountTrust,
     /// Who answers: a service of the newcomers' account.
     pub service: Signer,
     /// The fleet's signing key of the role node.
     pub node_role: KeyPair,
     /// What newcomers are told.
-    pub offer: Offer,
+    pub offer: EnrolmentSettings,
     /// Names and uses.
     pub roll: R,
 }
 
-impl<R> fmt::Debug for Parts<R> {
+impl<R> fmt::Debug for NodeEnrollerParts<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts").finish_non_exhaustive()
     }
 }
 
-impl<R: Roll> Enroller<R> {
+impl<R: EnrolmentStore> NodeEnroller<R> {
     /// Puts one together. A key that does not sign nodes of the fleet is found here, and not by the first newcomer.
-    pub fn new(parts: Parts<R>) -> Result<Self, EnrolError> {
-        let key = parts.node_role.public();
-        if parts.fleet.role(&key) != Some(crate::token::Role::Node) {
-            return Err(EnrolError::NotTheNodeKey(key));
+    pub fn new(parts: NodeEnrollerParts<R>) -> Result<Self, NodeEnrollerError> {
+        let key = parts.node_role.public_key();
+        if parts.fleet.role_of_key(&key) != Some(crate::token::UserRole::Node) {
+            return Err(NodeEnrollerError::NotTheNodeKey(key));
         }
         Ok(Self {
             newcomers: RwLock::new(Arc::new(parts.newcomers)),
@@ -127,17 +133,17 @@ impl<R: Roll> Enroller<R> {
     }
 
     /// Names and uses.
-    pub fn roll(&self) -> &R {
+    pub fn enrolment_store(&self) -> &R {
         &self.roll
     }
 
     /// The fleet's account token that it goes by.
-    pub fn fleet(&self) -> Arc<Trust> {
-        current(&self.fleet)
+    pub fn fleet_trust(&self) -> Arc<AccountTrust> {
+        current_trust(&self.fleet)
     }
 
     /// How long the token of a node is valid; `None` for ever.
-    pub fn lifetime(&self) -> Option<Seconds> {
+    pub fn token_lifetime(&self) -> Option<Seconds> {
         self.offer.lifetime
     }
 
@@ -148,32 +154,44 @@ impl<R: Roll> Enroller<R> {
 
     /// Takes over a newer token of the newcomers' account, with its revocations.
     pub fn update_newcomers(&self, token: &str) -> Result<(), TokenError> {
-        update(&self.newcomers, token)
+        update_trust(&self.newcomers, token)
     }
 
     /// Takes over a newer token of the fleet's account: newcomers are given the newest.
     pub fn update_fleet(&self, token: &str) -> Result<(), TokenError> {
-        update(&self.fleet, token)
+        update_trust(&self.fleet, token)
     }
 
-    /// Answers a message that came on [`crate::subject::ENROL`].
-    pub async fn handle(&self, bytes: &[u8], now: Millis) -> Result<Handled, EnrolError> {
-        let wish = match open_hello(bytes, &current(&self.newcomers), &self.cache, now) {
+    /// Answers a message that came on [`crate::subject::ENROLMENT_SUBJECT`].
+    pub async fn handle_message(
+        &self,
+        bytes: &[u8],
+        now: Millis,
+    ) -> Result<HandledEnrolment, NodeEnrollerError> {
+        let wish = match open_enrolment_request(
+            bytes,
+            &current_trust(&self.newcomers),
+            &self.cache,
+            now,
+        ) {
             Ok(wish) => wish,
-            Err(error) => return Ok(Handled::Ignored(error)),
+            Err(error) => return Ok(HandledEnrolment::Ignored(error)),
         };
-        let outcome = self.outcome(&wish, now).await.unwrap_or_else(|error| {
-            let message = format!("the service could not decide, ask again: {error}");
-            refused(Reason::Trouble, message)
-        });
-        let answer = Answer {
+        let outcome = self
+            .process_request(&wish, now)
+            .await
+            .unwrap_or_else(|error| {
+                let message = format!("the service could not decide, ask again: {error}");
+                refusal_outcome(EnrolmentRefusalReason::Trouble, message)
+            });
+        let answer = EnrolmentAnswer {
             nonce: wish.hello.nonce,
             key: wish.hello.key,
             time: now,
             outcome,
         };
-        let bytes = seal_answer(&answer, &self.service)?;
-        Ok(Handled::Answered {
+        let bytes = sign_enrolment_answer(&answer, &self.service)?;
+        Ok(HandledEnrolment::Answered {
             wish: Box::new(wish),
             outcome: answer.outcome,
             bytes,
@@ -181,27 +199,33 @@ impl<R: Roll> Enroller<R> {
     }
 
     /// The use is taken before the name: whoever dies between the two, and comes again, is counted once.
-    async fn outcome(&self, wish: &OpenHello, now: Millis) -> Result<Outcome, R::Error> {
+    async fn process_request(
+        &self,
+        wish: &OpenEnrolmentRequest,
+        now: Millis,
+    ) -> Result<EnrolmentOutcome, R::Error> {
         let hello = &wish.hello;
         if let Some(account) = self.roll.fleet_account().await? {
             // One that is not newer, or not the operator's, changes nothing.
             let _ = self.update_fleet(&account);
         }
-        let holder = self.roll.holder(&hello.identity).await?;
-        let approval = self.roll.approval(wish).await?;
+        let holder = self.roll.find_holder(&hello.identity).await?;
+        let approval = self.roll.check_approval(wish).await?;
         let known = KnownName {
             entry: holder.as_ref(),
-            is_key_revoked: current(&self.fleet).has_revocation(&hello.key),
+            is_key_revoked: current_trust(&self.fleet).has_revocation(&hello.key),
         };
-        match decide(wish, known, &approval, now) {
-            Decision::Refuse(reason, message) => return Ok(refused(reason, message)),
-            Decision::Wait(message) => {
-                return Ok(Outcome::Wait(Wait {
+        match decide_enrolment(wish, known, &approval, now) {
+            EnrolmentDecision::Refuse(reason, message) => {
+                return Ok(refusal_outcome(reason, message));
+            }
+            EnrolmentDecision::Wait(message) => {
+                return Ok(EnrolmentOutcome::Wait(EnrolmentDeferral {
                     message,
-                    retry_after_ms: AGREEMENT_MILLIS,
+                    retry_after_ms: APPROVAL_RETRY_MILLIS,
                 }));
             }
-            Decision::Issue => {}
+            EnrolmentDecision::Issue => {}
         }
         // A machine that comes back has the name, and is not asked whether it is connected.
         let comes_back = holder
@@ -210,63 +234,76 @@ impl<R: Roll> Enroller<R> {
         if !comes_back
             && self
                 .roll
-                .is_in_use(&hello.identity, holder.is_some())
+                .is_name_in_use(&hello.identity, holder.is_some())
                 .await?
         {
-            return Ok(refused(Reason::NameTaken, in_use(&hello.identity)));
+            return Ok(refusal_outcome(
+                EnrolmentRefusalReason::NameTaken,
+                name_in_use_message(&hello.identity),
+            ));
         }
         let life = self.offer.lifetime;
-        let entry = Entry {
+        let entry = NameEntry {
             identity: hello.identity.clone(),
             key: hello.key,
             credential: Some(wish.sender.key),
             at: now,
-            life: life.map(|lifetime| TokenLife::beginning(lifetime, now)),
+            life: life.map(|lifetime| TokenLife::from_now(lifetime, now)),
             released: false,
             revoked: false,
             former: Vec::new(),
         };
         if let Some(limit) = wish.ticket.uses
-            && !self.roll.take_use(&entry, limit).await?
+            && !self.roll.count_use(&entry, limit).await?
         {
             let message =
                 format!("the bootstrap token has let in {limit} already, as many as it may");
-            return Ok(refused(Reason::UsedUp, message));
+            return Ok(refusal_outcome(EnrolmentRefusalReason::UsedUp, message));
         }
-        match self.roll.claim(&entry).await? {
-            Claimed::Now | Claimed::Before => {}
-            Claimed::Taken(_) => return Ok(refused(Reason::NameTaken, taken(&hello.identity))),
-            Claimed::Revoked => return Ok(refused(Reason::Revoked, revoked(hello))),
+        match self.roll.claim_name(&entry).await? {
+            NameClaimOutcome::Now | NameClaimOutcome::Before => {}
+            NameClaimOutcome::Taken(_) => {
+                return Ok(refusal_outcome(
+                    EnrolmentRefusalReason::NameTaken,
+                    name_taken_message(&hello.identity),
+                ));
+            }
+            NameClaimOutcome::Revoked => {
+                return Ok(refusal_outcome(
+                    EnrolmentRefusalReason::Revoked,
+                    key_revoked_message(hello),
+                ));
+            }
         }
-        Ok(match self.welcome(wish, entry.life, now) {
-            Ok(welcome) => Outcome::Welcome(Box::new(welcome)),
-            Err(error) => refused(
-                Reason::Trouble,
+        Ok(match self.issue_acceptance(wish, entry.life, now) {
+            Ok(welcome) => EnrolmentOutcome::Welcome(Box::new(welcome)),
+            Err(error) => refusal_outcome(
+                EnrolmentRefusalReason::Trouble,
                 format!("no token could be issued: {error}"),
             ),
         })
     }
 
-    fn welcome(
+    fn issue_acceptance(
         &self,
-        wish: &OpenHello,
+        wish: &OpenEnrolmentRequest,
         life: Option<TokenLife>,
         now: Millis,
-    ) -> Result<Welcome, IssueError> {
-        let fleet = current(&self.fleet);
+    ) -> Result<EnrolmentAcceptance, TokenIssueError> {
+        let fleet = current_trust(&self.fleet);
         let hello = &wish.hello;
-        let token = issue(
+        let token = issue_node_token(
             &hello.identity,
             hello.key,
-            fleet.account(),
+            fleet.account_key(),
             life,
             &self.node_role,
             now,
         )?;
-        Ok(Welcome {
+        Ok(EnrolmentAcceptance {
             identity: hello.identity.clone(),
             token,
-            account: fleet.token().to_owned(),
+            account: fleet.account_token().to_owned(),
             collectives: self.offer.collectives.clone(),
             urls: self.offer.urls.clone(),
             facts: wish.ticket.facts.clone(),
@@ -276,36 +313,36 @@ impl<R: Roll> Enroller<R> {
 }
 
 /// Signs a node's token with the key of that role.
-pub fn issue(
+pub fn issue_node_token(
     name: &Identity,
     key: PublicKey,
     account: PublicKey,
     life: Option<TokenLife>,
     node_role: &KeyPair,
     now: Millis,
-) -> Result<String, IssueError> {
-    let validity = Validity {
+) -> Result<String, TokenIssueError> {
+    let validity = TokenValidity {
         issued_at: now / 1000,
         expires: life.map(|life| life.expires),
     };
-    encode::user(
+    encode::issue_user_token(
         name,
         key,
-        User::new(account, Vec::new()),
+        UserClaims::new(account, Vec::new()),
         validity,
         node_role,
     )
 }
 
-fn refused(reason: Reason, message: String) -> Outcome {
-    Outcome::Refused(Refused { reason, message })
+fn refusal_outcome(reason: EnrolmentRefusalReason, message: String) -> EnrolmentOutcome {
+    EnrolmentOutcome::Refused(EnrolmentRefusal { reason, message })
 }
 
-fn current(trust: &RwLock<Arc<Trust>>) -> Arc<Trust> {
+fn current_trust(trust: &RwLock<Arc<AccountTrust>>) -> Arc<AccountTrust> {
     Arc::clone(&trust.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn update(trust: &RwLock<Arc<Trust>>, token: &str) -> Result<(), TokenError> {
+fn update_trust(trust: &RwLock<Arc<AccountTrust>>, token: &str) -> Result<(), TokenError> {
     let mut trust = trust.write().unwrap_or_else(PoisonError::into_inner);
     *trust = Arc::new(trust.update(token)?);
     Ok(())

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::Millis;
 use crate::identity::Identity;
 use crate::token::PublicKey;
-use crate::token::life::TokenLife;
+use crate::token::lifetime::TokenLife;
 
 /// A name, and the key that has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct NameEntry {
     /// The name.
     pub identity: Identity,
     /// The key that has it.
@@ -37,7 +37,7 @@ pub struct Entry {
 
 /// What became of the attempt to take a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
+pub enum NameClaimOutcome {
     /// The key has the name now.
     Now,
     /// The key had it before.
@@ -48,7 +48,7 @@ pub enum Claimed {
     Revoked,
 }
 
-impl Entry {
+impl NameEntry {
     /// Whether the enroller issued the key, and not the organisation.
     pub fn is_enrolled(&self) -> bool {
         self.credential.is_some()
@@ -65,42 +65,42 @@ impl Entry {
     }
 
     /// What the enroller may do with the name for the key in `wanted`.
-    pub fn judge_claim(held: Option<&Self>, key: PublicKey) -> Claimed {
+    pub fn evaluate_claim(held: Option<&Self>, key: PublicKey) -> NameClaimOutcome {
         match held {
-            Some(held) if held.revoked && held.key == key => Claimed::Revoked,
-            Some(held) if held.is_held_by(key) => Claimed::Before,
-            Some(held) if !held.released => Claimed::Taken(held.key),
-            _ => Claimed::Now,
+            Some(held) if held.revoked && held.key == key => NameClaimOutcome::Revoked,
+            Some(held) if held.is_held_by(key) => NameClaimOutcome::Before,
+            Some(held) if !held.released => NameClaimOutcome::Taken(held.key),
+            _ => NameClaimOutcome::Now,
         }
     }
 
     /// The entry after a claim by the enroller; `None` if the claim is refused. A claim that succeeds is always written, also for a key
     /// that has the name already: a revocation at the same moment then meets a conflict, on one side or the other.
-    pub fn claim(held: Option<&Self>, wanted: &Self) -> (Option<Self>, Claimed) {
-        let claimed = Self::judge_claim(held, wanted.key);
+    pub fn apply_claim(held: Option<&Self>, wanted: &Self) -> (Option<Self>, NameClaimOutcome) {
+        let claimed = Self::evaluate_claim(held, wanted.key);
         let entry = match claimed {
-            Claimed::Now | Claimed::Before => Some(wanted.after(held)),
-            Claimed::Taken(_) | Claimed::Revoked => None,
+            NameClaimOutcome::Now | NameClaimOutcome::Before => Some(wanted.with_former_keys(held)),
+            NameClaimOutcome::Taken(_) | NameClaimOutcome::Revoked => None,
         };
         (entry, claimed)
     }
 
     /// The entry after the organisation issued the name itself; the key that has the name if the enroller gave it away, and it is neither
     /// released nor revoked.
-    pub fn reserve(held: Option<&Self>, wanted: &Self) -> Result<Self, PublicKey> {
+    pub fn apply_reservation(held: Option<&Self>, wanted: &Self) -> Result<Self, PublicKey> {
         match held {
             Some(held) if held.is_enrolled() && !held.released && !held.revoked => Err(held.key),
-            held => Ok(wanted.after(held)),
+            held => Ok(wanted.with_former_keys(held)),
         }
     }
 
     /// Every key that ever had the name, the newest first.
-    pub fn keys(&self) -> impl Iterator<Item = PublicKey> {
+    pub fn all_keys(&self) -> impl Iterator<Item = PublicKey> {
         std::iter::once(self.key).chain(self.former.iter().rev().copied())
     }
 
     /// This entry in the place of another one, whose keys it remembers.
-    fn after(&self, held: Option<&Self>) -> Self {
+    fn with_former_keys(&self, held: Option<&Self>) -> Self {
         let mut entry = self.clone();
         if let Some(held) = held {
             let keys = held.former.iter().copied().chain([held.key]);

@@ -13,24 +13,32 @@
 //! machine and stays there, so that whoever reads another's answer, as all who share a credential can, has learnt nothing that
 //! could be used.
 //!
-//! Read in this order: [`Ticket`], [`Hello`], [`open_hello`], [`decide`], [`Enroller`], [`Answer`], [`Welcome::check`].
+//! Read in this order: [`TokenGrant`], [`EnrolmentRequest`], [`open_enrolment_request`], [`decide_enrolment`], [`NodeEnroller`], [`EnrolmentAnswer`], [`EnrolmentAcceptance::verify_tokens`].
 
 mod answer;
 mod decide;
 mod enroller;
 mod entry;
-mod hello;
 mod names;
-mod roll;
-mod ticket;
+mod request;
+mod store;
+mod token_grant;
 
 pub use answer::{
-    Answer, AnswerError, Outcome, Reason, Refused, Wait, Welcome, open_answer, seal_answer,
+    EnrolmentAcceptance, EnrolmentAnswer, EnrolmentAnswerError, EnrolmentDeferral,
+    EnrolmentOutcome, EnrolmentRefusal, EnrolmentRefusalReason, open_enrolment_answer,
+    sign_enrolment_answer,
 };
-pub use decide::{Decision, KnownName, decide};
-pub use enroller::{EnrolError, Enroller, Handled, Offer, Parts, issue};
-pub use entry::{Claimed, Entry};
-pub use hello::{Hello, HelloError, Nonce, NonceError, OpenHello, open_hello, seal_hello};
+pub use decide::{EnrolmentDecision, KnownName, decide_enrolment};
+pub use enroller::{
+    EnrolmentSettings, HandledEnrolment, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
+    issue_node_token,
+};
+pub use entry::{NameClaimOutcome, NameEntry};
 pub use names::{NamePattern, NamePatternError};
-pub use roll::{Approval, MemoryRoll, Roll};
-pub use ticket::{Ticket, TicketError, TicketFact};
+pub use request::{
+    EnrolmentNonce, EnrolmentNonceError, EnrolmentRequest, EnrolmentRequestError,
+    OpenEnrolmentRequest, open_enrolment_request, sign_enrolment_request,
+};
+pub use store::{EnrolmentApproval, EnrolmentStore, MemoryEnrolmentStore};
+pub use token_grant::{TokenGrant, TokenGrantError, TokenGrantFact};

@@ -27,7 +27,7 @@ pub enum NamePatternError {
     /// Nothing, or more than a name can have.
     #[error(
         "a pattern of names has 1 to {limit} bytes, this one has {0}",
-        limit = limits::IDENTITY_BYTES
+        limit = limits::MAX_IDENTITY_BYTES
     )]
     Length(usize),
     /// A character outside of the grammar.
@@ -41,7 +41,7 @@ pub enum NamePatternError {
     /// An empty or too long part, or `**` beside something else.
     #[error(
         "`{pattern}` has the part `{part}`; a part has 1 to {} characters, and `**` stands alone in one",
-        limits::LABEL_BYTES
+        limits::MAX_LABEL_BYTES
     )]
     Part {
         /// The whole text.
@@ -52,12 +52,12 @@ pub enum NamePatternError {
 }
 
 /// The part that stands for one or more parts.
-const PARTS: &str = "**";
+const MULTI_LABEL_WILDCARD: &str = "**";
 
 impl NamePattern {
     /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, NamePatternError> {
-        if text.is_empty() || text.len() > limits::IDENTITY_BYTES {
+        if text.is_empty() || text.len() > limits::MAX_IDENTITY_BYTES {
             return Err(NamePatternError::Length(text.len()));
         }
         let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
@@ -67,8 +67,8 @@ impl NamePattern {
         }
         let bad = |part: &&str| {
             part.is_empty()
-                || part.len() > limits::LABEL_BYTES
-                || (part.contains(PARTS) && *part != PARTS)
+                || part.len() > limits::MAX_LABEL_BYTES
+                || (part.contains(MULTI_LABEL_WILDCARD) && *part != MULTI_LABEL_WILDCARD)
         };
         match text.split('.').find(bad) {
             Some(part) => Err(NamePatternError::Part {
@@ -88,19 +88,19 @@ impl NamePattern {
     pub fn matches(&self, name: &Identity) -> bool {
         let pattern: Vec<&str> = self.0.split('.').collect();
         let parts: Vec<&str> = name.as_str().split('.').collect();
-        wild(
+        matches_wildcards(
             &pattern,
             &parts,
-            |part| *part == PARTS,
+            |part| *part == MULTI_LABEL_WILDCARD,
             1,
-            |pattern, part| is_part(pattern, part),
+            |pattern, part| matches_label(pattern, part),
         )
     }
 }
 
 /// Whether one part of a name is what a part of a pattern means.
-fn is_part(pattern: &str, part: &str) -> bool {
-    wild(
+fn matches_label(pattern: &str, part: &str) -> bool {
+    matches_wildcards(
         pattern.as_bytes(),
         part.as_bytes(),
         |byte| *byte == b'*',
@@ -111,7 +111,7 @@ fn is_part(pattern: &str, part: &str) -> bool {
 
 /// Whether items are what a pattern means, in which some stand for `least` items or more. After a mismatch only the last of
 /// those has to take one more: what those before it took can stay, because it was the least.
-fn wild<P, T>(
+fn matches_wildcards<P, T>(
     pattern: &[P],
     items: &[T],
     is_star: impl Fn(&P) -> bool,

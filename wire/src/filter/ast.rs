@@ -2,79 +2,83 @@
 //!
 //! Reading the elements is the business of `parse`, `pattern`, `words` and `select`; JSON of `json`; matching of `eval`.
 
-use super::error::{Fault, FilterError};
-use super::pattern::Pattern;
-use super::select::Select;
-use super::sources::Sources;
+use super::error::{FilterError, FilterFault};
+use super::pattern::FilterPattern;
+use super::select::SelectExpression;
+use super::sources::DeclaredSources;
 use super::term::FactTerm;
-use super::words::{self, Word};
+use super::words::{self, FilterWord};
 
 /// Most elements of one kind.
-pub const MAX_ELEMENTS: usize = 64;
+pub const MAX_FILTER_ELEMENTS: usize = 64;
 /// Most bytes of all elements together.
 pub const MAX_FILTER_BYTES: usize = 64 * 1024;
 
 /// Which nodes are meant. The default is the empty filter: every node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct NodeFilter {
     facts: Vec<FactTerm>,
-    classes: Vec<Pattern>,
-    agents: Vec<Pattern>,
-    identities: Vec<Pattern>,
+    classes: Vec<FilterPattern>,
+    agents: Vec<FilterPattern>,
+    identities: Vec<FilterPattern>,
     /// Boxed, for few filters have one.
-    select: Option<Box<Select>>,
+    select: Option<Box<SelectExpression>>,
 }
 
-impl Filter {
+impl NodeFilter {
     /// Also demands a fact: `-F customer=acme`.
     pub fn with_fact(mut self, text: &str) -> Result<Self, FilterError> {
         self.facts.push(FactTerm::parse(text)?);
-        self.within_limits(text)
+        self.check_limits(text)
     }
 
     /// Also demands a class: `-C mysql::master`, `-C /^role::/`.
     pub fn with_class(mut self, text: &str) -> Result<Self, FilterError> {
-        self.classes.push(Pattern::parse(text)?);
-        self.within_limits(text)
+        self.classes.push(FilterPattern::parse(text)?);
+        self.check_limits(text)
     }
 
     /// Also demands an agent: `-A puppetral`.
     pub fn with_agent(mut self, text: &str) -> Result<Self, FilterError> {
-        self.agents.push(Pattern::parse(text)?);
-        self.within_limits(text)
+        self.agents.push(FilterPattern::parse(text)?);
+        self.check_limits(text)
     }
 
     /// Names a node, or one more: `-I db1.acme.net`, `-I /^web/`. The node's identity must be one of them.
     pub fn with_identity(mut self, text: &str) -> Result<Self, FilterError> {
-        self.identities.push(Pattern::parse(text)?);
-        self.within_limits(text)
+        self.identities.push(FilterPattern::parse(text)?);
+        self.check_limits(text)
     }
 
     /// Also demands every word, a fact or a class: `-W "environment=development mysql::master"`.
     pub fn with_words(mut self, text: &str) -> Result<Self, FilterError> {
-        for word in words::read(text).map_err(|fault| fault.within(text))? {
+        for word in words::parse_words(text).map_err(|fault| fault.into_filter_error(text))? {
             match word {
-                Word::Fact(term) => self.facts.push(term),
-                Word::Class(pattern) => self.classes.push(pattern),
+                FilterWord::Fact(term) => self.facts.push(term),
+                FilterWord::Class(pattern) => self.classes.push(pattern),
             }
         }
-        self.within_limits(text)
+        self.check_limits(text)
     }
 
     /// Also demands an expression: `-S "(country=uk or customer=acme) and not apache"`.
     pub fn with_select(self, text: &str) -> Result<Self, FilterError> {
-        self.with_parsed(text, Select::parse(text)?)
+        self.with_parsed(text, SelectExpression::parse(text)?)
     }
 
     /// The same, checked against the data sources that are declared.
-    pub fn with_declared_select(self, text: &str, sources: &Sources) -> Result<Self, FilterError> {
-        self.with_parsed(text, Select::parse_declared(text, sources)?)
+    pub fn with_declared_select(
+        self,
+        text: &str,
+        sources: &DeclaredSources,
+    ) -> Result<Self, FilterError> {
+        self.with_parsed(text, SelectExpression::parse_declared(text, sources)?)
     }
 
-    fn with_parsed(self, text: &str, select: Select) -> Result<Self, FilterError> {
+    fn with_parsed(self, text: &str, select: SelectExpression) -> Result<Self, FilterError> {
         self.and_select(select)
-            .map_err(|fault| fault.within(text))?
-            .within_limits(text)
+            .map_err(|fault| fault.into_filter_error(text))?
+            .check_limits(text)
     }
 
     /// Both filters as though their flags had been given together: facts, classes and agents of both are
@@ -85,14 +89,16 @@ impl Filter {
         self.agents.extend(other.agents);
         self.identities.extend(other.identities);
         if let Some(select) = other.select {
-            self = self.and_select(*select).map_err(|fault| fault.within(""))?;
+            self = self
+                .and_select(*select)
+                .map_err(|fault| fault.into_filter_error(""))?;
         }
-        self.within_limits("")
+        self.check_limits("")
     }
 
-    fn and_select(mut self, further: Select) -> Result<Self, Fault> {
+    fn and_select(mut self, further: SelectExpression) -> Result<Self, FilterFault> {
         self.select = Some(Box::new(match self.select.take() {
-            Some(first) => first.and(&further)?,
+            Some(first) => first.join_and(&further)?,
             None => further,
         }));
         Ok(self)
@@ -101,10 +107,10 @@ impl Filter {
     /// A filter of its parts.
     pub(super) fn from_parts(
         facts: Vec<FactTerm>,
-        classes: Vec<Pattern>,
-        agents: Vec<Pattern>,
-        identities: Vec<Pattern>,
-        select: Option<Select>,
+        classes: Vec<FilterPattern>,
+        agents: Vec<FilterPattern>,
+        identities: Vec<FilterPattern>,
+        select: Option<SelectExpression>,
     ) -> Result<Self, FilterError> {
         Self {
             facts,
@@ -113,7 +119,7 @@ impl Filter {
             identities,
             select: select.map(Box::new),
         }
-        .within_limits("")
+        .check_limits("")
     }
 
     /// Whether nothing is demanded, so that every node matches.
@@ -138,9 +144,9 @@ impl Filter {
         let mut names = Vec::with_capacity(self.identities.len());
         for pattern in &self.identities {
             match pattern {
-                Pattern::Exact(name) if names.contains(&name.as_str()) => {}
-                Pattern::Exact(name) => names.push(name.as_str()),
-                Pattern::Regex(_) => return None,
+                FilterPattern::Exact(name) if names.contains(&name.as_str()) => {}
+                FilterPattern::Exact(name) => names.push(name.as_str()),
+                FilterPattern::Regex(_) => return None,
             }
         }
         Some(names)
@@ -152,36 +158,36 @@ impl Filter {
     }
 
     /// Classes, all of them demanded.
-    pub fn classes(&self) -> &[Pattern] {
+    pub fn classes(&self) -> &[FilterPattern] {
         &self.classes
     }
 
     /// Agents, all of them demanded.
-    pub fn agents(&self) -> &[Pattern] {
+    pub fn agents(&self) -> &[FilterPattern] {
         &self.agents
     }
 
     /// Identities, one of them demanded if there are any.
-    pub fn identities(&self) -> &[Pattern] {
+    pub fn identities(&self) -> &[FilterPattern] {
         &self.identities
     }
 
     /// The expression, if there is one.
-    pub fn select(&self) -> Option<&Select> {
+    pub fn select(&self) -> Option<&SelectExpression> {
         self.select.as_deref()
     }
 
     /// The filter, unless it has grown too large; `text` is what it grew by.
-    fn within_limits(self, text: &str) -> Result<Self, FilterError> {
+    fn check_limits(self, text: &str) -> Result<Self, FilterError> {
         for (kind, count) in [
             ("facts", self.facts.len()),
             ("classes", self.classes.len()),
             ("agents", self.agents.len()),
             ("identities", self.identities.len()),
         ] {
-            if count > MAX_ELEMENTS {
-                let expected = format!("at most {MAX_ELEMENTS} {kind} in a filter");
-                return Err(Fault::new(0, expected).within(text));
+            if count > MAX_FILTER_ELEMENTS {
+                let expected = format!("at most {MAX_FILTER_ELEMENTS} {kind} in a filter");
+                return Err(FilterFault::new(0, expected).into_filter_error(text));
             }
         }
         let patterns = self
@@ -189,12 +195,12 @@ impl Filter {
             .iter()
             .chain(&self.agents)
             .chain(&self.identities);
-        let size = self.facts.iter().map(FactTerm::size).sum::<usize>()
-            + patterns.map(Pattern::size).sum::<usize>()
-            + self.select().map_or(0, Select::size);
+        let size = self.facts.iter().map(FactTerm::text_bytes).sum::<usize>()
+            + patterns.map(FilterPattern::text_bytes).sum::<usize>()
+            + self.select().map_or(0, SelectExpression::printed_bytes);
         if size > MAX_FILTER_BYTES {
             let expected = format!("a filter of at most {MAX_FILTER_BYTES} bytes");
-            return Err(Fault::new(0, expected).within(text));
+            return Err(FilterFault::new(0, expected).into_filter_error(text));
         }
         Ok(self)
     }
@@ -202,18 +208,18 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use super::Filter;
+    use super::NodeFilter;
 
     #[test]
     fn names_alone_need_no_discovery() {
-        let named = Filter::default().with_identity("DB1.acme.net").unwrap();
+        let named = NodeFilter::default().with_identity("DB1.acme.net").unwrap();
         let named = named
             .with_identity("web1")
             .unwrap()
             .with_identity("db1.acme.net")
             .unwrap();
         assert_eq!(named.identities_exact(), Some(vec!["db1.acme.net", "web1"]));
-        assert_eq!(Filter::default().identities_exact(), None);
+        assert_eq!(NodeFilter::default().identities_exact(), None);
         for other in [
             named.clone().with_identity("/^db/"),
             named.clone().with_fact("a=1"),
@@ -228,21 +234,31 @@ mod tests {
     #[test]
     fn empty_flags_are_errors_and_the_empty_filter_knows_itself() {
         for text in ["", " ", "\t\n"] {
-            assert!(Filter::default().with_fact(text).is_err());
-            assert!(Filter::default().with_class(text).is_err());
-            assert!(Filter::default().with_agent(text).is_err());
-            assert!(Filter::default().with_identity(text).is_err());
-            assert!(Filter::default().with_words(text).is_err());
-            assert!(Filter::default().with_select(text).is_err());
+            assert!(NodeFilter::default().with_fact(text).is_err());
+            assert!(NodeFilter::default().with_class(text).is_err());
+            assert!(NodeFilter::default().with_agent(text).is_err());
+            assert!(NodeFilter::default().with_identity(text).is_err());
+            assert!(NodeFilter::default().with_words(text).is_err());
+            assert!(NodeFilter::default().with_select(text).is_err());
         }
-        assert!(Filter::default().is_empty());
-        assert!(!Filter::default().with_agent("rpcutil").unwrap().is_empty());
-        assert!(!Filter::default().with_select("apache").unwrap().is_empty());
+        assert!(NodeFilter::default().is_empty());
+        assert!(
+            !NodeFilter::default()
+                .with_agent("rpcutil")
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            !NodeFilter::default()
+                .with_select("apache")
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
     fn growth_is_limited() {
-        let mut filter = Filter::default();
+        let mut filter = NodeFilter::default();
         for number in 0..64 {
             filter = filter.with_class(&format!("c{number}")).unwrap();
         }
@@ -251,7 +267,7 @@ mod tests {
         assert!(filter.clone().merge(filter).is_err());
 
         let long = "x".repeat(1024);
-        let mut filter = Filter::default();
+        let mut filter = NodeFilter::default();
         for _ in 0..64 {
             filter = filter.with_class(&long).unwrap();
         }
@@ -261,19 +277,19 @@ mod tests {
 
     #[test]
     fn merging_is_giving_all_flags_together() {
-        let first = Filter::default()
+        let first = NodeFilter::default()
             .with_fact("a=1")
             .unwrap()
             .with_identity("db1")
             .and_then(|filter| filter.with_select("a or b"))
             .unwrap();
-        let second = Filter::default()
+        let second = NodeFilter::default()
             .with_class("x")
             .unwrap()
             .with_identity("web1")
             .and_then(|filter| filter.with_select("c and d"))
             .unwrap();
-        let together = Filter::default().with_words("a=1 x").unwrap();
+        let together = NodeFilter::default().with_words("a=1 x").unwrap();
         let together = together
             .with_identity("db1")
             .unwrap()

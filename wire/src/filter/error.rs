@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Longest part of an offending text that an error repeats, in characters.
-const QUOTED_CHARS: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// A filter that cannot be used. The regex engine's own words, if any, are the source.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -35,14 +35,14 @@ impl FilterError {
 
 /// A fault found while reading, before it is known which text the reader's part belongs to.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct FilterFault {
     /// Bytes from the start of the part that was read.
     at: usize,
     expected: Cow<'static, str>,
     source: Option<Box<regex::Error>>,
 }
 
-impl Fault {
+impl FilterFault {
     pub(super) fn new(at: usize, expected: impl Into<Cow<'static, str>>) -> Self {
         Self {
             at,
@@ -51,7 +51,7 @@ impl Fault {
         }
     }
 
-    pub(super) fn regex(at: usize, source: regex::Error) -> Self {
+    pub(super) fn invalid_regex(at: usize, source: regex::Error) -> Self {
         let expected = match source {
             regex::Error::CompiledTooBig(_) => "a smaller regular expression",
             _ => "a valid regular expression",
@@ -64,7 +64,7 @@ impl Fault {
     }
 
     /// The same fault, `bytes` further on in a larger text.
-    pub(super) fn further(mut self, bytes: usize) -> Self {
+    pub(super) fn shifted_by(mut self, bytes: usize) -> Self {
         self.at += bytes;
         self
     }
@@ -75,13 +75,13 @@ impl Fault {
     }
 
     /// The error to show, given the whole text.
-    pub(super) fn within(self, text: &str) -> FilterError {
+    pub(super) fn into_filter_error(self, text: &str) -> FilterError {
         let column = 1 + text
             .char_indices()
             .take_while(|(at, _)| *at < self.at)
             .count();
         FilterError {
-            text: text.chars().take(QUOTED_CHARS).collect(),
+            text: text.chars().take(MAX_QUOTED_CHARS).collect(),
             column,
             expected: self.expected,
             source: self.source,

@@ -9,45 +9,53 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::ast::Filter;
-use super::known::{Known, Progress, Truth};
-use super::number::Numeric;
-use super::pattern::Pattern;
-use super::term::{FactTerm, Literal, Operand, Operator};
-use crate::state::{Facts, NodeView};
+use super::ast::NodeFilter;
+use super::lookup::{EvaluationProgress, KnownLookups, TruthValue};
+use super::number::NumericValue;
+use super::pattern::FilterPattern;
+use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
+use crate::state::{NodeFacts, NodeView};
 
-impl Filter {
+impl NodeFilter {
     /// Whether the node is meant, when no data source can be asked: each is unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
-        self.matches_identity(node) && self.matches_apart_from_identity(node)
+        self.matches_identity(node) && self.matches_except_identity(node)
     }
 
     /// Whether the node is meant, or which data source must be asked to tell. What costs nothing is looked at first.
-    pub fn evaluate(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
+    pub fn evaluate(&self, node: &NodeView<'_>, known: &KnownLookups) -> EvaluationProgress<'_> {
         if !self.matches_identity(node) {
-            return Progress::Decided(Truth::False);
+            return EvaluationProgress::Decided(TruthValue::False);
         }
-        self.evaluate_apart_from_identity(node, known)
+        self.evaluate_except_identity(node, known)
     }
 
     /// The same, of everything that is demanded besides an identity.
-    pub fn evaluate_apart_from_identity(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
-        let beside = self.judge_beside_identity(node);
-        if beside == Truth::False {
-            return Progress::Decided(Truth::False);
+    pub fn evaluate_except_identity(
+        &self,
+        node: &NodeView<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_> {
+        let beside = self.evaluate_facts_and_names(node);
+        if beside == TruthValue::False {
+            return EvaluationProgress::Decided(TruthValue::False);
         }
         let select = self.select().map(|select| select.evaluate(node, known));
         match select {
-            None => Progress::Decided(beside),
+            None => EvaluationProgress::Decided(beside),
             Some(progress) => progress.map(|truth| beside.and(truth)),
         }
     }
 
     /// Each condition besides identities, as it is typed, and whether it holds; unknown, if its data source was not asked.
-    pub fn conditions(&self, node: &NodeView<'_>, known: &Known) -> Vec<(String, Truth)> {
+    pub fn evaluate_conditions(
+        &self,
+        node: &NodeView<'_>,
+        known: &KnownLookups,
+    ) -> Vec<(String, TruthValue)> {
         let mut conditions = Vec::new();
         for term in self.facts() {
-            conditions.push((format!("-F {term}"), term.judge(node.facts)));
+            conditions.push((format!("-F {term}"), term.evaluate_facts(node.facts)));
         }
         for (flag, wanted, names) in [
             ("-C", self.classes(), node.classes),
@@ -55,28 +63,31 @@ impl Filter {
         ] {
             for pattern in wanted {
                 let holds = match flag {
-                    "-C" => pattern.finds_class(node),
-                    _ => pattern.finds(names).into(),
+                    "-C" => pattern.matches_node_class(node),
+                    _ => pattern.matches_any(names).into(),
                 };
                 conditions.push((format!("{flag} {pattern}"), holds));
             }
         }
         if let Some(select) = self.select() {
-            let judged = select.conditions(node, known).into_iter();
-            conditions.extend(judged.map(|(text, truth)| (text, truth.unwrap_or(Truth::Unknown))));
+            let judged = select.evaluate_conditions(node, known).into_iter();
+            conditions
+                .extend(judged.map(|(text, truth)| (text, truth.unwrap_or(TruthValue::Unknown))));
         }
         conditions
     }
 
     /// The conditions besides identities that are unknown. A data source that was not asked is none of them.
-    pub fn unknown_conditions(&self, node: &NodeView<'_>, known: &Known) -> Vec<String> {
-        let unknown = |(text, truth): (String, Truth)| (truth == Truth::Unknown).then_some(text);
+    pub fn unknown_conditions(&self, node: &NodeView<'_>, known: &KnownLookups) -> Vec<String> {
+        let unknown =
+            |(text, truth): (String, TruthValue)| (truth == TruthValue::Unknown).then_some(text);
         let facts = self.facts().iter();
-        let facts = facts.map(|term| (term.to_string(), term.judge(node.facts)));
+        let facts = facts.map(|term| (term.to_string(), term.evaluate_facts(node.facts)));
         let classes = self.classes().iter();
-        let classes = classes.map(|pattern| (pattern.to_string(), pattern.finds_class(node)));
+        let classes =
+            classes.map(|pattern| (pattern.to_string(), pattern.matches_node_class(node)));
         let select = self.select().into_iter();
-        let select = select.flat_map(|select| select.conditions(node, known));
+        let select = select.flat_map(|select| select.evaluate_conditions(node, known));
         let select = select.filter_map(|(text, truth)| Some((text, truth?)));
         facts
             .chain(classes)
@@ -95,108 +106,112 @@ impl Filter {
 
     /// Whether everything holds that is demanded besides an identity; for whoever knows more alternatives to
     /// the filter's identities, such as the groups of an inventory. Data sources are unknown.
-    pub fn matches_apart_from_identity(&self, node: &NodeView<'_>) -> bool {
-        self.judge_beside_identity(node) == Truth::True
+    pub fn matches_except_identity(&self, node: &NodeView<'_>) -> bool {
+        self.evaluate_facts_and_names(node) == TruthValue::True
             && self.select().is_none_or(|select| select.matches(node))
     }
 
     /// Agents, classes and facts, all of which must hold.
-    fn judge_beside_identity(&self, node: &NodeView<'_>) -> Truth {
+    fn evaluate_facts_and_names(&self, node: &NodeView<'_>) -> TruthValue {
         let has_agents = self
             .agents()
             .iter()
-            .all(|pattern| pattern.finds(node.agents));
+            .all(|pattern| pattern.matches_any(node.agents));
         let classes = self.classes().iter();
-        let classes = classes.map(|pattern| pattern.finds_class(node));
-        let facts = self.facts().iter().map(|term| term.judge(node.facts));
+        let classes = classes.map(|pattern| pattern.matches_node_class(node));
+        let facts = self
+            .facts()
+            .iter()
+            .map(|term| term.evaluate_facts(node.facts));
         classes
             .chain(facts)
-            .fold(Truth::from(has_agents), Truth::and)
+            .fold(TruthValue::from(has_agents), TruthValue::and)
     }
 }
 
-impl Pattern {
+impl FilterPattern {
     /// Whether a name is meant.
     pub fn matches(&self, name: &str) -> bool {
         match self {
-            Self::Exact(exact) => folded_equal(exact, name),
+            Self::Exact(exact) => equals_ignoring_case(exact, name),
             Self::Regex(expression) => expression.is_match(name),
         }
     }
 
     /// Whether one of these names is meant.
-    pub(super) fn finds(&self, names: &[String]) -> bool {
+    pub(super) fn matches_any(&self, names: &[String]) -> bool {
         names.iter().any(|name| self.matches(name))
     }
 
     /// Whether the node has such a class; unknown while its classes were never read.
-    pub(super) fn finds_class(&self, node: &NodeView<'_>) -> Truth {
+    pub(super) fn matches_node_class(&self, node: &NodeView<'_>) -> TruthValue {
         if node.classes_known {
-            self.finds(node.classes).into()
+            self.matches_any(node.classes).into()
         } else {
-            Truth::Unknown
+            TruthValue::Unknown
         }
     }
 }
 
 impl FactTerm {
     /// Whether the condition holds for these facts.
-    pub fn matches(&self, facts: &Facts) -> bool {
-        self.operator.holds(&self.operand, facts.lookup(&self.path))
+    pub fn matches(&self, facts: &NodeFacts) -> bool {
+        self.operator
+            .compare_value(&self.operand, facts.get_path(&self.path))
     }
 
     /// The same; unknown where a source that was never read could decide it.
-    pub(super) fn judge(&self, facts: &Facts) -> Truth {
+    pub(super) fn evaluate_facts(&self, facts: &NodeFacts) -> TruthValue {
         if facts.is_known(&self.path) {
             self.matches(facts).into()
         } else {
-            Truth::Unknown
+            TruthValue::Unknown
         }
     }
 }
 
-impl Operand {
+impl FactOperand {
     /// Whether a value is found by this, negation left aside.
-    fn found_in(&self, operator: Operator, value: &Value) -> bool {
+    fn matches_value(&self, operator: FactOperator, value: &Value) -> bool {
         match value {
             Value::Null => false,
-            Value::Array(items) => items.iter().any(|item| self.found_in(operator, item)),
-            Value::Object(map) => map.keys().any(|key| self.found_in_text(operator, key)),
-            Value::String(text) => self.found_in_text(operator, text),
+            Value::Array(items) => items.iter().any(|item| self.matches_value(operator, item)),
+            Value::Object(map) => map.keys().any(|key| self.matches_text(operator, key)),
+            Value::String(text) => self.matches_text(operator, text),
             Value::Bool(value) => match self {
                 Self::Regex(expression) => expression.is_match(bool_text(*value)),
                 Self::Literal(literal) => {
-                    matches!(operator, Operator::Equal | Operator::NotEqual)
+                    matches!(operator, FactOperator::Equal | FactOperator::NotEqual)
                         && literal.text.eq_ignore_ascii_case(bool_text(*value))
                 }
             },
             Value::Number(number) => match self {
                 Self::Regex(expression) => expression.is_match(&number.to_string()),
                 Self::Literal(literal) => {
-                    let pair = Numeric::from_json(number).zip(literal.number);
+                    let pair = NumericValue::from_json(number).zip(literal.number);
                     pair.and_then(|(found, wanted)| found.compare(wanted))
-                        .is_some_and(|order| operator.accepts(order))
+                        .is_some_and(|order| operator.accepts_ordering(order))
                 }
             },
         }
     }
 
-    fn found_in_text(&self, operator: Operator, text: &str) -> bool {
+    fn matches_text(&self, operator: FactOperator, text: &str) -> bool {
         match self {
             Self::Regex(expression) => expression.is_match(text),
-            Self::Literal(literal) => operator.accepts(literal.order_of(text)),
+            Self::Literal(literal) => operator.accepts_ordering(literal.compare_text(text)),
         }
     }
 }
 
-impl Operator {
+impl FactOperator {
     /// Whether a value, or the lack of one, stands so to the operand.
-    pub(super) fn holds(self, operand: &Operand, value: Option<&Value>) -> bool {
-        value.is_some_and(|value| operand.found_in(self, value)) != self.is_negation()
+    pub(super) fn compare_value(self, operand: &FactOperand, value: Option<&Value>) -> bool {
+        value.is_some_and(|value| operand.matches_value(self, value)) != self.is_negation()
     }
 
     /// Whether a fact that stands in this order to the value is found; negation comes later.
-    fn accepts(self, fact: Ordering) -> bool {
+    fn accepts_ordering(self, fact: Ordering) -> bool {
         match self {
             Self::Equal | Self::NotEqual => fact.is_eq(),
             Self::AtMost => fact.is_le(),
@@ -208,12 +223,12 @@ impl Operator {
     }
 }
 
-impl Literal {
+impl LiteralOperand {
     /// How `fact` stands to this value: as numbers if both look like numbers, else as texts.
-    fn order_of(&self, fact: &str) -> Ordering {
+    fn compare_text(&self, fact: &str) -> Ordering {
         self.number
-            .and_then(|wanted| Numeric::parse(fact)?.compare(wanted))
-            .unwrap_or_else(|| folded_order(fact, &self.text))
+            .and_then(|wanted| NumericValue::parse(fact)?.compare(wanted))
+            .unwrap_or_else(|| compare_ignoring_case(fact, &self.text))
     }
 }
 
@@ -221,27 +236,28 @@ fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }
 
-fn folded(text: &str) -> impl Iterator<Item = char> {
+fn lower_case_chars(text: &str) -> impl Iterator<Item = char> {
     text.chars().flat_map(char::to_lowercase)
 }
 
-fn folded_order(a: &str, b: &str) -> Ordering {
-    folded(a).cmp(folded(b))
+fn compare_ignoring_case(a: &str, b: &str) -> Ordering {
+    lower_case_chars(a).cmp(lower_case_chars(b))
 }
 
-fn folded_equal(a: &str, b: &str) -> bool {
-    a.eq_ignore_ascii_case(b) || (!(a.is_ascii() && b.is_ascii()) && folded(a).eq(folded(b)))
+fn equals_ignoring_case(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
+        || (!(a.is_ascii() && b.is_ascii()) && lower_case_chars(a).eq(lower_case_chars(b)))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use crate::filter::{FactTerm, Filter};
-    use crate::state::{Facts, NodeView};
+    use crate::filter::{FactTerm, NodeFilter};
+    use crate::state::{NodeFacts, NodeView};
 
-    fn facts() -> Facts {
-        Facts::from_value(json!({
+    fn facts() -> NodeFacts {
+        NodeFacts::from_value(json!({
             "os": {"family": "Debian", "release": {"major": "12", "full": "12.4"}},
             "memory": 1024, "load": 0.75, "serial": 9_007_199_254_740_993_u64, "virtual": true,
             "tags": ["Blue", "green", 7, ["deep"], null], "mounts": {"/": {}, "/home": {}},
@@ -346,8 +362,8 @@ mod tests {
             agents: &agents,
             collectives: &[],
         };
-        let words = |text: &str| Filter::default().with_words(text).unwrap();
-        assert!(Filter::default().matches(&node));
+        let words = |text: &str| NodeFilter::default().with_words(text).unwrap();
+        assert!(NodeFilter::default().matches(&node));
         assert!(words("os.family=debian Mysql::Master /^role::/").matches(&node));
         assert!(!words("os.family=debian mysql::slave").matches(&node));
         assert!(!words("os.family=redhat mysql::master").matches(&node));
@@ -357,7 +373,7 @@ mod tests {
         assert!(agents.matches(&node));
         assert!(!agents.with_agent("package").unwrap().matches(&node));
 
-        let named = Filter::default().with_identity("web1").unwrap();
+        let named = NodeFilter::default().with_identity("web1").unwrap();
         assert!(!named.matches(&node));
         assert!(
             named

@@ -2,11 +2,11 @@
 //!
 //! For people only; nothing reads it back. Filters hold no control characters, so it is safe to print.
 
-use super::ast::Filter;
-use super::pattern::Pattern;
-use super::term::{FactTerm, Operand, Operator};
+use super::ast::NodeFilter;
+use super::pattern::FilterPattern;
+use super::term::{FactOperand, FactOperator, FactTerm};
 
-impl Filter {
+impl NodeFilter {
     /// The filter as an English phrase.
     pub fn explain(&self) -> String {
         if self.is_empty() {
@@ -21,23 +21,26 @@ impl Filter {
         clauses.extend(
             self.classes()
                 .iter()
-                .map(|class| explain_having("a class", "class", class)),
+                .map(|class| explain_name("a class", "class", class)),
         );
         clauses.extend(
             self.agents()
                 .iter()
-                .map(|agent| explain_having("an agent", "agent", agent)),
+                .map(|agent| explain_name("an agent", "agent", agent)),
         );
         if !identities.is_empty() {
-            clauses.push(format!("whose identity {}", listed(&identities, "or")));
+            clauses.push(format!(
+                "whose identity {}",
+                join_phrases(&identities, "or")
+            ));
         }
         if let Some(select) = self.select() {
             if clauses.is_empty() {
                 return format!("nodes {}", select.explain());
             }
-            clauses.extend(select.clauses());
+            clauses.extend(select.explain_clauses());
         }
-        format!("nodes {}", listed(&clauses, "and"))
+        format!("nodes {}", join_phrases(&clauses, "and"))
     }
 }
 
@@ -45,48 +48,48 @@ fn explain_fact(term: &FactTerm) -> String {
     let value = explain_operand(&term.operand);
     format!(
         "whose fact {} {} {value}",
-        term.fact(),
-        relation(term.operator())
+        term.fact_path(),
+        operator_phrase(term.operator())
     )
 }
 
 /// What a term says of its fact.
-pub(super) fn relation(operator: Operator) -> &'static str {
+pub(super) fn operator_phrase(operator: FactOperator) -> &'static str {
     match operator {
-        Operator::Equal => "equals",
-        Operator::NotEqual => "does not equal",
-        Operator::Match => "matches",
-        Operator::NotMatch => "does not match",
-        Operator::AtMost => "is at most",
-        Operator::AtLeast => "is at least",
-        Operator::Less => "is less than",
-        Operator::Greater => "is greater than",
+        FactOperator::Equal => "equals",
+        FactOperator::NotEqual => "does not equal",
+        FactOperator::Match => "matches",
+        FactOperator::NotMatch => "does not match",
+        FactOperator::AtMost => "is at most",
+        FactOperator::AtLeast => "is at least",
+        FactOperator::Less => "is less than",
+        FactOperator::Greater => "is greater than",
     }
 }
 
-pub(super) fn explain_operand(operand: &Operand) -> String {
+pub(super) fn explain_operand(operand: &FactOperand) -> String {
     match operand {
-        Operand::Literal(literal) => format!("\"{}\"", literal.text),
-        Operand::Regex(expression) => expression.to_string(),
+        FactOperand::Literal(literal) => format!("\"{}\"", literal.text),
+        FactOperand::Regex(expression) => expression.to_string(),
     }
 }
 
-fn explain_having(one: &str, kind: &str, pattern: &Pattern) -> String {
+fn explain_name(one: &str, kind: &str, pattern: &FilterPattern) -> String {
     match pattern {
-        Pattern::Exact(name) => format!("that have {kind} {name}"),
-        Pattern::Regex(expression) => format!("that have {one} matching {expression}"),
+        FilterPattern::Exact(name) => format!("that have {kind} {name}"),
+        FilterPattern::Regex(expression) => format!("that have {one} matching {expression}"),
     }
 }
 
-fn explain_identity(pattern: &Pattern) -> String {
+fn explain_identity(pattern: &FilterPattern) -> String {
     match pattern {
-        Pattern::Exact(name) => format!("is {name}"),
-        Pattern::Regex(expression) => format!("matches {expression}"),
+        FilterPattern::Exact(name) => format!("is {name}"),
+        FilterPattern::Regex(expression) => format!("matches {expression}"),
     }
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn listed(parts: &[String], conjunction: &str) -> String {
+pub(super) fn join_phrases(parts: &[String], conjunction: &str) -> String {
     match parts {
         [] => String::new(),
         [only] => only.clone(),
@@ -96,12 +99,12 @@ pub(super) fn listed(parts: &[String], conjunction: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::filter::Filter;
+    use crate::filter::NodeFilter;
 
     #[test]
     fn filters_read_as_english() {
-        let words = |text: &str| Filter::default().with_words(text).unwrap();
-        assert_eq!(Filter::default().explain(), "all nodes");
+        let words = |text: &str| NodeFilter::default().with_words(text).unwrap();
+        assert_eq!(NodeFilter::default().explain(), "all nodes");
         assert_eq!(
             words("customer=acme mysql::master").explain(),
             "nodes whose fact customer equals \"acme\" and that have class mysql::master"

@@ -16,54 +16,54 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::ast::{Filter, MAX_ELEMENTS};
-use super::pattern::Pattern;
-use super::select::Select;
-use super::term::{FactTerm, Operator};
+use super::ast::{MAX_FILTER_ELEMENTS, NodeFilter};
+use super::pattern::FilterPattern;
+use super::select::SelectExpression;
+use super::term::{FactOperator, FactTerm};
 
 /// What is decoded, kind by kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kinds {
-    #[serde(default, deserialize_with = "some_elements")]
+struct FilterDocument {
+    #[serde(default, deserialize_with = "deserialize_elements")]
     fact: Vec<FactTerm>,
-    #[serde(default, deserialize_with = "some_elements")]
-    class: Vec<Pattern>,
-    #[serde(default, deserialize_with = "some_elements")]
-    agent: Vec<Pattern>,
-    #[serde(default, deserialize_with = "some_elements")]
-    identity: Vec<Pattern>,
-    #[serde(default, deserialize_with = "an_expression")]
-    select: Option<Select>,
+    #[serde(default, deserialize_with = "deserialize_elements")]
+    class: Vec<FilterPattern>,
+    #[serde(default, deserialize_with = "deserialize_elements")]
+    agent: Vec<FilterPattern>,
+    #[serde(default, deserialize_with = "deserialize_elements")]
+    identity: Vec<FilterPattern>,
+    #[serde(default, deserialize_with = "deserialize_select")]
+    select: Option<SelectExpression>,
 }
 
 /// What is encoded, kind by kind.
 #[derive(Serialize)]
-struct KindsRef<'a> {
+struct FilterDocumentRef<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     fact: &'a [FactTerm],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    class: &'a [Pattern],
+    class: &'a [FilterPattern],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    agent: &'a [Pattern],
+    agent: &'a [FilterPattern],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    identity: &'a [Pattern],
+    identity: &'a [FilterPattern],
     #[serde(skip_serializing_if = "Option::is_none")]
-    select: Option<&'a Select>,
+    select: Option<&'a SelectExpression>,
 }
 
 /// A fact term's parts.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TermParts {
+struct FactTermDocument {
     fact: String,
-    operator: Operator,
+    operator: FactOperator,
     value: String,
 }
 
-impl Serialize for Filter {
+impl Serialize for NodeFilter {
     fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
-        let kinds = KindsRef {
+        let kinds = FilterDocumentRef {
             fact: self.facts(),
             class: self.classes(),
             agent: self.agents(),
@@ -74,26 +74,26 @@ impl Serialize for Filter {
     }
 }
 
-impl<'de> Deserialize<'de> for Filter {
+impl<'de> Deserialize<'de> for NodeFilter {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let Kinds {
+        let FilterDocument {
             fact,
             class,
             agent,
             identity,
             select,
-        } = only_an_object(source)?;
+        } = deserialize_object(source)?;
         Self::from_parts(fact, class, agent, identity, select).map_err(Error::custom)
     }
 }
 
 impl Serialize for FactTerm {
     fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
-        let fact = self.fact().as_str().to_owned();
-        TermParts {
+        let fact = self.fact_path().as_str().to_owned();
+        FactTermDocument {
             fact,
             operator: self.operator(),
-            value: self.value(),
+            value: self.value_text(),
         }
         .serialize(sink)
     }
@@ -101,35 +101,35 @@ impl Serialize for FactTerm {
 
 impl<'de> Deserialize<'de> for FactTerm {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let TermParts {
+        let FactTermDocument {
             fact,
             operator,
             value,
-        } = only_an_object(source)?;
+        } = deserialize_object(source)?;
         Self::new(&fact, operator, &value).map_err(Error::custom)
     }
 }
 
-impl Serialize for Pattern {
+impl Serialize for FilterPattern {
     fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
         sink.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Pattern {
+impl<'de> Deserialize<'de> for FilterPattern {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let text = String::deserialize(source)?;
-        Self::read(&text).map_err(|fault| Error::custom(fault.within(&text)))
+        Self::parse_part(&text).map_err(|fault| Error::custom(fault.into_filter_error(&text)))
     }
 }
 
-impl Serialize for Select {
+impl Serialize for SelectExpression {
     fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
         sink.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Select {
+impl<'de> Deserialize<'de> for SelectExpression {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let text = String::deserialize(source)?;
         Self::parse(&text).map_err(Error::custom)
@@ -137,17 +137,19 @@ impl<'de> Deserialize<'de> for Select {
 }
 
 /// Null is not the absence of an expression.
-fn an_expression<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Select>, D::Error> {
-    Select::deserialize(source).map(Some)
+fn deserialize_select<'de, D: Deserializer<'de>>(
+    source: D,
+) -> Result<Option<SelectExpression>, D::Error> {
+    SelectExpression::deserialize(source).map(Some)
 }
 
 /// Derived structs also accept their fields as a list, by which `[]` would become the empty filter.
-fn only_an_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+fn deserialize_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source: D,
 ) -> Result<T, D::Error> {
-    struct AnObject<T>(PhantomData<T>);
+    struct ObjectVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for AnObject<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
         type Value = T;
 
         fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,27 +161,27 @@ fn only_an_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    source.deserialize_map(AnObject(PhantomData))
+    source.deserialize_map(ObjectVisitor(PhantomData))
 }
 
 /// A list of one element or more, stopped at the limit: each element costs a compilation.
-fn some_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+fn deserialize_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct SomeElements<T>(PhantomData<T>);
+    struct ElementListVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for SomeElements<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for ElementListVisitor<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(out, "a list of 1 to {MAX_ELEMENTS} elements")
+            write!(out, "a list of 1 to {MAX_FILTER_ELEMENTS} elements")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
             let mut elements = Vec::new();
             while let Some(element) = list.next_element()? {
                 elements.push(element);
-                if elements.len() > MAX_ELEMENTS {
+                if elements.len() > MAX_FILTER_ELEMENTS {
                     return Err(Error::invalid_length(elements.len(), &self));
                 }
             }
@@ -190,20 +192,20 @@ fn some_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    source.deserialize_seq(SomeElements(PhantomData))
+    source.deserialize_seq(ElementListVisitor(PhantomData))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::filter::Filter;
+    use crate::filter::NodeFilter;
 
-    fn decode(text: &str) -> Result<Filter, serde_json::Error> {
+    fn decode(text: &str) -> Result<NodeFilter, serde_json::Error> {
         serde_json::from_str(text)
     }
 
     #[test]
     fn the_wire_form_is_fixed() {
-        let filter = Filter::default()
+        let filter = NodeFilter::default()
             .with_words("os.family=Debian kernel!=/^4/i apache /^role::/")
             .and_then(|filter| filter.with_agent("puppetral"))
             .and_then(|filter| filter.with_identity("DB1.acme.net"))
@@ -219,8 +221,8 @@ mod tests {
         );
         assert_eq!(serde_json::to_string(&filter).unwrap(), wire);
         assert_eq!(decode(wire).unwrap(), filter);
-        assert_eq!(serde_json::to_string(&Filter::default()).unwrap(), "{}");
-        assert_eq!(decode("{}").unwrap(), Filter::default());
+        assert_eq!(serde_json::to_string(&NodeFilter::default()).unwrap(), "{}");
+        assert_eq!(decode("{}").unwrap(), NodeFilter::default());
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 use serde_json::Number;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Numeric {
+pub(super) enum NumericValue {
     Integer(i128),
     Decimal(f64),
 }
 
-impl Numeric {
+impl NumericValue {
     /// The number that a text looks like: `[+-]digits[.digits]`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -43,7 +43,7 @@ impl Numeric {
     pub(super) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(&b)),
-            (a, b) => a.float().partial_cmp(&b.float()),
+            (a, b) => a.to_float().partial_cmp(&b.to_float()),
         }
     }
 
@@ -51,7 +51,7 @@ impl Numeric {
         clippy::cast_precision_loss,
         reason = "a decimal on the other side is no more precise"
     )]
-    fn float(self) -> f64 {
+    fn to_float(self) -> f64 {
         match self {
             Self::Integer(value) => value as f64,
             Self::Decimal(value) => value,
@@ -63,25 +63,25 @@ impl Numeric {
 mod tests {
     use std::cmp::Ordering::{Equal, Greater, Less};
 
-    use super::Numeric;
+    use super::NumericValue;
 
     #[test]
     fn plain_decimals_are_numbers_and_nothing_else_is() {
         for text in ["0", "-7", "+7", "007", "1.50", "-0.5"] {
-            assert!(Numeric::parse(text).is_some(), "{text}");
+            assert!(NumericValue::parse(text).is_some(), "{text}");
         }
         let huge = "9".repeat(400);
         let long = format!("{huge}.0");
         for text in [
             "", "-", ".", "1.", ".5", "1e3", "inf", "NaN", "0x10", "1.2.3", "1 ", "٣", &huge, &long,
         ] {
-            assert!(Numeric::parse(text).is_none(), "{text}");
+            assert!(NumericValue::parse(text).is_none(), "{text}");
         }
     }
 
     #[test]
     fn integers_compare_exactly() {
-        let compare = |a: &str, b: &str| Numeric::parse(a)?.compare(Numeric::parse(b)?);
+        let compare = |a: &str, b: &str| NumericValue::parse(a)?.compare(NumericValue::parse(b)?);
         assert_eq!(
             compare("9007199254740993", "9007199254740992"),
             Some(Greater)

@@ -5,54 +5,54 @@
 
 use std::str::FromStr;
 
-use super::error::{Fault, FilterError};
-use super::pattern::{Expression, Pattern, slashed};
-use super::term::{FactTerm, Literal, Operand, Operator, read_path};
+use super::error::{FilterError, FilterFault};
+use super::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
+use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, read_path};
 
 /// Spellings of the operators; one that begins another stands after it.
-pub(super) const SPELLINGS: [(&str, Operator); 12] = [
-    ("!=~", Operator::NotMatch),
-    ("!~", Operator::NotMatch),
-    ("!=", Operator::NotEqual),
-    ("==", Operator::Equal),
-    ("=~", Operator::Match),
-    ("=<", Operator::AtMost),
-    ("=>", Operator::AtLeast),
-    ("<=", Operator::AtMost),
-    (">=", Operator::AtLeast),
-    ("=", Operator::Equal),
-    ("<", Operator::Less),
-    (">", Operator::Greater),
+pub(super) const OPERATOR_SPELLINGS: [(&str, FactOperator); 12] = [
+    ("!=~", FactOperator::NotMatch),
+    ("!~", FactOperator::NotMatch),
+    ("!=", FactOperator::NotEqual),
+    ("==", FactOperator::Equal),
+    ("=~", FactOperator::Match),
+    ("=<", FactOperator::AtMost),
+    ("=>", FactOperator::AtLeast),
+    ("<=", FactOperator::AtMost),
+    (">=", FactOperator::AtLeast),
+    ("=", FactOperator::Equal),
+    ("<", FactOperator::Less),
+    (">", FactOperator::Greater),
 ];
 
 impl FactTerm {
     /// Reads a term. White space around the parts is ignored.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        Self::read(text).map_err(|fault| fault.within(text))
+        Self::parse_part(text).map_err(|fault| fault.into_filter_error(text))
     }
 
-    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         let start = text.len() - text.trim_start().len();
         let Some((name, rest)) = find_operator(text).and_then(|at| text.split_at_checked(at))
         else {
             // Text that is not even a name is better told what is wrong with the name.
-            read_path(text.trim()).map_err(|fault| fault.further(start))?;
+            read_path(text.trim()).map_err(|fault| fault.shifted_by(start))?;
             let expected = "an operator (= != =~ !~ < <= > >=) after the fact's name";
-            return Err(Fault::new(text.len(), expected));
+            return Err(FilterFault::new(text.len(), expected));
         };
-        let path = read_path(name.trim()).map_err(|fault| fault.further(start))?;
-        let Some((operator, value)) = SPELLINGS
+        let path = read_path(name.trim()).map_err(|fault| fault.shifted_by(start))?;
+        let Some((operator, value)) = OPERATOR_SPELLINGS
             .iter()
             .find_map(|(spelling, operator)| Some((*operator, rest.strip_prefix(spelling)?)))
         else {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 name.len(),
                 "one of the operators = != =~ !~ < <= > >=",
             ));
         };
         let value_at = text.len() - value.trim_start().len();
         let (operator, operand) =
-            read_value(operator, value.trim()).map_err(|fault| fault.further(value_at))?;
+            read_value(operator, value.trim()).map_err(|fault| fault.shifted_by(value_at))?;
         Ok(Self {
             path,
             operator,
@@ -69,7 +69,7 @@ impl FromStr for FactTerm {
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for FilterPattern {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
@@ -95,46 +95,52 @@ pub(super) fn find_operator(text: &str) -> Option<usize> {
 }
 
 /// Reads what stands after the operator, which a value between slashes may turn into another.
-fn read_value(operator: Operator, value: &str) -> Result<(Operator, Operand), Fault> {
+fn read_value(
+    operator: FactOperator,
+    value: &str,
+) -> Result<(FactOperator, FactOperand), FilterFault> {
     if value.starts_with(['"', '\'']) {
-        let text = unquote(value).ok_or_else(|| {
-            Fault::new(
+        let text = unquote_text(value).ok_or_else(|| {
+            FilterFault::new(
                 value.len(),
                 "the closing quote as the last character of the value",
             )
         })?;
         let operand = if operator.takes_regex() {
-            Expression::compile(&text, false).map(Operand::Regex)
+            FilterRegex::compile_regex(&text, false).map(FactOperand::Regex)
         } else {
-            Literal::read(&text).map(Operand::Literal)
+            LiteralOperand::parse_part(&text).map(FactOperand::Literal)
         };
-        return Ok((operator, operand.map_err(|fault| fault.further(1))?));
+        return Ok((operator, operand.map_err(|fault| fault.shifted_by(1))?));
     }
-    let operator = match (operator, slashed(value)) {
-        (Operator::Equal, Some(_)) => Operator::Match,
-        (Operator::NotEqual, Some(_)) => Operator::NotMatch,
+    let operator = match (operator, split_slashed_regex(value)) {
+        (FactOperator::Equal, Some(_)) => FactOperator::Match,
+        (FactOperator::NotEqual, Some(_)) => FactOperator::NotMatch,
         (other, _) => other,
     };
     if operator.takes_regex() {
         let expression = if value.starts_with('/') {
-            Expression::read_slashed(value)
+            FilterRegex::parse_slashed(value)
         } else {
-            Expression::compile(value, false)
+            FilterRegex::compile_regex(value, false)
         };
-        return Ok((operator, Operand::Regex(expression?)));
+        return Ok((operator, FactOperand::Regex(expression?)));
     }
     if value.starts_with(['=', '<', '>', '~']) {
-        return Err(Fault::new(
+        return Err(FilterFault::new(
             0,
             "a value (in quotes, if it begins with = < > or ~)",
         ));
     }
-    Ok((operator, Operand::Literal(Literal::read(value)?)))
+    Ok((
+        operator,
+        FactOperand::Literal(LiteralOperand::parse_part(value)?),
+    ))
 }
 
 /// The inside of a text that is quoted from its first character to its last. A backslash keeps a quote or
 /// another backslash; before anything else it stands for itself.
-pub(super) fn unquote(text: &str) -> Option<String> {
+pub(super) fn unquote_text(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut inside = String::with_capacity(text.len());
     let mut chars = text.chars().skip(1).peekable();

@@ -4,13 +4,13 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use super::error::{Fault, FilterError};
+use super::error::{FilterError, FilterFault};
 
 /// Longest pattern, fact name or value, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 
 /// Most memory that one compiled expression may take, in bytes.
-const COMPILED_BYTES: usize = 256 * 1024;
+const MAX_COMPILED_REGEX_BYTES: usize = 256 * 1024;
 
 /// A class, agent or identity to look for.
 ///
@@ -18,51 +18,55 @@ const COMPILED_BYTES: usize = 256 * 1024;
 /// white space nor control characters. A text that begins with a slash is an expression: `/^web/`, `/^web/i`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Pattern {
+pub enum FilterPattern {
     /// Equal, without regard to case.
     Exact(String),
     /// Found somewhere in the name.
-    Regex(Expression),
+    Regex(FilterRegex),
 }
 
 /// A compiled regular expression and its source.
 #[derive(Clone)]
-pub struct Expression {
+pub struct FilterRegex {
     source: String,
     ignore_case: bool,
     regex: Regex,
 }
 
-impl Pattern {
+impl FilterPattern {
     /// Reads a pattern; white space around it is ignored.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         let start = text.len() - text.trim_start().len();
-        Self::read(text.trim()).map_err(|fault| fault.further(start).within(text))
+        Self::parse_part(text.trim())
+            .map_err(|fault| fault.shifted_by(start).into_filter_error(text))
     }
 
     /// Reads a pattern that is exactly `text`.
-    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.is_empty() {
-            return Err(Fault::new(0, "a name or a /regex/, not an empty text"));
+            return Err(FilterFault::new(
+                0,
+                "a name or a /regex/, not an empty text",
+            ));
         }
         if text.starts_with('/') {
-            return Expression::read_slashed(text).map(Self::Regex);
+            return FilterRegex::parse_slashed(text).map(Self::Regex);
         }
         if let Some(at) = text.find(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 at,
                 "one name without spaces or control characters",
             ));
         }
         let name = lower_case(text);
         if name.len() > MAX_PATTERN_BYTES {
-            return Err(Fault::new(0, "a name of at most 1,024 bytes"));
+            return Err(FilterFault::new(0, "a name of at most 1,024 bytes"));
         }
         Ok(Self::Exact(name))
     }
 
     /// Bytes of the text.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn text_bytes(&self) -> usize {
         match self {
             Self::Exact(name) => name.len(),
             Self::Regex(expression) => expression.source.len(),
@@ -70,7 +74,7 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for FilterPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(name) => out.write_str(name),
@@ -79,27 +83,33 @@ impl fmt::Display for Pattern {
     }
 }
 
-impl Expression {
+impl FilterRegex {
     /// Compiles an expression within the limits.
-    pub(super) fn compile(source: &str, ignore_case: bool) -> Result<Self, Fault> {
+    pub(super) fn compile_regex(source: &str, ignore_case: bool) -> Result<Self, FilterFault> {
         if source.is_empty() {
-            return Err(Fault::new(0, "a regular expression that is not empty"));
+            return Err(FilterFault::new(
+                0,
+                "a regular expression that is not empty",
+            ));
         }
         if source.len() > MAX_PATTERN_BYTES {
-            return Err(Fault::new(0, "a regular expression of at most 1,024 bytes"));
+            return Err(FilterFault::new(
+                0,
+                "a regular expression of at most 1,024 bytes",
+            ));
         }
         if let Some(at) = source.find(char::is_control) {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 at,
                 "an escape such as \\t instead of a control character",
             ));
         }
         let regex = RegexBuilder::new(source)
             .case_insensitive(ignore_case)
-            .size_limit(COMPILED_BYTES)
-            .dfa_size_limit(COMPILED_BYTES)
+            .size_limit(MAX_COMPILED_REGEX_BYTES)
+            .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
             .build()
-            .map_err(|cause| Fault::regex(0, cause))?;
+            .map_err(|cause| FilterFault::invalid_regex(0, cause))?;
         Ok(Self {
             source: source.to_owned(),
             ignore_case,
@@ -108,14 +118,14 @@ impl Expression {
     }
 
     /// Reads `/source/` or `/source/i`.
-    pub(super) fn read_slashed(text: &str) -> Result<Self, Fault> {
-        let Some((source, ignore_case)) = slashed(text) else {
-            return Err(Fault::new(
+    pub(super) fn parse_slashed(text: &str) -> Result<Self, FilterFault> {
+        let Some((source, ignore_case)) = split_slashed_regex(text) else {
+            return Err(FilterFault::new(
                 text.len(),
                 "a closing / after the regular expression",
             ));
         };
-        Self::compile(source, ignore_case).map_err(|fault| fault.further(1))
+        Self::compile_regex(source, ignore_case).map_err(|fault| fault.shifted_by(1))
     }
 
     /// Whether the expression is found in `text`.
@@ -129,29 +139,29 @@ impl Expression {
     }
 }
 
-impl fmt::Display for Expression {
+impl fmt::Display for FilterRegex {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flag = if self.ignore_case { "i" } else { "" };
         write!(out, "/{}/{flag}", self.source)
     }
 }
 
-impl fmt::Debug for Expression {
+impl fmt::Debug for FilterRegex {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Expression({self})")
     }
 }
 
-impl PartialEq for Expression {
+impl PartialEq for FilterRegex {
     fn eq(&self, other: &Self) -> bool {
         self.source == other.source && self.ignore_case == other.ignore_case
     }
 }
 
-impl Eq for Expression {}
+impl Eq for FilterRegex {}
 
 /// The inside of `/…/` or `/…/i`, and whether the flag is there. Only the outer slashes delimit.
-pub(super) fn slashed(text: &str) -> Option<(&str, bool)> {
+pub(super) fn split_slashed_regex(text: &str) -> Option<(&str, bool)> {
     let body = text.strip_prefix('/')?;
     match body.strip_suffix('/') {
         Some(source) => Some((source, false)),
@@ -166,26 +176,26 @@ fn lower_case(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expression, Pattern};
+    use super::{FilterPattern, FilterRegex};
 
     #[test]
     fn names_are_lower_case_and_slashes_make_expressions() {
         assert_eq!(
-            Pattern::parse(" Mysql::Master ").unwrap().to_string(),
+            FilterPattern::parse(" Mysql::Master ").unwrap().to_string(),
             "mysql::master"
         );
         for text in [
             "/^web/", "/^WEB/i", "/a/b/", "/a//", "/a/i/", "/a/i/i", "/ /", r"/\//",
         ] {
-            let pattern = Pattern::parse(text).unwrap();
-            assert!(matches!(pattern, Pattern::Regex(_)), "{text}");
+            let pattern = FilterPattern::parse(text).unwrap();
+            assert!(matches!(pattern, FilterPattern::Regex(_)), "{text}");
             assert_eq!(pattern.to_string(), text);
         }
-        let inner = Expression::read_slashed("/usr/lib/").unwrap();
+        let inner = FilterRegex::parse_slashed("/usr/lib/").unwrap();
         assert_eq!(inner.source(), "usr/lib");
         assert!(inner.is_match("/usr/lib/x") && !inner.is_match("usrlib"));
         assert!(
-            Expression::read_slashed("/^WEB/i")
+            FilterRegex::parse_slashed("/^WEB/i")
                 .unwrap()
                 .is_match("web1")
         );
@@ -207,18 +217,18 @@ mod tests {
             ("/(/", 2),
             (r"/\w{500}/", 2),
         ] {
-            let error = Pattern::parse(text).unwrap_err();
+            let error = FilterPattern::parse(text).unwrap_err();
             assert_eq!(error.column(), column, "{text:?}: {error}");
         }
     }
 
     #[test]
     fn patterns_have_a_longest_length() {
-        assert!(Pattern::parse(&"a".repeat(1024)).is_ok());
-        assert!(Pattern::parse(&"a".repeat(1025)).is_err());
+        assert!(FilterPattern::parse(&"a".repeat(1024)).is_ok());
+        assert!(FilterPattern::parse(&"a".repeat(1025)).is_err());
         // Lower case may be longer: this letter becomes three bytes of two.
-        assert!(Pattern::parse(&"İ".repeat(400)).is_err());
-        assert!(Pattern::parse(&format!("/{}/", "a".repeat(1024))).is_ok());
-        assert!(Pattern::parse(&format!("/{}/", "a".repeat(1025))).is_err());
+        assert!(FilterPattern::parse(&"İ".repeat(400)).is_err());
+        assert!(FilterPattern::parse(&format!("/{}/", "a".repeat(1024))).is_ok());
+        assert!(FilterPattern::parse(&format!("/{}/", "a".repeat(1025))).is_err());
     }
 }

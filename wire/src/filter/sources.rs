@@ -7,44 +7,44 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::known::Quoted;
+use super::lookup::QuotedText;
 
 /// Largest distance at which a name may have been meant, for a name of this length.
-fn near_enough(name: &str) -> usize {
+fn max_typo_distance(name: &str) -> usize {
     1 + name.len() / 3
 }
 
 /// The declared data sources.
 #[derive(Debug, Clone, Default)]
-pub struct Sources(BTreeMap<String, Source>);
+pub struct DeclaredSources(BTreeMap<String, DeclaredSource>);
 
 /// One declared data source.
 #[derive(Debug, Clone, Default)]
-pub struct Source {
+pub struct DeclaredSource {
     /// Its query; none, if it takes none.
-    pub query: Option<Query>,
+    pub query: Option<DeclaredQuery>,
     /// What it answers: names and kinds. The output with the empty name is what the source stands for when no output is
     /// named, as in `ok()`.
-    pub outputs: BTreeMap<String, Kind>,
+    pub outputs: BTreeMap<String, OutputKind>,
 }
 
 /// What a source can be asked for.
 #[derive(Clone)]
-pub struct Query {
+pub struct DeclaredQuery {
     /// Whether the source answers without one.
     pub optional: bool,
     /// What it is: `the name of a service`.
     pub prompt: String,
     /// Says what is wrong with a query: `must be shorter than 20 characters`.
-    pub check: Check,
+    pub check: QueryCheck,
 }
 
 /// A function of a query: nothing, or what is wrong with it.
-pub type Check = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+pub type QueryCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 /// What an output holds, as far as comparisons care.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum OutputKind {
     /// Equal or found, but not ordered.
     Text,
     /// Equal to `true` or `false`.
@@ -57,46 +57,46 @@ pub enum Kind {
     Any,
 }
 
-impl Sources {
+impl DeclaredSources {
     /// Declares a source, in the place of an earlier one of the name.
-    pub fn declare(&mut self, name: impl Into<String>, source: Source) {
+    pub fn declare_source(&mut self, name: impl Into<String>, source: DeclaredSource) {
         self.0.insert(name.into(), source);
     }
 
     /// The declaration of a source.
-    pub fn get(&self, name: &str) -> Option<&Source> {
+    pub fn get(&self, name: &str) -> Option<&DeclaredSource> {
         self.0.get(name)
     }
 
     /// What was expected in the place of an unknown name.
-    pub(super) fn expected(&self, name: &str) -> String {
-        match nearest(name, self.0.keys()) {
+    pub(super) fn expected_source(&self, name: &str) -> String {
+        match nearest_name(name, self.0.keys()) {
             Some(near) => format!("a known data source ({name} is none; did you mean {near}?)"),
             None if self.0.is_empty() => format!("a known data source ({name} is none)"),
             None => format!(
                 "a known data source ({name} is none; there are {})",
-                listed(self.0.keys())
+                join_names(self.0.keys())
             ),
         }
     }
 }
 
-impl Source {
+impl DeclaredSource {
     /// What was expected in the place of an unknown output.
-    pub(super) fn expected(&self, source: &str, output: &str) -> String {
-        match nearest(output, self.outputs.keys()) {
+    pub(super) fn expected_output(&self, source: &str, output: &str) -> String {
+        match nearest_name(output, self.outputs.keys()) {
             Some(near) => {
                 format!("an output of {source} ({output} is none; did you mean {near}?)")
             }
             None => format!(
                 "an output of {source} ({output} is none; there are {})",
-                listed(self.outputs.keys())
+                join_names(self.outputs.keys())
             ),
         }
     }
 
     /// Whether the source may be asked this; else what was expected.
-    pub(super) fn accepts(&self, source: &str, query: Option<&str>) -> Result<(), String> {
+    pub(super) fn check_query(&self, source: &str, query: Option<&str>) -> Result<(), String> {
         match (&self.query, query) {
             (None, None) => Ok(()),
             (None, Some(_)) => Err(format!("{source}() without a query")),
@@ -106,16 +106,16 @@ impl Source {
                 format!(
                     "{} that {source} takes ({} {violation})",
                     declared.prompt,
-                    Quoted(query)
+                    QuotedText(query)
                 )
             }),
         }
     }
 }
 
-impl Kind {
+impl OutputKind {
     /// As a phrase behind "is".
-    pub(super) fn phrase(self) -> &'static str {
+    pub(super) fn description_phrase(self) -> &'static str {
         match self {
             Self::Text => "a text",
             Self::Boolean => "true or false",
@@ -126,7 +126,7 @@ impl Kind {
     }
 }
 
-impl fmt::Debug for Query {
+impl fmt::Debug for DeclaredQuery {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Query")
             .field("optional", &self.optional)
@@ -136,17 +136,17 @@ impl fmt::Debug for Query {
 }
 
 /// The name that was probably meant.
-pub(super) fn nearest<'a, T: AsRef<str> + 'a>(
+pub(super) fn nearest_name<'a, T: AsRef<str> + 'a>(
     name: &str,
     known: impl Iterator<Item = T>,
 ) -> Option<T> {
     known
         .map(|known| (strsim::damerau_levenshtein(known.as_ref(), name), known))
-        .filter(|(distance, known)| *distance <= near_enough(known.as_ref()))
+        .filter(|(distance, known)| *distance <= max_typo_distance(known.as_ref()))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }

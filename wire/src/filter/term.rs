@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{Fault, FilterError};
-use super::number::Numeric;
-use super::pattern::{Expression, MAX_PATTERN_BYTES};
+use super::error::{FilterError, FilterFault};
+use super::number::NumericValue;
+use super::pattern::{FilterRegex, MAX_PATTERN_BYTES};
 use crate::state::FactPath;
 
 /// How a fact is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Operator {
+pub enum FactOperator {
     /// Equal: numbers by value, texts without regard to case.
     #[serde(rename = "==")]
     Equal,
@@ -38,7 +38,7 @@ pub enum Operator {
     Greater,
 }
 
-impl Operator {
+impl FactOperator {
     /// The operator as written, in filters and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Operator {
     }
 }
 
-impl fmt::Display for Operator {
+impl fmt::Display for FactOperator {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.as_str())
     }
@@ -72,39 +72,39 @@ impl fmt::Display for Operator {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactTerm {
     pub(super) path: FactPath,
-    pub(super) operator: Operator,
-    pub(super) operand: Operand,
+    pub(super) operator: FactOperator,
+    pub(super) operand: FactOperand,
 }
 
 /// What the fact is compared with: an expression exactly when the operator takes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Operand {
-    Literal(Literal),
-    Regex(Expression),
+pub(super) enum FactOperand {
+    Literal(LiteralOperand),
+    Regex(FilterRegex),
 }
 
 /// A value, and the number that it looks like.
 #[derive(Debug, Clone)]
-pub(super) struct Literal {
+pub(super) struct LiteralOperand {
     pub(super) text: String,
-    pub(super) number: Option<Numeric>,
+    pub(super) number: Option<NumericValue>,
 }
 
 impl FactTerm {
     /// A term of its parts, as JSON carries them: for `=~` and `!~` the value is an expression with its
     /// slashes (`/^web/i`), for all others it is taken literally.
-    pub fn new(fact: &str, operator: Operator, value: &str) -> Result<Self, FilterError> {
-        let path = read_path(fact).map_err(|fault| fault.within(fact))?;
+    pub fn new(fact: &str, operator: FactOperator, value: &str) -> Result<Self, FilterError> {
+        let path = read_path(fact).map_err(|fault| fault.into_filter_error(fact))?;
         let operand = if operator.takes_regex() {
             if value.starts_with('/') {
-                Expression::read_slashed(value).map(Operand::Regex)
+                FilterRegex::parse_slashed(value).map(FactOperand::Regex)
             } else {
-                Err(Fault::new(0, "a regular expression between slashes"))
+                Err(FilterFault::new(0, "a regular expression between slashes"))
             }
         } else {
-            Literal::read(value).map(Operand::Literal)
+            LiteralOperand::parse_part(value).map(FactOperand::Literal)
         };
-        let operand = operand.map_err(|fault| fault.within(value))?;
+        let operand = operand.map_err(|fault| fault.into_filter_error(value))?;
         Ok(Self {
             path,
             operator,
@@ -113,50 +113,50 @@ impl FactTerm {
     }
 
     /// The fact's dotted path.
-    pub fn fact(&self) -> &FactPath {
+    pub fn fact_path(&self) -> &FactPath {
         &self.path
     }
 
     /// How it is compared.
-    pub fn operator(&self) -> Operator {
+    pub fn operator(&self) -> FactOperator {
         self.operator
     }
 
     /// What it is compared with, in the form that [`FactTerm::new`] takes.
-    pub fn value(&self) -> String {
+    pub fn value_text(&self) -> String {
         match &self.operand {
-            Operand::Literal(literal) => literal.text.clone(),
-            Operand::Regex(expression) => expression.to_string(),
+            FactOperand::Literal(literal) => literal.text.clone(),
+            FactOperand::Regex(expression) => expression.to_string(),
         }
     }
 
     /// Bytes of name and value.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn text_bytes(&self) -> usize {
         let value = match &self.operand {
-            Operand::Literal(literal) => literal.text.len(),
-            Operand::Regex(expression) => expression.source().len(),
+            FactOperand::Literal(literal) => literal.text.len(),
+            FactOperand::Regex(expression) => expression.source().len(),
         };
         self.path.as_str().len() + value
     }
 }
 
-impl Literal {
-    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+impl LiteralOperand {
+    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.is_empty() {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 0,
                 "a value that is not empty (=~/^$/ finds an empty text)",
             ));
         }
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(Fault::new(0, "a value of at most 1,024 bytes"));
+            return Err(FilterFault::new(0, "a value of at most 1,024 bytes"));
         }
         if let Some(at) = text.find(char::is_control) {
-            return Err(Fault::new(at, "a value without control characters"));
+            return Err(FilterFault::new(at, "a value without control characters"));
         }
         Ok(Self {
             text: text.to_owned(),
-            number: Numeric::parse(text),
+            number: NumericValue::parse(text),
         })
     }
 
@@ -167,19 +167,19 @@ impl Literal {
     }
 }
 
-pub(super) fn read_path(text: &str) -> Result<FactPath, Fault> {
-    FactPath::parse(text).map_err(|error| Fault::new(error.offset, error.expected))
+pub(super) fn read_path(text: &str) -> Result<FactPath, FilterFault> {
+    FactPath::parse(text).map_err(|error| FilterFault::new(error.offset, error.expected))
 }
 
-impl PartialEq for Literal {
+impl PartialEq for LiteralOperand {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Literal {}
+impl Eq for LiteralOperand {}
 
-impl fmt::Display for Literal {
+impl fmt::Display for LiteralOperand {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_plain() {
             return out.write_str(&self.text);
@@ -196,8 +196,8 @@ impl fmt::Display for FactTerm {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}{}", self.path, self.operator)?;
         match &self.operand {
-            Operand::Literal(literal) => literal.fmt(out),
-            Operand::Regex(expression) => expression.fmt(out),
+            FactOperand::Literal(literal) => literal.fmt(out),
+            FactOperand::Regex(expression) => expression.fmt(out),
         }
     }
 }

@@ -6,19 +6,19 @@
 
 use std::borrow::Cow;
 
-use super::error::Fault;
-use super::parse::{find_operator, unquote};
-use super::pattern::Pattern;
+use super::error::FilterFault;
+use super::parse::{find_operator, unquote_text};
+use super::pattern::FilterPattern;
 use super::term::FactTerm;
 
 /// What a word asks for.
-pub(super) enum Word {
+pub(super) enum FilterWord {
     Fact(FactTerm),
-    Class(Pattern),
+    Class(FilterPattern),
 }
 
 /// Reads all words of a text; at least one.
-pub(super) fn read(text: &str) -> Result<Vec<Word>, Fault> {
+pub(super) fn parse_words(text: &str) -> Result<Vec<FilterWord>, FilterFault> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -28,33 +28,33 @@ pub(super) fn read(text: &str) -> Result<Vec<Word>, Fault> {
         } else {
             plain_end(rest)
         };
-        let end = end.map_err(|fault| fault.further(at))?;
+        let end = end.map_err(|fault| fault.shifted_by(at))?;
         let (word, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        words.push(read_word(word).map_err(|fault| fault.further(at))?);
+        words.push(read_word(word).map_err(|fault| fault.shifted_by(at))?);
         rest = after.trim_start();
     }
     if words.is_empty() {
-        return Err(Fault::new(text.len(), "at least one fact or class"));
+        return Err(FilterFault::new(text.len(), "at least one fact or class"));
     }
     Ok(words)
 }
 
 /// A fact term if there is an operator in it, else a class. Half a fact is an error and never a class.
-fn read_word(word: &str) -> Result<Word, Fault> {
-    let (held, opening) = match unquote(word) {
+fn read_word(word: &str) -> Result<FilterWord, FilterFault> {
+    let (held, opening) = match unquote_text(word) {
         Some(inside) => (Cow::Owned(inside), 1),
         None => (Cow::Borrowed(word), 0),
     };
     let read = if !held.starts_with('/') && find_operator(&held).is_some() {
-        FactTerm::read(&held).map(Word::Fact)
+        FactTerm::parse_part(&held).map(FilterWord::Fact)
     } else {
-        Pattern::read(&held).map(Word::Class)
+        FilterPattern::parse_part(&held).map(FilterWord::Class)
     };
-    read.map_err(|fault| fault.further(opening))
+    read.map_err(|fault| fault.shifted_by(opening))
 }
 
 /// The length of the `/regex/` at the front.
-fn regex_end(text: &str) -> Result<usize, Fault> {
+fn regex_end(text: &str) -> Result<usize, FilterFault> {
     let ends = |rest: &str| rest.chars().next().is_none_or(char::is_whitespace);
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -69,14 +69,14 @@ fn regex_end(text: &str) -> Result<usize, Fault> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(Fault::new(
+    Err(FilterFault::new(
         text.len(),
         "a closing / after the regular expression",
     ))
 }
 
 /// The length of the word at the front that is not a regex.
-fn plain_end(text: &str) -> Result<usize, Fault> {
+fn plain_end(text: &str) -> Result<usize, FilterFault> {
     let mut open: Option<(usize, char)> = None;
     let mut may_open = true;
     let mut escaped = false;
@@ -92,17 +92,17 @@ fn plain_end(text: &str) -> Result<usize, Fault> {
         escaped = open.is_some() && c == '\\' && !escaped;
     }
     match open {
-        Some((at, _)) => Err(Fault::new(at, "a closing quote for this one")),
+        Some((at, _)) => Err(FilterFault::new(at, "a closing quote for this one")),
         None => Ok(text.len()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::filter::Filter;
+    use crate::filter::NodeFilter;
 
     fn split(text: &str) -> (Vec<String>, Vec<String>) {
-        let filter = Filter::default()
+        let filter = NodeFilter::default()
             .with_words(text)
             .unwrap_or_else(|e| panic!("{e}"));
         (
@@ -160,7 +160,7 @@ mod tests {
             ("a 'b c'", 5),
             ("// a", 2),
         ] {
-            let error = Filter::default().with_words(text).unwrap_err();
+            let error = NodeFilter::default().with_words(text).unwrap_err();
             assert_eq!(error.column(), column, "{text:?}: {error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Seen requests as bytes, so that the memory of them outlives the daemon.
 //!
-//! A journal is a sequence of slots of [`Record::BYTES`] bytes and nothing else. The first is [`JOURNAL_START`], so that an emptied file is
+//! A journal is a sequence of slots of [`SeenRecord::BYTES`] bytes and nothing else. The first is [`JOURNAL_START`], so that an emptied file is
 //! not taken for a journal without records; older versions wrote none. The others are records:
 //!
 //! ```text
@@ -15,15 +15,15 @@ use uuid::Uuid;
 
 use crate::Millis;
 
-const MAGIC: [u8; 4] = *b"MSN1";
+const RECORD_MAGIC: [u8; 4] = *b"MSN1";
 
 /// The first slot of a journal.
-pub const JOURNAL_START: [u8; Record::BYTES] =
+pub const JOURNAL_START: [u8; SeenRecord::BYTES] =
     *b"MSJ1 seen requests of a muster node, records of 64 bytes follow\n";
 
 /// One seen request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Record {
+pub struct SeenRecord {
     /// The caller's public key.
     pub caller: [u8; 32],
     /// The request.
@@ -34,9 +34,9 @@ pub struct Record {
 
 /// What a journal held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodedJournal {
     /// The whole records, in their order.
-    pub records: Vec<Record>,
+    pub records: Vec<SeenRecord>,
     /// Where the last whole record ends: cut the file here before appending.
     pub valid_len: usize,
     /// Whole slots that are no records any more.
@@ -45,14 +45,14 @@ pub struct Decoded {
     pub has_start: bool,
 }
 
-impl Record {
+impl SeenRecord {
     /// The size of a record.
     pub const BYTES: usize = 64;
 
     /// The record as bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = Vec::with_capacity(Self::BYTES);
-        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&RECORD_MAGIC);
         bytes.extend_from_slice(&self.caller);
         bytes.extend_from_slice(self.request.as_bytes());
         bytes.extend_from_slice(&self.expires.to_le_bytes());
@@ -77,12 +77,12 @@ impl Record {
             request: Uuid::from_bytes(*request),
             expires,
         };
-        (*magic == MAGIC).then_some(record)
+        (*magic == RECORD_MAGIC).then_some(record)
     }
 
     /// Every whole record of a journal.
-    pub fn decode_all(journal: &[u8]) -> Decoded {
-        let mut decoded = Decoded {
+    pub fn decode_all(journal: &[u8]) -> DecodedJournal {
+        let mut decoded = DecodedJournal {
             records: Vec::new(),
             valid_len: 0,
             damaged: 0,

@@ -6,6 +6,6 @@ pub mod journal;
 pub mod replay;
 pub mod ttl;
 
-pub use journal::{JOURNAL_START, Record};
-pub use replay::{DEFAULT_CAPACITY, Insertion, Now, SeenCache};
-pub use ttl::{SKEW, Stale, judge, remember_until};
+pub use journal::{JOURNAL_START, SeenRecord};
+pub use replay::{DEFAULT_CAPACITY, DualClockInstant, InsertionOutcome, SeenCache};
+pub use ttl::{CLOCK_SKEW_MILLIS, StaleRequest, check_freshness, remember_until};

@@ -11,24 +11,24 @@ use std::collections::{BinaryHeap, HashMap};
 
 use uuid::Uuid;
 
-use super::journal::Record;
+use super::journal::SeenRecord;
 use crate::Millis;
 
 /// How many requests are remembered unless told otherwise; about 13 MB when full.
 pub const DEFAULT_CAPACITY: usize = 100_000;
 
 /// Room for so many is not worth giving back.
-const ROOM: usize = 256;
+const MIN_RETAINED_CAPACITY: usize = 256;
 
 /// A restart does not know for how long the clock has been right: what was over for less than this is remembered once more,
-const JUMP: Millis = 90 * 60 * 1000;
+const RESTORE_GRACE_MILLIS: Millis = 90 * 60 * 1000;
 
 /// and for so long, in which a clock that is wrong at the start is put right.
-const PUT_RIGHT: Millis = 5 * 60 * 1000;
+const CLOCK_CORRECTION_MILLIS: Millis = 5 * 60 * 1000;
 
 /// One instant by two clocks, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct DualClockInstant {
     /// The time of day, since the epoch; it may be set.
     pub wall: Millis,
     /// Since any beginning of this process; it only goes forward.
@@ -39,24 +39,24 @@ pub struct Now {
 #[derive(Debug)]
 pub struct SeenCache {
     capacity: usize,
-    seen: HashMap<Entry, Life>,
+    seen: HashMap<SeenRequestKey, RetentionDeadline>,
     /// How many of them each caller has; callers without any are not in it.
     held: HashMap<[u8; 32], usize>,
-    by_expiry: BinaryHeap<Reverse<(Millis, Entry)>>,
+    by_expiry: BinaryHeap<Reverse<(Millis, SeenRequestKey)>>,
 }
 
-type Entry = ([u8; 32], Uuid);
+type SeenRequestKey = ([u8; 32], Uuid);
 
 /// How long a request is remembered: until both have gone by.
 #[derive(Debug, Clone, Copy)]
-struct Life {
+struct RetentionDeadline {
     wall: Millis,
     steady: Millis,
 }
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Insertion {
+pub enum InsertionOutcome {
     /// Never seen; it is remembered now.
     Fresh,
     /// Seen before.
@@ -87,22 +87,29 @@ impl SeenCache {
 
     /// A cache that remembers what a journal says. All of it that is alive, even beyond the capacity; and for some minutes what was over
     /// a short while ago, because the clock may be wrong at a machine's start.
-    pub fn restore(records: impl IntoIterator<Item = Record>, capacity: usize, now: Now) -> Self {
+    pub fn restore(
+        records: impl IntoIterator<Item = SeenRecord>,
+        capacity: usize,
+        now: DualClockInstant,
+    ) -> Self {
         let mut cache = Self::new(capacity);
         for record in records {
-            let Record {
+            let SeenRecord {
                 caller,
                 request,
                 expires,
             } = record;
             if expires >= now.wall {
-                cache.remember((caller, request), Life::until(expires, now));
-            } else if expires.saturating_add(JUMP) >= now.wall {
-                let life = Life {
+                cache.remember_request(
+                    (caller, request),
+                    RetentionDeadline::from_expiry(expires, now),
+                );
+            } else if expires.saturating_add(RESTORE_GRACE_MILLIS) >= now.wall {
+                let life = RetentionDeadline {
                     wall: expires,
-                    steady: now.steady.saturating_add(PUT_RIGHT),
+                    steady: now.steady.saturating_add(CLOCK_CORRECTION_MILLIS),
                 };
-                cache.remember((caller, request), life);
+                cache.remember_request((caller, request), life);
             }
         }
         cache
@@ -115,23 +122,23 @@ impl SeenCache {
         caller: &[u8; 32],
         request: Uuid,
         expires: Millis,
-        now: Now,
-    ) -> Insertion {
-        self.forget(now);
+        now: DualClockInstant,
+    ) -> InsertionOutcome {
+        self.remove_expired(now);
         let entry = (*caller, request);
         if self.seen.contains_key(&entry) {
-            return Insertion::Seen;
+            return InsertionOutcome::Seen;
         }
-        if self.seen.len() >= self.room_for(caller) {
+        if self.seen.len() >= self.capacity_for(caller) {
             let next = self
                 .by_expiry
                 .peek()
                 .map_or(now.wall, |Reverse((expires, _))| *expires);
             let retry_after_ms = next.saturating_sub(now.wall).saturating_add(1);
-            return Insertion::Full { retry_after_ms };
+            return InsertionOutcome::Full { retry_after_ms };
         }
-        self.remember(entry, Life::until(expires, now));
-        Insertion::Fresh
+        self.remember_request(entry, RetentionDeadline::from_expiry(expires, now));
+        InsertionOutcome::Fresh
     }
 
     /// How many requests are remembered.
@@ -145,28 +152,30 @@ impl SeenCache {
     }
 
     /// What is remembered, in no particular order: for writing the journal anew.
-    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        self.seen.iter().map(|(&(caller, request), life)| Record {
-            caller,
-            request,
-            expires: life.wall,
-        })
+    pub fn records(&self) -> impl Iterator<Item = SeenRecord> + '_ {
+        self.seen
+            .iter()
+            .map(|(&(caller, request), life)| SeenRecord {
+                caller,
+                request,
+                expires: life.wall,
+            })
     }
 
     /// How much of the capacity this caller may fill up to: all of it, or what is not kept for those who have taken little.
-    fn room_for(&self, caller: &[u8; 32]) -> usize {
+    fn capacity_for(&self, caller: &[u8; 32]) -> usize {
         /// One part in so many is kept.
-        const KEPT: usize = 8;
+        const RESERVED_CAPACITY_DIVISOR: usize = 8;
         /// And one part in so many of the capacity is little.
-        const LITTLE: usize = 64;
+        const SMALL_SHARE_DIVISOR: usize = 64;
         let held = self.held.get(caller).copied().unwrap_or_default();
-        if held < (self.capacity / LITTLE).max(1) {
+        if held < (self.capacity / SMALL_SHARE_DIVISOR).max(1) {
             return self.capacity;
         }
-        self.capacity - self.capacity / KEPT
+        self.capacity - self.capacity / RESERVED_CAPACITY_DIVISOR
     }
 
-    fn remember(&mut self, entry: Entry, life: Life) {
+    fn remember_request(&mut self, entry: SeenRequestKey, life: RetentionDeadline) {
         let known = self.seen.get(&entry).copied();
         if known.is_none_or(|known| life.wall > known.wall) {
             self.seen.insert(entry, life);
@@ -178,16 +187,16 @@ impl SeenCache {
     }
 
     /// Forgets what nobody can replay any more, as every [`Self::insert`] does, and gives its room back.
-    pub fn forget(&mut self, now: Now) {
-        self.forget_past(now);
-        let room = 4 * self.seen.len().max(ROOM);
+    pub fn remove_expired(&mut self, now: DualClockInstant) {
+        self.remove_expired_entries(now);
+        let room = 4 * self.seen.len().max(MIN_RETAINED_CAPACITY);
         if self.seen.capacity() > room {
             self.seen.shrink_to(room / 2);
             self.by_expiry.shrink_to(room / 2);
         }
     }
 
-    fn forget_past(&mut self, now: Now) {
+    fn remove_expired_entries(&mut self, now: DualClockInstant) {
         while let Some(Reverse((expires, entry))) = self.by_expiry.peek()
             && *expires < now.wall
         {
@@ -212,9 +221,9 @@ impl SeenCache {
     }
 }
 
-impl Life {
+impl RetentionDeadline {
     /// Up to and including this instant of the wall clock, and as long as that is from now.
-    fn until(wall: Millis, now: Now) -> Self {
+    fn from_expiry(wall: Millis, now: DualClockInstant) -> Self {
         let left = wall.saturating_sub(now.wall);
         Self {
             wall,
@@ -225,13 +234,13 @@ impl Life {
 
 #[cfg(test)]
 mod tests {
-    use super::{Now, SeenCache};
+    use super::{DualClockInstant, SeenCache};
     use uuid::Uuid;
 
     #[test]
     fn what_a_flood_has_taken_is_given_back() {
         let mut cache = SeenCache::default();
-        let at = |ms| Now {
+        let at = |ms| DualClockInstant {
             wall: ms,
             steady: ms,
         };
@@ -239,9 +248,9 @@ mod tests {
             cache.insert(&[1; 32], Uuid::now_v7(), 1000, at(0));
         }
         assert!(cache.seen.capacity() >= 50_000);
-        cache.forget(at(1000));
+        cache.remove_expired(at(1000));
         assert_eq!(cache.len(), 50_000);
-        cache.forget(at(1001));
+        cache.remove_expired(at(1001));
         assert!(cache.is_empty() && cache.held.is_empty());
         assert!(cache.seen.capacity() < 2000 && cache.by_expiry.capacity() < 2000);
     }

@@ -6,20 +6,20 @@ use std::fmt;
 use regex::Regex;
 
 use super::fault::PolicyFault;
-use super::groups::Groups;
+use super::groups::CallerGroups;
 use super::principal::{PolicyPrincipal, PrincipalError, PrincipalRole, split_role};
-use super::span::Span;
+use super::span::LineSpan;
 use crate::filter::MAX_PATTERN_BYTES;
 
 /// Most memory that one compiled expression may take, in bytes.
-const COMPILED_BYTES: usize = 64 * 1024;
+const MAX_COMPILED_REGEX_BYTES: usize = 64 * 1024;
 
 /// The callers that a rule is for. Prints as it was written.
 #[derive(Debug, Clone, Default)]
-pub struct Callers {
+pub struct CallerSet {
     anyone: bool,
     names: BTreeSet<PolicyPrincipal>,
-    expressions: Vec<Expression>,
+    expressions: Vec<CallerRegex>,
     words: Vec<CallerWord>,
 }
 
@@ -36,32 +36,32 @@ pub struct CallerWord {
 
 /// An expression that matches whole names of one role.
 #[derive(Debug, Clone)]
-struct Expression {
+struct CallerRegex {
     role: PrincipalRole,
     source: String,
     whole: Regex,
 }
 
-impl Callers {
+impl CallerSet {
     /// Reads the words of a field: `*`, or names, groups and expressions.
-    pub(super) fn read<'a>(
-        words: impl Iterator<Item = Span<'a>>,
-        groups: &Groups,
+    pub(super) fn parse_words<'a>(
+        words: impl Iterator<Item = LineSpan<'a>>,
+        groups: &CallerGroups,
     ) -> Result<Self, (usize, PolicyFault)> {
-        let words: Vec<Span<'_>> = words.collect();
+        let words: Vec<LineSpan<'_>> = words.collect();
         let mut callers = Self {
             anyone: matches!(*words, [only] if only.text() == "*"),
             ..Self::default()
         };
         for word in words {
             callers
-                .add(word, groups)
+                .add_word(word, groups)
                 .map_err(|fault| (word.column(), fault))?;
         }
         Ok(callers)
     }
 
-    fn add(&mut self, word: Span<'_>, groups: &Groups) -> Result<(), PolicyFault> {
+    fn add_word(&mut self, word: LineSpan<'_>, groups: &CallerGroups) -> Result<(), PolicyFault> {
         let text = word.text();
         let mut group = false;
         if self.anyone {
@@ -70,12 +70,12 @@ impl Callers {
             split_role(text).filter(|(_, rest)| rest.starts_with('/'))
         {
             self.expressions
-                .push(Expression::read(text, role, expression)?);
-        } else if let Some(members) = groups.members(text) {
+                .push(CallerRegex::parse_regex(text, role, expression)?);
+        } else if let Some(members) = groups.group_members(text) {
             group = true;
             self.names.extend(members.iter().cloned());
         } else {
-            self.names.insert(name(text)?);
+            self.names.insert(parse_principal(text)?);
         }
         self.words.push(CallerWord {
             text: text.to_owned(),
@@ -86,24 +86,24 @@ impl Callers {
     }
 
     /// Whether the rule is for this principal: its role and its whole name, never a part of one.
-    pub fn include(&self, caller: &PolicyPrincipal) -> bool {
+    pub fn includes_caller(&self, caller: &PolicyPrincipal) -> bool {
         self.anyone
             || self.names.contains(caller)
             || self
                 .expressions
                 .iter()
-                .any(|expression| expression.matches(caller))
+                .any(|expression| expression.matches_caller(caller))
     }
 
     /// Whether these are surely all of the others, too. A `false` may be too careful.
-    pub(super) fn cover(&self, others: &Self) -> bool {
-        let knows = |other: &Expression| {
-            let same = |own: &Expression| own.source == other.source;
+    pub(super) fn covers_callers(&self, others: &Self) -> bool {
+        let knows = |other: &CallerRegex| {
+            let same = |own: &CallerRegex| own.source == other.source;
             self.expressions.iter().any(same)
         };
         self.anyone
             || (!others.anyone
-                && others.names.iter().all(|name| self.include(name))
+                && others.names.iter().all(|name| self.includes_caller(name))
                 && others.expressions.iter().all(knows))
     }
 
@@ -118,7 +118,7 @@ impl Callers {
     }
 }
 
-impl fmt::Display for Callers {
+impl fmt::Display for CallerSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, word) in self.words.iter().enumerate() {
             let gap = if index == 0 { "" } else { " " };
@@ -128,14 +128,14 @@ impl fmt::Display for Callers {
     }
 }
 
-impl Expression {
-    fn matches(&self, caller: &PolicyPrincipal) -> bool {
+impl CallerRegex {
+    fn matches_caller(&self, caller: &PolicyPrincipal) -> bool {
         self.role == caller.role() && self.whole.is_match(caller.name().as_str())
     }
 
     /// Reads `/expression/` or `/expression/i` out of a word. It must be whole by itself before it is anchored: one such as `a)|(b` would
     /// otherwise leave its anchors.
-    fn read(word: &str, role: PrincipalRole, text: &str) -> Result<Self, PolicyFault> {
+    fn parse_regex(word: &str, role: PrincipalRole, text: &str) -> Result<Self, PolicyFault> {
         let wrong = |why: String| PolicyFault::CallerExpression {
             word: word.chars().take(200).collect(),
             why,
@@ -153,8 +153,8 @@ impl Expression {
         }
         let compile = |text: &str| {
             regex::RegexBuilder::new(text)
-                .size_limit(COMPILED_BYTES)
-                .dfa_size_limit(COMPILED_BYTES)
+                .size_limit(MAX_COMPILED_REGEX_BYTES)
+                .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
                 .build()
                 .map_err(|error| wrong(last_line(&error)))
         };
@@ -174,7 +174,7 @@ fn last_line(error: &regex::Error) -> String {
 }
 
 /// One principal: a name, alone or behind its role or one of the prefixes that policies of `MCollective` and Choria have.
-pub(super) fn name(word: &str) -> Result<PolicyPrincipal, PolicyFault> {
+pub(super) fn parse_principal(word: &str) -> Result<PolicyPrincipal, PolicyFault> {
     PolicyPrincipal::parse(word).map_err(|error| match error {
         PrincipalError::Kind(word) => PolicyFault::CallerKind(word),
         PrincipalError::Name { word, error } => PolicyFault::Caller { word, error },

@@ -2,42 +2,42 @@
 
 use std::fmt;
 
-use super::Verdict;
-use super::set::Decision;
+use super::RuleVerdict;
+use super::set::PolicyDecision;
 use crate::Millis;
-use crate::filter::Lookup;
+use crate::filter::DataLookup;
 
 /// Why a question is answered as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explanation {
+pub struct PolicyExplanation {
     /// The name of the file that was asked; nothing, if none speaks of the agent.
     pub policy: Option<String>,
     /// The rules that were looked at, the last of which decided unless it has a mismatch, too.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExplanationStep>,
     /// The answer.
-    pub decision: Decision,
+    pub decision: PolicyDecision,
     /// Questions to data sources that mattered, and whose answers nobody knew.
-    pub unknown: Vec<Lookup>,
+    pub unknown: Vec<DataLookup>,
 }
 
 /// A rule that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ExplanationStep {
     /// Its line.
     pub line: usize,
     /// The line as it was written.
     pub text: String,
     /// What it says.
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
     /// Why it did not decide; nothing, if it did.
-    pub mismatch: Option<Mismatch>,
+    pub mismatch: Option<RuleMismatch>,
     /// The conditions that nobody can tell, if it depends on them: a `deny` decides then, an `allow` does not.
     pub unknown: Vec<String>,
 }
 
 /// Why a rule is not about a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mismatch {
+pub enum RuleMismatch {
     /// Its time is over since this instant.
     Over(Millis),
     /// It is for these callers.
@@ -50,7 +50,7 @@ pub enum Mismatch {
     Unknown(String),
 }
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for RuleMismatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Over(at) => {

@@ -22,7 +22,7 @@ pub struct PolicyProblem {
 
 impl PolicyProblem {
     /// The line, from 1, if one is at fault.
-    pub fn line(&self) -> Option<usize> {
+    pub fn line_number(&self) -> Option<usize> {
         self.place.map(|(line, _)| line)
     }
 }
@@ -30,7 +30,7 @@ impl PolicyProblem {
 /// Something wrong in one line of a text.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}, column {column}: {fault}")]
-pub struct Flaw {
+pub struct PolicyLineFault {
     /// The line, from 1.
     pub line: usize,
     /// Where in it, in characters from 1.

@@ -2,49 +2,49 @@
 
 use std::collections::BTreeSet;
 
-use super::explain::Step;
-use super::fault::{Flaw, PolicyFault};
-use super::groups::Groups;
-use super::rule::{Fit, Rule};
-use super::span::{Span, lines};
-use super::{Question, Verdict};
-use crate::filter::{Known, Lookup, Progress};
+use super::explain::ExplanationStep;
+use super::fault::{PolicyFault, PolicyLineFault};
+use super::groups::CallerGroups;
+use super::rule::{PolicyRule, RuleMatch};
+use super::span::{LineSpan, policy_lines};
+use super::{PolicyQuery, RuleVerdict};
+use crate::filter::{DataLookup, EvaluationProgress, KnownLookups};
 
 /// Most rules in one file: each is looked at for each request.
-const MAX_RULES: usize = 4096;
+const MAX_POLICY_RULES: usize = 4096;
 /// Most different questions to data sources in one file: each may cost the node something for each request.
-pub const MAX_LOOKUPS: usize = 64;
+pub const MAX_POLICY_LOOKUPS: usize = 64;
 /// So many things wrong with a file are told.
-const MAX_FLAWS: usize = 32;
+const MAX_REPORTED_FAULTS: usize = 32;
 
 /// A file that was understood as a whole.
 #[derive(Debug, Clone)]
 pub struct PolicyFile {
-    rules: Vec<Rule>,
-    default: Option<(usize, Verdict)>,
+    rules: Vec<PolicyRule>,
+    default: Option<(usize, RuleVerdict)>,
     /// The questions to data sources of all rules.
-    lookups: BTreeSet<Lookup>,
+    lookups: BTreeSet<DataLookup>,
 }
 
 impl PolicyFile {
     /// Reads the whole file, or nothing of it: a line that is skipped may have been a `deny`. Then everything that is wrong with
     /// it, in the order of its lines.
-    pub fn parse(text: &str, groups: &Groups) -> Result<Self, Vec<Flaw>> {
+    pub fn parse(text: &str, groups: &CallerGroups) -> Result<Self, Vec<PolicyLineFault>> {
         let mut file = Self {
             rules: Vec::new(),
             default: None,
             lookups: BTreeSet::new(),
         };
         let mut flaws = Vec::new();
-        for (line, span) in lines(text) {
-            if let Err((column, fault)) = file.add(line, span, groups) {
-                flaws.push(Flaw {
+        for (line, span) in policy_lines(text) {
+            if let Err((column, fault)) = file.add_line(line, span, groups) {
+                flaws.push(PolicyLineFault {
                     line,
                     column,
                     fault,
                 });
             }
-            if flaws.len() == MAX_FLAWS || file.rules.len() > MAX_RULES {
+            if flaws.len() == MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
                 break;
             }
         }
@@ -55,89 +55,96 @@ impl PolicyFile {
         }
     }
 
-    fn add(
+    fn add_line(
         &mut self,
         line: usize,
-        span: Span<'_>,
-        groups: &Groups,
+        span: LineSpan<'_>,
+        groups: &CallerGroups,
     ) -> Result<(), (usize, PolicyFault)> {
-        let words: Vec<Span<'_>> = span.words().collect();
+        let words: Vec<LineSpan<'_>> = span.split_words().collect();
         if let [policy, default, word] = *words
             && (policy.text(), default.text()) == ("policy", "default")
         {
             let verdict =
-                Verdict::read(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
+                RuleVerdict::from_word(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
             if let Some((first, _)) = self.default {
                 return Err((span.column(), PolicyFault::SecondDefault(first)));
             }
             self.default = Some((line, verdict));
             return Ok(());
         }
-        if self.rules.len() == MAX_RULES {
-            return Err((span.column(), PolicyFault::TooMany(MAX_RULES)));
+        if self.rules.len() == MAX_POLICY_RULES {
+            return Err((span.column(), PolicyFault::TooMany(MAX_POLICY_RULES)));
         }
-        let rule = Rule::read(line, span, groups)?;
-        self.lookups.extend(rule.lookups().cloned());
-        if self.lookups.len() > MAX_LOOKUPS {
-            return Err((span.column(), PolicyFault::TooManyLookups(MAX_LOOKUPS)));
+        let rule = PolicyRule::parse_line(line, span, groups)?;
+        self.lookups.extend(rule.data_lookups().cloned());
+        if self.lookups.len() > MAX_POLICY_LOOKUPS {
+            return Err((
+                span.column(),
+                PolicyFault::TooManyLookups(MAX_POLICY_LOOKUPS),
+            ));
         }
         self.rules.push(rule);
         Ok(())
     }
 
     /// The rules in their order.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[PolicyRule] {
         &self.rules
     }
 
     /// What it says where no rule matches, and in which line.
-    pub fn default_verdict(&self) -> Option<(usize, Verdict)> {
+    pub fn default_verdict(&self) -> Option<(usize, RuleVerdict)> {
         self.default
     }
 
     /// The questions to data sources that it may need answered.
-    pub fn lookups(&self) -> impl Iterator<Item = &Lookup> {
+    pub fn data_lookups(&self) -> impl Iterator<Item = &DataLookup> {
         self.lookups.iter()
     }
 
     /// The first rule that decides a question, and how it stands to it; or what must be asked to tell.
-    pub(super) fn first(
+    pub(super) fn find_deciding_rule(
         &self,
-        asked: &Question<'_>,
-        known: &Known,
-    ) -> Progress<'_, Option<(&Rule, Fit)>> {
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, Option<(&PolicyRule, RuleMatch)>> {
         for rule in &self.rules {
-            match rule.fit(asked, known) {
-                Progress::Decided(fit) if rule.decides(fit) => {
-                    return Progress::Decided(Some((rule, fit)));
+            match rule.match_query(asked, known) {
+                EvaluationProgress::Decided(fit) if rule.decides_with(fit) => {
+                    return EvaluationProgress::Decided(Some((rule, fit)));
                 }
-                Progress::Decided(_) => {}
-                Progress::Needs(lookup) => return Progress::Needs(lookup),
+                EvaluationProgress::Decided(_) => {}
+                EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
             }
         }
-        Progress::Decided(None)
+        EvaluationProgress::Decided(None)
     }
 
     /// What is to be said of each rule up to the one that decides, if everything is known that this takes.
-    pub(super) fn steps(&self, asked: &Question<'_>, known: &Known) -> Vec<Step> {
+    pub(super) fn explain_rules(
+        &self,
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> Vec<ExplanationStep> {
         let mut steps = Vec::new();
         for rule in &self.rules {
-            let Progress::Decided(fit) = rule.fit(asked, known) else {
+            let EvaluationProgress::Decided(fit) = rule.match_query(asked, known) else {
                 break;
             };
-            let is_unknown = fit == Fit::Unknown;
-            steps.push(Step {
-                line: rule.line(),
+            let is_unknown = fit == RuleMatch::Unknown;
+            steps.push(ExplanationStep {
+                line: rule.line_number(),
                 text: rule.text().to_owned(),
                 verdict: rule.verdict(),
-                mismatch: rule.mismatch(fit, asked, known),
+                mismatch: rule.explain_mismatch(fit, asked, known),
                 unknown: if is_unknown {
-                    rule.unknown(asked, known)
+                    rule.unknown_conditions(asked, known)
                 } else {
                     Vec::new()
                 },
             });
-            if rule.decides(fit) {
+            if rule.decides_with(fit) {
                 break;
             }
         }

@@ -2,34 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::callers::name;
-use super::fault::{Flaw, PolicyFault};
+use super::callers::parse_principal;
+use super::fault::{PolicyFault, PolicyLineFault};
 use super::principal::{PolicyPrincipal, split_role};
-use super::span::{Span, lines};
-use crate::identity::Name;
+use super::span::{LineSpan, policy_lines};
+use crate::identity::SubjectName;
 
 /// Groups and their members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Groups(BTreeMap<String, BTreeSet<PolicyPrincipal>>);
+pub struct CallerGroups(BTreeMap<String, BTreeSet<PolicyPrincipal>>);
 
-impl Groups {
+impl CallerGroups {
     /// Reads the whole file, or nothing of it: then everything that is wrong with it, in the order of its lines.
-    pub fn parse(text: &str) -> Result<Self, Vec<Flaw>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<PolicyLineFault>> {
         let mut groups = Self::default();
         let mut flaws = Vec::new();
-        for (line, span) in lines(text) {
-            if let Err((column, fault)) = groups.add(span) {
-                flaws.push(Flaw {
+        for (line, span) in policy_lines(text) {
+            if let Err((column, fault)) = groups.add_line(span) {
+                flaws.push(PolicyLineFault {
                     line,
                     column,
                     fault,
                 });
             }
         }
-        for (line, span) in lines(text) {
-            let nested = |word: &Span<'_>| groups.members(word.text()).is_some();
-            if let Some(word) = span.words().skip(1).find(nested) {
-                flaws.push(Flaw {
+        for (line, span) in policy_lines(text) {
+            let nested = |word: &LineSpan<'_>| groups.group_members(word.text()).is_some();
+            if let Some(word) = span.split_words().skip(1).find(nested) {
+                flaws.push(PolicyLineFault {
                     line,
                     column: word.column(),
                     fault: PolicyFault::NestedGroup(word.text().to_owned()),
@@ -44,11 +44,11 @@ impl Groups {
         }
     }
 
-    fn add(&mut self, span: Span<'_>) -> Result<(), (usize, PolicyFault)> {
-        let mut words = span.words();
+    fn add_line(&mut self, span: LineSpan<'_>) -> Result<(), (usize, PolicyFault)> {
+        let mut words = span.split_words();
         let first = words.next().unwrap_or(span);
-        let at = |word: Span<'_>, fault| (word.column(), fault);
-        let group = Name::parse(first.text()).map_err(|error| {
+        let at = |word: LineSpan<'_>, fault| (word.column(), fault);
+        let group = SubjectName::parse(first.text()).map_err(|error| {
             let word = first.text().to_owned();
             at(first, PolicyFault::Caller { word, error })
         })?;
@@ -58,7 +58,7 @@ impl Groups {
                 let text = word.text().to_owned();
                 return Err(at(word, PolicyFault::GroupExpression(text)));
             }
-            members.insert(name(word.text()).map_err(|fault| at(word, fault))?);
+            members.insert(parse_principal(word.text()).map_err(|fault| at(word, fault))?);
         }
         if members.is_empty() {
             return Err(at(first, PolicyFault::EmptyGroup(group.into())));
@@ -70,17 +70,17 @@ impl Groups {
     }
 
     /// The members of a group, if there is such a group.
-    pub fn members(&self, group: &str) -> Option<&BTreeSet<PolicyPrincipal>> {
+    pub fn group_members(&self, group: &str) -> Option<&BTreeSet<PolicyPrincipal>> {
         self.0.get(&group.to_ascii_lowercase())
     }
 
     /// The names of all groups.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn group_names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
     /// Everybody who is in a group.
-    pub fn everybody(&self) -> impl Iterator<Item = &PolicyPrincipal> {
+    pub fn all_members(&self) -> impl Iterator<Item = &PolicyPrincipal> {
         self.0.values().flatten()
     }
 }

@@ -19,15 +19,15 @@
 //! one line that is not understood denies everything for its agent, and a broken `groups` for all: a line that was skipped
 //! might have been a `deny`.
 //!
-//! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN`], so that a fresh node
+//! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN_POLICY`], so that a fresh node
 //! can be found and asked what it is, and every other agent has the configuration's default, which is to deny.
 //!
 //! Expressions may ask data sources: `puppet().enabled=false`. What is unknown does not match an `allow` line, and does match a `deny`
 //! line. Facts and classes are unknown while one of their sources has never been read since the daemon's start.
 //!
-//! Everything here is a function of texts, and of what is [`Known`](crate::filter::Known) of data sources: whoever has a directory of
-//! policies reads it, and makes a [`PolicySet`] of what it read. [`PolicySet::judge`] answers a question or says what it
-//! must know first, [`PolicySet::decide`] answers with what is known, and [`PolicySet::explain`] says why; they cannot
+//! Everything here is a function of texts, and of what is [`Known`](crate::filter::KnownLookups) of data sources: whoever has a directory of
+//! policies reads it, and makes a [`PolicySet`] of what it read. [`PolicySet::evaluate_query`] answers a question or says what it
+//! must know first, [`PolicySet::decide_query`] answers with what is known, and [`PolicySet::explain`] says why; they cannot
 //! differ, for the one is part of the other.
 
 mod callers;
@@ -41,42 +41,45 @@ mod rule;
 mod set;
 mod span;
 
-pub use callers::{CallerWord, Callers};
-pub use explain::{Explanation, Mismatch, Step};
-pub use fault::{Flaw, PolicyFault, PolicyProblem};
-pub use file::{MAX_LOOKUPS, PolicyFile};
-pub use groups::Groups;
-pub use options::{InstantError, instant};
+pub use callers::{CallerSet, CallerWord};
+pub use explain::{ExplanationStep, PolicyExplanation, RuleMismatch};
+pub use fault::{PolicyFault, PolicyLineFault, PolicyProblem};
+pub use file::{MAX_POLICY_LOOKUPS, PolicyFile};
+pub use groups::CallerGroups;
+pub use options::{InstantError, parse_instant};
 pub use principal::{PolicyPrincipal, PrincipalError, PrincipalRole};
-pub use rule::Rule;
-pub use set::{DEFAULT_OPEN, Decision, FILE_BYTES, GROUPS, PolicySet, Source};
+pub use rule::PolicyRule;
+pub use set::{
+    DEFAULT_OPEN_POLICY, GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyDecision, PolicySet,
+    PolicySource,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
-use crate::identity::Name;
+use crate::identity::SubjectName;
 use crate::state::NodeView;
 
 /// What a rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RuleVerdict {
     /// The caller may.
     Allow,
     /// The caller may not.
     Deny,
 }
 
-impl Verdict {
+impl RuleVerdict {
     /// The word for it, as it stands in policies.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Deny => "deny",
         }
     }
 
-    fn read(word: &str) -> Option<Self> {
+    fn from_word(word: &str) -> Option<Self> {
         match word {
             "allow" => Some(Self::Allow),
             "deny" => Some(Self::Deny),
@@ -87,13 +90,13 @@ impl Verdict {
 
 /// What a policy is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct PolicyQuery<'a> {
     /// Who asks.
     pub caller: &'a PolicyPrincipal,
     /// The agent.
-    pub agent: &'a Name,
+    pub agent: &'a SubjectName,
     /// The action.
-    pub action: &'a Name,
+    pub action: &'a SubjectName,
     /// The node that is asked.
     pub node: &'a NodeView<'a>,
     /// The time, by the node's clock.

@@ -1,21 +1,21 @@
 //! The options behind a rule: until when it counts, and who must approve what it allows.
 
-use super::callers::Callers;
+use super::callers::CallerSet;
 use super::fault::PolicyFault;
-use super::groups::Groups;
-use super::span::Span;
+use super::groups::CallerGroups;
+use super::span::LineSpan;
 use crate::Millis;
 
-const UNTIL: &str = "until=";
-const APPROVED: &str = "approved-by=";
+const UNTIL_PREFIX: &str = "until=";
+const APPROVED_BY_PREFIX: &str = "approved-by=";
 
 /// What is said behind a rule.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Options {
+pub(super) struct RuleOptions {
     /// From this instant on the rule counts no more.
     pub(super) until: Option<Millis>,
     /// One of these must have approved the request.
-    pub(super) approvers: Option<Callers>,
+    pub(super) approvers: Option<CallerSet>,
 }
 
 /// A text that is no instant.
@@ -24,31 +24,34 @@ pub(super) struct Options {
 pub struct InstantError(String);
 
 /// Reads an instant as RFC 3339 has it, with an offset or `Z`; seconds may be left out.
-pub fn instant(text: &str) -> Result<Millis, InstantError> {
+pub fn parse_instant(text: &str) -> Result<Millis, InstantError> {
     let wrong = || InstantError(text.chars().take(40).collect());
     let at: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
     Millis::try_from(at.as_millisecond()).map_err(|_| wrong())
 }
 
 /// Whether a field holds options: neither a class nor an expression begins so.
-pub(super) fn are_meant(field: Span<'_>) -> bool {
-    let known = |word: &str| word.starts_with(UNTIL) || word.starts_with(APPROVED);
+pub(super) fn has_rule_options(field: LineSpan<'_>) -> bool {
+    let known = |word: &str| word.starts_with(UNTIL_PREFIX) || word.starts_with(APPROVED_BY_PREFIX);
     known(field.text())
 }
 
-impl Options {
+impl RuleOptions {
     /// Reads the words of a field.
-    pub(super) fn read(field: Span<'_>, groups: &Groups) -> Result<Self, (usize, PolicyFault)> {
+    pub(super) fn parse_field(
+        field: LineSpan<'_>,
+        groups: &CallerGroups,
+    ) -> Result<Self, (usize, PolicyFault)> {
         let mut options = Self::default();
-        for word in field.words() {
+        for word in field.split_words() {
             let at = |fault| (word.column(), fault);
-            if let Some(value) = word.after(UNTIL) {
-                let until = instant(value.text()).map_err(|error| at(error.into()))?;
+            if let Some(value) = word.strip_prefix(UNTIL_PREFIX) {
+                let until = parse_instant(value.text()).map_err(|error| at(error.into()))?;
                 if options.until.replace(until).is_some() {
                     return Err(at(PolicyFault::SecondOption("until")));
                 }
-            } else if let Some(value) = word.after(APPROVED) {
-                let approvers = Callers::read(value.listed(), groups)?;
+            } else if let Some(value) = word.strip_prefix(APPROVED_BY_PREFIX) {
+                let approvers = CallerSet::parse_words(value.split_commas(), groups)?;
                 if options.approvers.replace(approvers).is_some() {
                     return Err(at(PolicyFault::SecondOption("approved-by")));
                 }

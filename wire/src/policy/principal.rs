@@ -6,12 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Identity, NameError};
-use crate::token::{Role, Verified};
+use crate::token::{UserRole, VerifiedUser};
 
 /// The word that stands before a service's name.
-const SERVICE: &str = "service";
+const SERVICE_PREFIX: &str = "service";
 /// Words that may stand before a caller's name, in policies of ours, of `MCollective` and of Choria.
-const CALLER: [&str; 3] = ["caller", "cert", "choria"];
+const CALLER_PREFIXES: [&str; 3] = ["caller", "cert", "choria"];
 
 /// Who asks. Written `NAME` for a caller, `service=NAME` for a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub enum PrincipalError {
 
 impl PolicyPrincipal {
     /// A caller of this name.
-    pub fn caller(name: Identity) -> Self {
+    pub fn from_caller(name: Identity) -> Self {
         Self {
             role: PrincipalRole::Caller,
             name,
@@ -60,7 +60,7 @@ impl PolicyPrincipal {
     }
 
     /// A service of this name.
-    pub fn service(name: Identity) -> Self {
+    pub fn from_service(name: Identity) -> Self {
         Self {
             role: PrincipalRole::Service,
             name,
@@ -68,11 +68,11 @@ impl PolicyPrincipal {
     }
 
     /// Who was proven to ask. Callers and services are the only roles whose requests are opened.
-    pub fn of(sender: &Verified) -> Self {
+    pub fn from_verified(sender: &VerifiedUser) -> Self {
         let name = sender.identity.clone();
         match sender.role {
-            Role::Service => Self::service(name),
-            _ => Self::caller(name),
+            UserRole::Service => Self::from_service(name),
+            _ => Self::from_caller(name),
         }
     }
 
@@ -105,8 +105,10 @@ pub(super) fn split_role(word: &str) -> Option<(PrincipalRole, &str)> {
     }
     match word.split_once('=') {
         None => Some((PrincipalRole::Caller, word)),
-        Some((SERVICE, name)) => Some((PrincipalRole::Service, name)),
-        Some((kind, name)) if CALLER.contains(&kind) => Some((PrincipalRole::Caller, name)),
+        Some((SERVICE_PREFIX, name)) => Some((PrincipalRole::Service, name)),
+        Some((kind, name)) if CALLER_PREFIXES.contains(&kind) => {
+            Some((PrincipalRole::Caller, name))
+        }
         Some(_) => None,
     }
 }
@@ -115,7 +117,7 @@ impl fmt::Display for PolicyPrincipal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.role {
             PrincipalRole::Caller => write!(out, "{}", self.name),
-            PrincipalRole::Service => write!(out, "{SERVICE}={}", self.name),
+            PrincipalRole::Service => write!(out, "{SERVICE_PREFIX}={}", self.name),
         }
     }
 }

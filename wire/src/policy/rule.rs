@@ -2,44 +2,45 @@
 
 use std::collections::BTreeSet;
 
-use super::callers::Callers;
-use super::explain::Mismatch;
+use super::callers::CallerSet;
+use super::explain::RuleMismatch;
 use super::fault::PolicyFault;
-use super::groups::Groups;
-use super::options::{self, Options};
-use super::span::Span;
-use super::{Question, Verdict};
+use super::groups::CallerGroups;
+use super::options::{self, RuleOptions};
+use super::span::LineSpan;
+use super::{PolicyQuery, RuleVerdict};
 use crate::Millis;
 use crate::filter::{
-    Filter, FilterError, Known, Lookup, Pattern, Progress, Select, Sources, Truth,
+    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, KnownLookups,
+    NodeFilter, SelectExpression, TruthValue,
 };
-use crate::identity::Name;
+use crate::identity::SubjectName;
 
 /// One line of a policy.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct PolicyRule {
     line: usize,
     text: Box<str>,
-    verdict: Verdict,
-    callers: Callers,
+    verdict: RuleVerdict,
+    callers: CallerSet,
     /// Nothing means every action.
-    actions: Option<BTreeSet<Name>>,
-    facts: Demand,
-    classes: Demand,
-    options: Options,
+    actions: Option<BTreeSet<SubjectName>>,
+    facts: NodeRequirement,
+    classes: NodeRequirement,
+    options: RuleOptions,
 }
 
 /// What a rule demands of the node in one of its fields.
 #[derive(Debug, Clone, Default)]
-struct Demand {
-    filter: Filter,
+struct NodeRequirement {
+    filter: NodeFilter,
     /// As it was written, where it asks data sources.
     written: Option<(usize, Box<str>)>,
 }
 
 /// How a rule stands to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum RuleMatch {
     /// It is about it.
     Matches,
     /// Its time is over.
@@ -54,114 +55,138 @@ pub(super) enum Fit {
     Unknown,
 }
 
-impl Rule {
+impl PolicyRule {
     /// Reads a line; what is wrong comes with its column.
-    pub(super) fn read(
+    pub(super) fn parse_line(
         line: usize,
-        span: Span<'_>,
-        groups: &Groups,
+        span: LineSpan<'_>,
+        groups: &CallerGroups,
     ) -> Result<Self, (usize, PolicyFault)> {
-        let mut fields: Vec<Span<'_>> = span.fields().collect();
+        let mut fields: Vec<LineSpan<'_>> = span.tab_fields().collect();
         let options = match fields.last() {
-            Some(last) if fields.len() > 4 && options::are_meant(*last) => {
-                let options = Options::read(*last, groups)?;
+            Some(last) if fields.len() > 4 && options::has_rule_options(*last) => {
+                let options = RuleOptions::parse_field(*last, groups)?;
                 fields.pop();
                 options
             }
-            _ => Options::default(),
+            _ => RuleOptions::default(),
         };
         let (word, callers, actions, facts, classes) = match *fields {
             [word, callers, actions, facts] => (word, callers, actions, facts, None),
             [word, callers, actions, facts, classes] => {
                 (word, callers, actions, facts, Some(classes))
             }
-            _ => return Err((span.column(), not_a_rule(span, fields.len()))),
+            _ => return Err((span.column(), malformed_rule_fault(span, fields.len()))),
         };
-        let verdict = Verdict::read(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
-        if verdict == Verdict::Deny && options.approvers.is_some() {
+        let verdict =
+            RuleVerdict::from_word(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
+        if verdict == RuleVerdict::Deny && options.approvers.is_some() {
             return Err((span.column(), PolicyFault::ApprovedDenial));
         }
         Ok(Self {
             line,
             text: span.text().into(),
             verdict,
-            callers: Callers::read(callers.words(), groups)?,
-            actions: read_actions(actions)?,
-            facts: read_node(facts, Place::Facts)?,
+            callers: CallerSet::parse_words(callers.split_words(), groups)?,
+            actions: parse_actions(actions)?,
+            facts: parse_node_field(facts, NodeField::Facts)?,
             classes: classes.map_or_else(
-                || Ok(Demand::default()),
-                |classes| read_node(classes, Place::Classes),
+                || Ok(NodeRequirement::default()),
+                |classes| parse_node_field(classes, NodeField::Classes),
             )?,
             options,
         })
     }
 
     /// How the rule stands to this question, or which data source must be asked to tell. Whatever costs nothing is looked at first.
-    pub(super) fn fit(&self, asked: &Question<'_>, known: &Known) -> Progress<'_, Fit> {
+    pub(super) fn match_query(
+        &self,
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, RuleMatch> {
         let over = |until: Millis| until <= asked.now;
         if self.options.until.is_some_and(over) {
-            return Progress::Decided(Fit::Over);
+            return EvaluationProgress::Decided(RuleMatch::Over);
         }
-        if !self.callers.include(asked.caller) {
-            return Progress::Decided(Fit::Caller);
+        if !self.callers.includes_caller(asked.caller) {
+            return EvaluationProgress::Decided(RuleMatch::Caller);
         }
-        if !self.is_about(asked.action) {
-            return Progress::Decided(Fit::Action);
+        if !self.applies_to_action(asked.action) {
+            return EvaluationProgress::Decided(RuleMatch::Action);
         }
-        self.node(asked, known).map(|truth| match truth {
-            Truth::True => Fit::Matches,
-            Truth::False => Fit::Node,
-            Truth::Unknown => Fit::Unknown,
+        self.evaluate_node(asked, known).map(|truth| match truth {
+            TruthValue::True => RuleMatch::Matches,
+            TruthValue::False => RuleMatch::Node,
+            TruthValue::Unknown => RuleMatch::Unknown,
         })
     }
 
     /// Whether a rule that stands so decides. What is unknown is denied, and never allowed.
-    pub(super) fn decides(&self, fit: Fit) -> bool {
+    pub(super) fn decides_with(&self, fit: RuleMatch) -> bool {
         match fit {
-            Fit::Matches => true,
-            Fit::Unknown => self.verdict == Verdict::Deny,
-            Fit::Over | Fit::Caller | Fit::Action | Fit::Node => false,
+            RuleMatch::Matches => true,
+            RuleMatch::Unknown => self.verdict == RuleVerdict::Deny,
+            RuleMatch::Over | RuleMatch::Caller | RuleMatch::Action | RuleMatch::Node => false,
         }
     }
 
     /// Why a rule that stands so does not decide; nothing, if it does.
-    pub(super) fn mismatch(
+    pub(super) fn explain_mismatch(
         &self,
-        fit: Fit,
-        asked: &Question<'_>,
-        known: &Known,
-    ) -> Option<Mismatch> {
-        if self.decides(fit) {
+        fit: RuleMatch,
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> Option<RuleMismatch> {
+        if self.decides_with(fit) {
             return None;
         }
         Some(match fit {
-            Fit::Over => Mismatch::Over(self.options.until.unwrap_or_default()),
-            Fit::Caller => Mismatch::Caller(self.callers.to_string()),
-            Fit::Action => {
+            RuleMatch::Over => RuleMismatch::Over(self.options.until.unwrap_or_default()),
+            RuleMatch::Caller => RuleMismatch::Caller(self.callers.to_string()),
+            RuleMatch::Action => {
                 let actions = self.actions.iter().flatten();
-                Mismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
+                RuleMismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
             }
-            Fit::Matches | Fit::Node => Mismatch::Node(self.demanded(Truth::False, asked, known)),
-            Fit::Unknown => Mismatch::Unknown(self.demanded(Truth::Unknown, asked, known)),
+            RuleMatch::Matches | RuleMatch::Node => {
+                RuleMismatch::Node(self.explain_requirement(TruthValue::False, asked, known))
+            }
+            RuleMatch::Unknown => {
+                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, asked, known))
+            }
         })
     }
 
     /// The conditions that nobody can tell.
-    pub(super) fn unknown(&self, asked: &Question<'_>, known: &Known) -> Vec<String> {
-        self.filters()
+    pub(super) fn unknown_conditions(
+        &self,
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> Vec<String> {
+        self.node_filters()
             .flat_map(|filter| filter.unknown_conditions(asked.node, known))
             .collect()
     }
 
     /// Both fields, which must both hold.
-    fn node(&self, asked: &Question<'_>, known: &Known) -> Progress<'_, Truth> {
-        let mut both = Progress::Decided(Truth::True);
-        for filter in self.filters() {
+    fn evaluate_node(
+        &self,
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, TruthValue> {
+        let mut both = EvaluationProgress::Decided(TruthValue::True);
+        for filter in self.node_filters() {
             match (filter.evaluate(asked.node, known), both) {
-                (Progress::Decided(Truth::False), _) => return Progress::Decided(Truth::False),
-                (needs @ Progress::Needs(_), Progress::Decided(_)) => both = needs,
-                (Progress::Decided(Truth::Unknown), Progress::Decided(_)) => {
-                    both = Progress::Decided(Truth::Unknown);
+                (EvaluationProgress::Decided(TruthValue::False), _) => {
+                    return EvaluationProgress::Decided(TruthValue::False);
+                }
+                (needs @ EvaluationProgress::Needs(_), EvaluationProgress::Decided(_)) => {
+                    both = needs;
+                }
+                (
+                    EvaluationProgress::Decided(TruthValue::Unknown),
+                    EvaluationProgress::Decided(_),
+                ) => {
+                    both = EvaluationProgress::Decided(TruthValue::Unknown);
                 }
                 _ => {}
             }
@@ -170,43 +195,49 @@ impl Rule {
     }
 
     /// The first demand that is worth this, in English.
-    fn demanded(&self, truth: Truth, asked: &Question<'_>, known: &Known) -> String {
-        let worth =
-            |filter: &&Filter| filter.evaluate(asked.node, known) == Progress::Decided(truth);
-        let found = self.filters().find(worth);
-        found.map(Filter::explain).unwrap_or_default()
+    fn explain_requirement(
+        &self,
+        truth: TruthValue,
+        asked: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> String {
+        let worth = |filter: &&NodeFilter| {
+            filter.evaluate(asked.node, known) == EvaluationProgress::Decided(truth)
+        };
+        let found = self.node_filters().find(worth);
+        found.map(NodeFilter::explain).unwrap_or_default()
     }
 
-    fn filters(&self) -> impl Iterator<Item = &Filter> {
+    fn node_filters(&self) -> impl Iterator<Item = &NodeFilter> {
         [&self.facts.filter, &self.classes.filter].into_iter()
     }
 
     /// The questions to data sources that it may need answered.
-    pub fn lookups(&self) -> impl Iterator<Item = &Lookup> {
-        let selects = self.filters().filter_map(Filter::select);
-        selects.flat_map(Select::lookups)
+    pub fn data_lookups(&self) -> impl Iterator<Item = &DataLookup> {
+        let selects = self.node_filters().filter_map(NodeFilter::select);
+        selects.flat_map(SelectExpression::data_lookups)
     }
 
     /// What no declared data source can answer in its expressions: where in the line, in characters from 1, and what is wrong.
-    pub fn undeclared(&self, sources: &Sources) -> Vec<(usize, FilterError)> {
+    pub fn undeclared_sources(&self, sources: &DeclaredSources) -> Vec<(usize, FilterError)> {
         let demands = [&self.facts, &self.classes].into_iter();
         let written = demands.filter_map(|demand| demand.written.as_ref());
         written
             .filter_map(|(column, text)| {
-                let error = Select::parse_declared(text, sources).err()?;
+                let error = SelectExpression::parse_declared(text, sources).err()?;
                 Some((column + error.column() - 1, error))
             })
             .collect()
     }
 
-    fn is_about(&self, action: &Name) -> bool {
+    fn applies_to_action(&self, action: &SubjectName) -> bool {
         self.actions
             .as_ref()
             .is_none_or(|actions| actions.contains(action))
     }
 
     /// Whether a later rule can never decide, because whatever it is about is decided here.
-    pub fn covers(&self, later: &Self) -> bool {
+    pub fn covers_rule(&self, later: &Self) -> bool {
         let outlasts = match (self.options.until, later.options.until) {
             (None, _) => true,
             (Some(own), Some(other)) => other <= own,
@@ -217,17 +248,17 @@ impl Rule {
             (Some(own), Some(others)) => others.is_subset(own),
             (Some(_), None) => false,
         };
-        let node = |own: &Filter, other: &Filter| own.is_empty() || own == other;
+        let node = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
         outlasts
             && actions
-            && self.callers.cover(&later.callers)
+            && self.callers.covers_callers(&later.callers)
             && node(&self.facts.filter, &later.facts.filter)
             && node(&self.classes.filter, &later.classes.filter)
-            && (self.verdict == Verdict::Deny || self.lookups().next().is_none())
+            && (self.verdict == RuleVerdict::Deny || self.data_lookups().next().is_none())
     }
 
     /// Its line, from 1.
-    pub fn line(&self) -> usize {
+    pub fn line_number(&self) -> usize {
         self.line
     }
 
@@ -237,17 +268,17 @@ impl Rule {
     }
 
     /// What it says.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> RuleVerdict {
         self.verdict
     }
 
     /// Whom it is about.
-    pub fn callers(&self) -> &Callers {
+    pub fn callers(&self) -> &CallerSet {
         &self.callers
     }
 
     /// The actions that it is about; nothing means every action.
-    pub fn actions(&self) -> Option<&BTreeSet<Name>> {
+    pub fn actions(&self) -> Option<&BTreeSet<SubjectName>> {
         self.actions.as_ref()
     }
 
@@ -257,80 +288,89 @@ impl Rule {
     }
 
     /// One of these must have approved what it allows.
-    pub fn approvers(&self) -> Option<&Callers> {
+    pub fn approvers(&self) -> Option<&CallerSet> {
         self.options.approvers.as_ref()
     }
 }
 
 /// What a line is that has not the fields of a rule. One that is written with spaces for tabs deserves that hint.
-fn not_a_rule(span: Span<'_>, fields: usize) -> PolicyFault {
-    let words: Vec<&str> = span.words().map(Span::text).collect();
-    match words.first().copied().and_then(Verdict::read) {
+fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
+    let words: Vec<&str> = span.split_words().map(LineSpan::text).collect();
+    match words.first().copied().and_then(RuleVerdict::from_word) {
         Some(_) if fields < 4 && words.len() >= 4 => PolicyFault::Spaces,
         Some(_) => PolicyFault::Fields(fields),
         None => PolicyFault::Unknown,
     }
 }
 
-fn read_actions(field: Span<'_>) -> Result<Option<BTreeSet<Name>>, (usize, PolicyFault)> {
+fn parse_actions(
+    field: LineSpan<'_>,
+) -> Result<Option<BTreeSet<SubjectName>>, (usize, PolicyFault)> {
     if field.text() == "*" {
         return Ok(None);
     }
-    let name = |word: Span<'_>| {
-        Name::parse(word.text()).map_err(|error| {
+    let name = |word: LineSpan<'_>| {
+        SubjectName::parse(word.text()).map_err(|error| {
             let text = word.text().to_owned();
             (word.column(), PolicyFault::Action { word: text, error })
         })
     };
-    field.words().map(name).collect::<Result<_, _>>().map(Some)
+    field
+        .split_words()
+        .map(name)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Which of the two fields about the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NodeField {
     Facts,
     Classes,
 }
 
 /// Reads facts or classes: the words of `-W` if they are nothing else, or one expression of `-S`.
-fn read_node(field: Span<'_>, place: Place) -> Result<Demand, (usize, PolicyFault)> {
+fn parse_node_field(
+    field: LineSpan<'_>,
+    place: NodeField,
+) -> Result<NodeRequirement, (usize, PolicyFault)> {
     if field.text() == "*" {
-        return Ok(Demand::default());
+        return Ok(NodeRequirement::default());
     }
     let misplaced = |error: FilterError| {
         let column = field.column() + error.column() - 1;
         (column, PolicyFault::Filter(error))
     };
-    let words = Filter::default().with_words(field.text());
+    let words = NodeFilter::default().with_words(field.text());
     match words {
-        Ok(filter) if are_plain(&filter) => match stray(&filter, place) {
+        Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, place) {
             Some(fault) => Err((field.column(), fault)),
-            None => Ok(Demand {
+            None => Ok(NodeRequirement {
                 filter,
                 written: None,
             }),
         },
         Err(error) if !looks_compound(field.text()) => Err(misplaced(error)),
         _ => {
-            let filter = Filter::default()
+            let filter = NodeFilter::default()
                 .with_select(field.text())
                 .map_err(misplaced)?;
-            let asks = |select: &Select| !select.lookups().is_empty();
+            let asks = |select: &SelectExpression| !select.data_lookups().is_empty();
             let asks = filter.select().is_some_and(asks);
             let written = asks.then(|| (field.column(), field.text().into()));
-            Ok(Demand { filter, written })
+            Ok(NodeRequirement { filter, written })
         }
     }
 }
 
 /// A class among facts, or a fact among classes.
-fn stray(filter: &Filter, place: Place) -> Option<PolicyFault> {
+fn misplaced_term_fault(filter: &NodeFilter, place: NodeField) -> Option<PolicyFault> {
     match place {
-        Place::Facts => {
+        NodeField::Facts => {
             let class = filter.classes().first()?;
             Some(PolicyFault::ClassAmongFacts(class.to_string()))
         }
-        Place::Classes => {
+        NodeField::Classes => {
             let fact = filter.facts().first()?;
             Some(PolicyFault::FactAmongClasses(fact.to_string()))
         }
@@ -338,23 +378,23 @@ fn stray(filter: &Filter, place: Place) -> Option<PolicyFault> {
 }
 
 /// Whether no word belongs to the language of expressions: then they are words as for `-W`, and must all hold.
-fn are_plain(filter: &Filter) -> bool {
+fn is_word_filter(filter: &NodeFilter) -> bool {
     let facts = filter
         .facts()
         .iter()
-        .all(|term| !term.fact().as_str().contains(['(', ')', '!']));
+        .all(|term| !term.fact_path().as_str().contains(['(', ')', '!']));
     facts && filter.classes().iter().all(can_be_class)
 }
 
 /// Whether the word could be a class. `and`, `!apache` and the like are an expression's, and would silently never match.
-fn can_be_class(class: &Pattern) -> bool {
+fn can_be_class(class: &FilterPattern) -> bool {
     match class {
-        Pattern::Exact(name) => {
+        FilterPattern::Exact(name) => {
             let of_class =
                 |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-' | '.');
             !is_keyword(name) && name.chars().all(of_class)
         }
-        Pattern::Regex(_) => true,
+        FilterPattern::Regex(_) => true,
     }
 }
 

@@ -2,12 +2,12 @@
 
 /// A part of a line.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span<'a> {
+pub(super) struct LineSpan<'a> {
     line: &'a str,
     text: &'a str,
 }
 
-impl<'a> Span<'a> {
+impl<'a> LineSpan<'a> {
     /// The part's text.
     pub(super) fn text(self) -> &'a str {
         self.text
@@ -23,7 +23,7 @@ impl<'a> Span<'a> {
     }
 
     /// The same line, but only this part of it.
-    fn part(self, text: &'a str) -> Self {
+    fn narrowed_to(self, text: &'a str) -> Self {
         Self {
             line: self.line,
             text,
@@ -31,36 +31,38 @@ impl<'a> Span<'a> {
     }
 
     /// What stands between tabs, without the spaces around it; what is empty does not count.
-    pub(super) fn fields(self) -> impl Iterator<Item = Self> {
+    pub(super) fn tab_fields(self) -> impl Iterator<Item = Self> {
         let fields = self.text.split('\t').map(str::trim);
         fields
             .filter(|field| !field.is_empty())
-            .map(move |field| self.part(field))
+            .map(move |field| self.narrowed_to(field))
     }
 
     /// What stands between white space.
-    pub(super) fn words(self) -> impl Iterator<Item = Self> {
+    pub(super) fn split_words(self) -> impl Iterator<Item = Self> {
         self.text
             .split_whitespace()
-            .map(move |word| self.part(word))
+            .map(move |word| self.narrowed_to(word))
     }
 
     /// What stands between commas.
-    pub(super) fn listed(self) -> impl Iterator<Item = Self> {
-        self.text.split(',').map(move |word| self.part(word))
+    pub(super) fn split_commas(self) -> impl Iterator<Item = Self> {
+        self.text.split(',').map(move |word| self.narrowed_to(word))
     }
 
     /// What follows this beginning.
-    pub(super) fn after(self, prefix: &str) -> Option<Self> {
-        self.text.strip_prefix(prefix).map(|rest| self.part(rest))
+    pub(super) fn strip_prefix(self, prefix: &str) -> Option<Self> {
+        self.text
+            .strip_prefix(prefix)
+            .map(|rest| self.narrowed_to(rest))
     }
 }
 
 /// The lines that say something, with their numbers from 1: neither blank nor comments.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, Span<'_>)> {
+pub(super) fn policy_lines(text: &str) -> impl Iterator<Item = (usize, LineSpan<'_>)> {
     let numbered = text.lines().enumerate().map(|(index, line)| {
         let text = line.trim();
-        (index + 1, Span { line, text })
+        (index + 1, LineSpan { line, text })
     });
     numbered.filter(|(_, span)| !span.text.is_empty() && !span.text.starts_with('#'))
 }

@@ -8,14 +8,14 @@ use ed25519_dalek::{Signature, Verifier as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Kind, Refusal};
+use super::{EnvelopeKind, MessageRefusal};
 use crate::Millis;
-use crate::token::{Role, TokenCache, Trust, Verified};
+use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 
 /// A message in its envelope, not verified yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
-    kind: Kind,
+    kind: EnvelopeKind,
     token: &'a str,
     signature: Signature,
     body: &'a RawValue,
@@ -24,7 +24,7 @@ pub struct Envelope<'a> {
 /// The layout. Each field once, no other fields, no escapes in the texts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Layout<'a> {
+struct EnvelopeLayout<'a> {
     protocol: &'a str,
     token: &'a str,
     signature: &'a str,
@@ -34,25 +34,26 @@ struct Layout<'a> {
 
 /// A message whose sender is proven.
 #[derive(Debug, Clone)]
-pub struct Opened<'a> {
+pub struct OpenEnvelope<'a> {
     /// Who sent it.
-    pub sender: Arc<Verified>,
+    pub sender: Arc<VerifiedUser>,
     /// What was signed; not parsed yet.
     pub body: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
     /// Reads an envelope of this kind; nothing in it is believed yet.
-    pub fn decode(kind: Kind, bytes: &'a [u8]) -> Result<Self, Refusal> {
-        let (length, limit) = (bytes.len(), kind.limit());
+    pub fn decode(kind: EnvelopeKind, bytes: &'a [u8]) -> Result<Self, MessageRefusal> {
+        let (length, limit) = (bytes.len(), kind.max_bytes());
         if length > limit {
-            return Err(Refusal::Oversized { length, limit });
+            return Err(MessageRefusal::Oversized { length, limit });
         }
-        let layout: Layout<'a> = serde_json::from_slice(bytes).map_err(Refusal::Malformed)?;
-        if layout.protocol != kind.protocol() {
+        let layout: EnvelopeLayout<'a> =
+            serde_json::from_slice(bytes).map_err(MessageRefusal::Malformed)?;
+        if layout.protocol != kind.protocol_name() {
             let found = layout.protocol.chars().take(32).collect();
-            return Err(Refusal::Protocol {
-                expected: kind.protocol(),
+            return Err(MessageRefusal::Protocol {
+                expected: kind.protocol_name(),
                 found,
             });
         }
@@ -60,7 +61,7 @@ impl<'a> Envelope<'a> {
         // The exact size: more does not fit, less is not a signature.
         match URL_SAFE_NO_PAD.decode_slice(layout.signature, &mut signature) {
             Ok(Signature::BYTE_SIZE) => {}
-            _ => return Err(Refusal::Signature),
+            _ => return Err(MessageRefusal::Signature),
         }
         let signature = Signature::from_bytes(&signature);
         Ok(Self {
@@ -74,18 +75,18 @@ impl<'a> Envelope<'a> {
     /// Verifies the chain: trusted account, sender's token, message; and that the sender has one of these roles.
     pub fn verify(
         &self,
-        trust: &Trust,
+        trust: &AccountTrust,
         cache: &TokenCache,
         now: Millis,
-        roles: &[Role],
-    ) -> Result<Opened<'a>, Refusal> {
+        roles: &[UserRole],
+    ) -> Result<OpenEnvelope<'a>, MessageRefusal> {
         let sender = cache.verify_user(trust, self.token, now)?;
         // Keys of small order were refused when the token was decoded, so this is as strict as it needs to be.
         sender
             .verifying
-            .verify(&self.signed(), &self.signature)
-            .map_err(|_| Refusal::Signature)?;
-        self.opened(sender, roles)
+            .verify(&self.signed_bytes(), &self.signature)
+            .map_err(|_| MessageRefusal::Signature)?;
+        self.open_for_roles(sender, roles)
     }
 
     /// The sender's token; not believed yet.
@@ -93,14 +94,14 @@ impl<'a> Envelope<'a> {
         self.token
     }
 
-    /// The signature of [`Self::signed`].
+    /// The signature of [`Self::signed_bytes`].
     pub(crate) fn signature(&self) -> Signature {
         self.signature
     }
 
     /// The bytes that the sender signed.
-    pub(crate) fn signed(&self) -> Vec<u8> {
-        self.kind.signed(self.body())
+    pub(crate) fn signed_bytes(&self) -> Vec<u8> {
+        self.kind.signed_bytes(self.body())
     }
 
     /// The bytes of the body; not believed yet.
@@ -109,16 +110,16 @@ impl<'a> Envelope<'a> {
     }
 
     /// The message of a proven sender, if it has one of these roles.
-    pub(super) fn opened(
+    pub(super) fn open_for_roles(
         &self,
-        sender: Arc<Verified>,
-        roles: &[Role],
-    ) -> Result<Opened<'a>, Refusal> {
+        sender: Arc<VerifiedUser>,
+        roles: &[UserRole],
+    ) -> Result<OpenEnvelope<'a>, MessageRefusal> {
         if !roles.contains(&sender.role) {
             let (sender, role) = (sender.identity.clone(), sender.role);
-            return Err(Refusal::WrongRole { sender, role });
+            return Err(MessageRefusal::WrongRole { sender, role });
         }
-        Ok(Opened {
+        Ok(OpenEnvelope {
             sender,
             body: self.body(),
         })

@@ -9,50 +9,50 @@
 //! The protocol's name is part of what is signed, so a reply can never be taken for a request. The body is never
 //! parsed before its signature holds, and never encoded again.
 //!
-//! Read in this order: [`seal`], [`Envelope`], [`verify_many`], [`open_request`], [`open_reply`] and [`open_progress`].
+//! Read in this order: [`sign_envelope`], [`Envelope`], [`verify_envelopes`], [`open_request`], [`open_reply`] and [`open_progress`].
 
 mod batch;
+mod batch_verification;
 mod envelope;
-mod judge;
 mod open;
 mod refusal;
-mod seal;
+mod signer;
 
-pub use batch::verify_many;
-pub use envelope::{Envelope, Opened};
+pub use batch::verify_envelopes;
+pub use envelope::{Envelope, OpenEnvelope};
 pub use open::{
-    Expected, OpenReply, OpenRequest, REPLIERS, REQUESTERS, open_progress, open_replies,
-    open_reply, open_request,
+    ExpectedAnswer, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_progress,
+    open_replies, open_reply, open_request,
 };
-pub use refusal::Refusal;
-pub use seal::{RenewError, SealError, Signer, seal};
+pub use refusal::MessageRefusal;
+pub use signer::{EnvelopeSignError, Signer, SignerRenewError, sign_envelope};
 
 use crate::limits;
 
 /// What an envelope holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum EnvelopeKind {
     /// A [`crate::request::Request`].
     Request,
     /// A [`crate::reply::Reply`].
     Reply,
-    /// A [`crate::progress::Progress`].
+    /// A [`crate::progress::ProgressMessage`].
     Progress,
-    /// A [`crate::approval::Proposal`].
+    /// A [`crate::approval::RequestProposal`].
     Proposal,
-    /// A [`crate::approval::Approval`].
+    /// A [`crate::approval::ProposalApproval`].
     Approval,
-    /// A [`crate::bundle::Manifest`].
+    /// A [`crate::bundle::BundleManifest`].
     Bundle,
-    /// A [`crate::enrol::Hello`] with its proof.
+    /// A [`crate::enrol::EnrolmentRequest`] with its proof.
     Hello,
-    /// A [`crate::enrol::Answer`].
+    /// A [`crate::enrol::EnrolmentAnswer`].
     Welcome,
 }
 
-impl Kind {
+impl EnvelopeKind {
     /// The name in `protocol`, and the domain of the signature.
-    pub fn protocol(self) -> &'static str {
+    pub fn protocol_name(self) -> &'static str {
         match self {
             Self::Request => "muster.request.v1",
             Self::Reply => "muster.reply.v1",
@@ -66,25 +66,25 @@ impl Kind {
     }
 
     /// The largest envelope, in bytes.
-    pub fn limit(self) -> usize {
+    pub fn max_bytes(self) -> usize {
         match self {
-            Self::Request => limits::REQUEST_BYTES,
-            Self::Reply => limits::REPLY_BYTES,
-            Self::Progress => limits::PROGRESS_BYTES,
-            Self::Proposal => limits::PROPOSAL_BYTES,
-            Self::Approval => limits::APPROVAL_BYTES,
-            Self::Bundle => limits::BUNDLE_MANIFEST_BYTES,
-            Self::Hello => limits::HELLO_BYTES,
-            Self::Welcome => limits::WELCOME_BYTES,
+            Self::Request => limits::MAX_REQUEST_BYTES,
+            Self::Reply => limits::MAX_REPLY_BYTES,
+            Self::Progress => limits::MAX_PROGRESS_BYTES,
+            Self::Proposal => limits::MAX_PROPOSAL_BYTES,
+            Self::Approval => limits::MAX_APPROVAL_BYTES,
+            Self::Bundle => limits::MAX_BUNDLE_MANIFEST_BYTES,
+            Self::Hello => limits::MAX_ENROLMENT_REQUEST_BYTES,
+            Self::Welcome => limits::MAX_ENROLMENT_ANSWER_BYTES,
         }
     }
 
     /// What comes into an inbox: progress, or, when it does not say so in its first field, a reply. Nothing is believed yet;
     /// whoever opens it as the one or the other finds out.
-    pub fn of_answer(bytes: &[u8]) -> Self {
+    pub fn of_inbox_message(bytes: &[u8]) -> Self {
         let head = [
             br#"{"protocol":""#.as_slice(),
-            Self::Progress.protocol().as_bytes(),
+            Self::Progress.protocol_name().as_bytes(),
             b"\"",
         ]
         .concat();
@@ -96,8 +96,8 @@ impl Kind {
     }
 
     /// The bytes before the body in what is signed, with room for a body of this size.
-    fn domain(self, body: usize) -> Vec<u8> {
-        let protocol = self.protocol().as_bytes();
+    fn signature_domain(self, body: usize) -> Vec<u8> {
+        let protocol = self.protocol_name().as_bytes();
         let mut domain = Vec::with_capacity(protocol.len() + 1 + body);
         domain.extend_from_slice(protocol);
         domain.push(0);
@@ -105,8 +105,8 @@ impl Kind {
     }
 
     /// What is signed for this body.
-    pub fn signed(self, body: &[u8]) -> Vec<u8> {
-        let mut signed = self.domain(body.len());
+    pub fn signed_bytes(self, body: &[u8]) -> Vec<u8> {
+        let mut signed = self.signature_domain(body.len());
         signed.extend_from_slice(body);
         signed
     }

@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Envelope, Kind, Opened, Refusal, verify_many};
+use super::{Envelope, EnvelopeKind, MessageRefusal, OpenEnvelope, verify_envelopes};
 use crate::Millis;
-use crate::identity::{Identity, Name};
-use crate::progress::Progress;
+use crate::identity::{Identity, SubjectName};
+use crate::progress::ProgressMessage;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::subject::Address;
-use crate::token::{Role, TokenCache, Trust, Verified};
+use crate::subject::RequestAddress;
+use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 
 /// Who may ask.
-pub const REQUESTERS: [Role; 2] = [Role::Caller, Role::Service];
+pub const REQUESTER_ROLES: [UserRole; 2] = [UserRole::Caller, UserRole::Service];
 
 /// Who may answer.
-pub const REPLIERS: [Role; 2] = [Role::Node, Role::Service];
+pub const REPLIER_ROLES: [UserRole; 2] = [UserRole::Node, UserRole::Service];
 
 /// A request of a proven caller, as its subject says.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct OpenRequest {
     /// What is asked.
     pub request: Request,
     /// Who asks.
-    pub caller: Arc<Verified>,
+    pub caller: Arc<VerifiedUser>,
 }
 
 /// A reply of a proven node to what was asked.
@@ -37,18 +37,18 @@ pub struct OpenReply {
     /// The answer.
     pub reply: Reply,
     /// Who answers.
-    pub sender: Arc<Verified>,
+    pub sender: Arc<VerifiedUser>,
 }
 
 /// What a reply must answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Expected<'a> {
+pub struct ExpectedAnswer<'a> {
     /// The request's id; any, for whoever waits for answers to what somebody else has sent.
     pub request: Option<Uuid>,
     /// The agent that was asked.
-    pub agent: &'a Name,
+    pub agent: &'a SubjectName,
     /// The action that was asked.
-    pub action: &'a Name,
+    pub action: &'a SubjectName,
 }
 
 /// Opens a request that came in on this subject.
@@ -56,24 +56,24 @@ pub struct Expected<'a> {
 /// A request on one node's subject must name that node: a filter would be somebody's broadcast, moved.
 pub fn open_request(
     bytes: &[u8],
-    subject: &Address,
-    trust: &Trust,
+    subject: &RequestAddress,
+    trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<OpenRequest, Refusal> {
-    let envelope = Envelope::decode(Kind::Request, bytes)?;
-    let opened = envelope.verify(trust, cache, now, &REQUESTERS)?;
+) -> Result<OpenRequest, MessageRefusal> {
+    let envelope = Envelope::decode(EnvelopeKind::Request, bytes)?;
+    let opened = envelope.verify(trust, cache, now, &REQUESTER_ROLES)?;
     let caller = opened.sender;
-    let request = Request::decode(opened.body).map_err(|source| Refusal::Request {
+    let request = Request::decode(opened.body).map_err(|source| MessageRefusal::Request {
         sender: caller.identity.clone(),
         source,
     })?;
     if request.caller != caller.identity {
         let (sender, claimed) = (caller.identity.clone(), request.caller);
-        return Err(Refusal::WrongSender { sender, claimed });
+        return Err(MessageRefusal::WrongSender { sender, claimed });
     }
-    if let Some(field) = contradiction(&request, subject) {
-        return Err(Refusal::SubjectMismatch {
+    if let Some(field) = mismatched_subject_field(&request, subject) {
+        return Err(MessageRefusal::SubjectMismatch {
             sender: caller.identity.clone(),
             field,
         });
@@ -82,7 +82,7 @@ pub fn open_request(
 }
 
 /// The first field in which subject and body disagree.
-fn contradiction(request: &Request, subject: &Address) -> Option<&'static str> {
+fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Option<&'static str> {
     let node = subject.node.as_ref();
     let named = |node| {
         request
@@ -106,82 +106,106 @@ fn contradiction(request: &Request, subject: &Address) -> Option<&'static str> {
 /// Opens one reply.
 pub fn open_reply(
     bytes: &[u8],
-    expected: &Expected<'_>,
-    trust: &Trust,
+    expected: &ExpectedAnswer<'_>,
+    trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<OpenReply, Refusal> {
-    let envelope = Envelope::decode(Kind::Reply, bytes)?;
-    reply(envelope.verify(trust, cache, now, &REPLIERS)?, expected)
+) -> Result<OpenReply, MessageRefusal> {
+    let envelope = Envelope::decode(EnvelopeKind::Reply, bytes)?;
+    check_reply(
+        envelope.verify(trust, cache, now, &REPLIER_ROLES)?,
+        expected,
+    )
 }
 
 /// Opens many replies together, at about a third of the cost; the results are in their order.
 pub fn open_replies<M: AsRef<[u8]>>(
     messages: &[M],
-    expected: &Expected<'_>,
-    trust: &Trust,
+    expected: &ExpectedAnswer<'_>,
+    trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Vec<Result<OpenReply, Refusal>> {
-    verify_many(Kind::Reply, messages, trust, cache, now, &REPLIERS)
-        .into_iter()
-        .map(|opened| reply(opened?, expected))
-        .collect()
+) -> Vec<Result<OpenReply, MessageRefusal>> {
+    verify_envelopes(
+        EnvelopeKind::Reply,
+        messages,
+        trust,
+        cache,
+        now,
+        &REPLIER_ROLES,
+    )
+    .into_iter()
+    .map(|opened| check_reply(opened?, expected))
+    .collect()
 }
 
-fn reply(opened: Opened<'_>, expected: &Expected<'_>) -> Result<OpenReply, Refusal> {
+fn check_reply(
+    opened: OpenEnvelope<'_>,
+    expected: &ExpectedAnswer<'_>,
+) -> Result<OpenReply, MessageRefusal> {
     let sender = opened.sender;
-    let reply = Reply::decode(opened.body).map_err(|source| Refusal::Reply {
+    let reply = Reply::decode(opened.body).map_err(|source| MessageRefusal::Reply {
         sender: sender.identity.clone(),
         source,
     })?;
     let asked = (reply.request, &reply.agent, &reply.action);
-    expected.check(&sender, &reply.sender, asked)?;
+    expected.check_sender(&sender, &reply.sender, asked)?;
     Ok(OpenReply { reply, sender })
 }
 
 /// Opens progress messages together, as [`open_replies`] does with replies; the results are in their order.
 pub fn open_progress<M: AsRef<[u8]>>(
     messages: &[M],
-    expected: &Expected<'_>,
-    trust: &Trust,
+    expected: &ExpectedAnswer<'_>,
+    trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Vec<Result<Progress, Refusal>> {
-    verify_many(Kind::Progress, messages, trust, cache, now, &REPLIERS)
-        .into_iter()
-        .map(|opened| progress(opened?, expected))
-        .collect()
+) -> Vec<Result<ProgressMessage, MessageRefusal>> {
+    verify_envelopes(
+        EnvelopeKind::Progress,
+        messages,
+        trust,
+        cache,
+        now,
+        &REPLIER_ROLES,
+    )
+    .into_iter()
+    .map(|opened| check_progress(opened?, expected))
+    .collect()
 }
 
-fn progress(opened: Opened<'_>, expected: &Expected<'_>) -> Result<Progress, Refusal> {
+fn check_progress(
+    opened: OpenEnvelope<'_>,
+    expected: &ExpectedAnswer<'_>,
+) -> Result<ProgressMessage, MessageRefusal> {
     let sender = opened.sender;
-    let progress = Progress::decode(opened.body).map_err(|source| Refusal::Progress {
-        sender: sender.identity.clone(),
-        source,
-    })?;
+    let progress =
+        ProgressMessage::decode(opened.body).map_err(|source| MessageRefusal::Progress {
+            sender: sender.identity.clone(),
+            source,
+        })?;
     let asked = (progress.request, &progress.agent, &progress.action);
-    expected.check(&sender, &progress.sender, asked)?;
+    expected.check_sender(&sender, &progress.sender, asked)?;
     Ok(progress)
 }
 
-impl Expected<'_> {
+impl ExpectedAnswer<'_> {
     /// Whether this proven sender speaks for itself, and of what was asked.
-    fn check(
+    fn check_sender(
         &self,
-        sender: &Verified,
+        sender: &VerifiedUser,
         claimed: &Identity,
-        (request, agent, action): (Uuid, &Name, &Name),
-    ) -> Result<(), Refusal> {
+        (request, agent, action): (Uuid, &SubjectName, &SubjectName),
+    ) -> Result<(), MessageRefusal> {
         if *claimed != sender.identity {
-            return Err(Refusal::WrongSender {
+            return Err(MessageRefusal::WrongSender {
                 sender: sender.identity.clone(),
                 claimed: claimed.clone(),
             });
         }
         let other = self.request.is_some_and(|expected| expected != request);
         if other || agent != self.agent || action != self.action {
-            return Err(Refusal::OtherRequest {
+            return Err(MessageRefusal::OtherRequest {
                 sender: sender.identity.clone(),
                 found: request,
             });

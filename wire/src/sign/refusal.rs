@@ -3,14 +3,14 @@
 use uuid::Uuid;
 
 use crate::identity::Identity;
-use crate::progress::ProgressError;
-use crate::reply::ReplyError;
-use crate::request::RequestError;
-use crate::token::{Role, TokenError};
+use crate::progress::ProgressDecodeError;
+use crate::reply::ReplyDecodeError;
+use crate::request::RequestDecodeError;
+use crate::token::{TokenError, UserRole};
 
-/// Why a message is refused. [`Refusal::word`] is what counters and the audit log call it.
+/// Why a message is refused. [`MessageRefusal::reason_code`] is what counters and the audit log call it.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum MessageRefusal {
     /// Larger than the limit; not even looked at.
     #[error("the message is {length} bytes long, more than {limit}")]
     Oversized {
@@ -42,7 +42,7 @@ pub enum Refusal {
         /// Who sent it.
         sender: Identity,
         /// Its role.
-        role: Role,
+        role: UserRole,
     },
     /// The sender signed a request that is none.
     #[error("{sender} signed a request that is not valid")]
@@ -51,7 +51,7 @@ pub enum Refusal {
         sender: Identity,
         /// What is wrong with it.
         #[source]
-        source: RequestError,
+        source: RequestDecodeError,
     },
     /// The sender signed a reply that is none.
     #[error("{sender} signed a reply that is not valid")]
@@ -60,7 +60,7 @@ pub enum Refusal {
         sender: Identity,
         /// What is wrong with it.
         #[source]
-        source: ReplyError,
+        source: ReplyDecodeError,
     },
     /// The sender signed a progress message that is none.
     #[error("{sender} signed a progress message that is not valid")]
@@ -69,7 +69,7 @@ pub enum Refusal {
         sender: Identity,
         /// What is wrong with it.
         #[source]
-        source: ProgressError,
+        source: ProgressDecodeError,
     },
     /// The body names another sender than the token.
     #[error("the message says it is from {claimed}, but it was signed by {sender}")]
@@ -97,14 +97,14 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl MessageRefusal {
     /// A stable word for counters and audit.
-    pub fn word(&self) -> &'static str {
+    pub fn reason_code(&self) -> &'static str {
         match self {
             Self::Oversized { .. } => "oversized",
             Self::Malformed(_) => "malformed",
             Self::Protocol { .. } => "unknown_protocol",
-            Self::Token(token) => token.word(),
+            Self::Token(token) => token.reason_code(),
             Self::Signature => "bad_signature",
             Self::WrongRole { .. } => "wrong_role",
             Self::Request { .. } => "invalid_request",

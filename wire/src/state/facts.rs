@@ -1,6 +1,6 @@
 //! A node's facts: one JSON object, within limits, addressed by dotted paths; and which of them are known.
 //!
-//! The limits are met on entry, so everything that holds a [`Facts`] may recurse into it and send it.
+//! The limits are met on entry, so everything that holds a [`NodeFacts`] may recurse into it and send it.
 //! This file neither collects facts nor compares them.
 
 use std::collections::BTreeSet;
@@ -12,17 +12,17 @@ use serde_json::{Map, Value, map};
 use super::path::{self, FactPath};
 
 /// Deepest nesting of maps and lists, the outermost map included.
-pub const MAX_DEPTH: usize = 32;
+pub const MAX_FACTS_DEPTH: usize = 32;
 /// Largest facts, in bytes: those of all keys and texts, and 8 for every value.
-pub const MAX_SIZE: usize = 1 << 20;
+pub const MAX_FACTS_BYTES: usize = 1 << 20;
 
 /// The weight of a value apart from its text, in bytes.
-const VALUE_SIZE: usize = 8;
+const VALUE_BYTES: usize = 8;
 
 /// Facts of one node, nested as they were collected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Facts {
+pub struct NodeFacts {
     map: Map<String, Value>,
     /// Nothing when every source was read. Otherwise the top-level names that no source that is still unread can change.
     #[serde(skip)]
@@ -31,30 +31,34 @@ pub struct Facts {
 
 /// A value that cannot be a node's facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FactsError {
+pub enum NodeFactsError {
     /// Facts are an object; this is something else.
     #[error("facts must be a JSON object of name and value, not {found}")]
     NotAnObject {
         /// The kind of value found, with its article.
         found: &'static str,
     },
-    /// Nested deeper than [`MAX_DEPTH`].
-    #[error("fact {fact:?} is nested deeper than {MAX_DEPTH} levels; flatten it or leave it out")]
+    /// Nested deeper than [`MAX_FACTS_DEPTH`].
+    #[error(
+        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or leave it out"
+    )]
     TooDeep {
         /// The top-level fact.
         fact: String,
     },
-    /// Larger than [`MAX_SIZE`].
-    #[error("facts exceed {MAX_SIZE} bytes at fact {fact:?}; leave out what nobody asks for")]
+    /// Larger than [`MAX_FACTS_BYTES`].
+    #[error(
+        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; leave out what nobody asks for"
+    )]
     TooLarge {
         /// The top-level fact at which the limit was passed.
         fact: String,
     },
 }
 
-impl Facts {
+impl NodeFacts {
     /// Accepts a JSON object that is within the limits.
-    pub fn from_value(value: Value) -> Result<Self, FactsError> {
+    pub fn from_value(value: Value) -> Result<Self, NodeFactsError> {
         let found = match value {
             Value::Object(map) => return Self::from_map(map),
             Value::Null => "null",
@@ -63,21 +67,21 @@ impl Facts {
             Value::String(_) => "a text",
             Value::Array(_) => "a list",
         };
-        Err(FactsError::NotAnObject { found })
+        Err(NodeFactsError::NotAnObject { found })
     }
 
     /// Accepts a map that is within the limits.
-    pub fn from_map(map: Map<String, Value>) -> Result<Self, FactsError> {
-        let mut left = MAX_SIZE;
+    pub fn from_map(map: Map<String, Value>) -> Result<Self, NodeFactsError> {
+        let mut left = MAX_FACTS_BYTES;
         for (name, value) in &map {
-            let too_large = || FactsError::TooLarge { fact: name.clone() };
+            let too_large = || NodeFactsError::TooLarge { fact: name.clone() };
             left = left.checked_sub(name.len()).ok_or_else(too_large)?;
-            match spend(value, MAX_DEPTH - 1, left) {
+            match deduct_size(value, MAX_FACTS_DEPTH - 1, left) {
                 ControlFlow::Continue(rest) => left = rest,
-                ControlFlow::Break(Excess::Depth) => {
-                    return Err(FactsError::TooDeep { fact: name.clone() });
+                ControlFlow::Break(ExceededLimit::Depth) => {
+                    return Err(NodeFactsError::TooDeep { fact: name.clone() });
                 }
-                ControlFlow::Break(Excess::Size) => return Err(too_large()),
+                ControlFlow::Break(ExceededLimit::Size) => return Err(too_large()),
             }
         }
         Ok(Self { map, settled: None })
@@ -86,7 +90,7 @@ impl Facts {
     /// The same facts while a source of them was never read: only these top-level names are known, for an unread source could set
     /// or override every other one.
     #[must_use]
-    pub fn known_only(self, settled: BTreeSet<String>) -> Self {
+    pub fn with_known_names(self, settled: BTreeSet<String>) -> Self {
         Self {
             map: self.map,
             settled: Some(settled),
@@ -120,19 +124,19 @@ impl Facts {
         if let Some(exact) = self.map.get(path) {
             return Some(exact);
         }
-        let mut segments = path::segments(path);
+        let mut segments = path::split_segments(path);
         let first = self.map.get(segments.next()?.ok()?)?;
-        segments.try_fold(first, |value, segment| child(value, segment.ok()?))
+        segments.try_fold(first, |value, segment| child_value(value, segment.ok()?))
     }
 
     /// The same, for a path that is already split.
-    pub fn lookup(&self, path: &FactPath) -> Option<&Value> {
+    pub fn get_path(&self, path: &FactPath) -> Option<&Value> {
         if let Some(exact) = self.map.get(path.as_str()) {
             return Some(exact);
         }
         let mut segments = path.segments();
         let first = self.map.get(segments.next()?)?;
-        segments.try_fold(first, child)
+        segments.try_fold(first, child_value)
     }
 
     /// Top-level facts.
@@ -140,21 +144,25 @@ impl Facts {
         self.map.iter()
     }
 
-    /// Every scalar, and every empty map or list, with the path that [`Facts::get`] finds it under
+    /// Every scalar, and every empty map or list, with the path that [`NodeFacts::get`] finds it under
     /// (a key that holds both kinds of quotes has none; its path is for reading only).
-    pub fn leaves(&self) -> Vec<(String, &Value)> {
+    pub fn leaf_values(&self) -> Vec<(String, &Value)> {
         let mut leaves = Vec::new();
         for (name, value) in &self.map {
-            gather_leaves(path::quoted_if_needed(name), value, &mut |path, leaf| {
-                // A flat key may shadow the nested one; quoting the first segment tells them apart.
-                let path = match path.strip_prefix(name.as_str()) {
-                    Some(below) if self.map.contains_key(&path) && !below.is_empty() => {
-                        path::quoted(name) + below
-                    }
-                    _ => path,
-                };
-                leaves.push((path, leaf));
-            });
+            gather_leaves(
+                path::quote_segment_if_needed(name),
+                value,
+                &mut |path, leaf| {
+                    // A flat key may shadow the nested one; quoting the first segment tells them apart.
+                    let path = match path.strip_prefix(name.as_str()) {
+                        Some(below) if self.map.contains_key(&path) && !below.is_empty() => {
+                            path::quote_segment(name) + below
+                        }
+                        _ => path,
+                    };
+                    leaves.push((path, leaf));
+                },
+            );
         }
         leaves
     }
@@ -180,13 +188,13 @@ impl Facts {
     }
 }
 
-impl<'de> Deserialize<'de> for Facts {
+impl<'de> Deserialize<'de> for NodeFacts {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         Self::from_map(Map::deserialize(source)?).map_err(serde::de::Error::custom)
     }
 }
 
-impl<'a> IntoIterator for &'a Facts {
+impl<'a> IntoIterator for &'a NodeFacts {
     type Item = (&'a String, &'a Value);
     type IntoIter = map::Iter<'a>;
 
@@ -195,33 +203,35 @@ impl<'a> IntoIterator for &'a Facts {
     }
 }
 
-enum Excess {
+enum ExceededLimit {
     Depth,
     Size,
 }
 
 /// What is left of `left` bytes after `value`, which may nest `levels` deep.
-fn spend(value: &Value, levels: usize, left: usize) -> ControlFlow<Excess, usize> {
+fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<ExceededLimit, usize> {
     let pay = |left: usize, cost: usize| match left.checked_sub(cost) {
         Some(rest) => ControlFlow::Continue(rest),
-        None => ControlFlow::Break(Excess::Size),
+        None => ControlFlow::Break(ExceededLimit::Size),
     };
-    let left = pay(left, VALUE_SIZE)?;
+    let left = pay(left, VALUE_BYTES)?;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => ControlFlow::Continue(left),
         Value::String(text) => pay(left, text.len()),
-        Value::Array(_) | Value::Object(_) if levels == 0 => ControlFlow::Break(Excess::Depth),
+        Value::Array(_) | Value::Object(_) if levels == 0 => {
+            ControlFlow::Break(ExceededLimit::Depth)
+        }
         Value::Array(items) => items
             .iter()
-            .try_fold(left, |left, item| spend(item, levels - 1, left)),
+            .try_fold(left, |left, item| deduct_size(item, levels - 1, left)),
         Value::Object(map) => map.iter().try_fold(left, |left, (key, value)| {
-            spend(value, levels - 1, pay(left, key.len())?)
+            deduct_size(value, levels - 1, pay(left, key.len())?)
         }),
     }
 }
 
 /// What a segment leads to: a map's key or a list's index.
-fn child<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
+fn child_value<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
     match value {
         Value::Object(map) => map.get(segment),
         Value::Array(items) if segment.bytes().all(|b| b.is_ascii_digit()) => {
@@ -236,7 +246,7 @@ fn gather_leaves<'a>(path: String, value: &'a Value, found: &mut dyn FnMut(Strin
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
                 gather_leaves(
-                    format!("{path}.{}", path::quoted_if_needed(key)),
+                    format!("{path}.{}", path::quote_segment_if_needed(key)),
                     value,
                     found,
                 );
@@ -255,10 +265,10 @@ fn gather_leaves<'a>(path: String, value: &'a Value, found: &mut dyn FnMut(Strin
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Facts, FactsError, MAX_SIZE};
+    use super::{MAX_FACTS_BYTES, NodeFacts, NodeFactsError};
 
-    fn facts(value: Value) -> Facts {
-        Facts::from_value(value).unwrap()
+    fn facts(value: Value) -> NodeFacts {
+        NodeFacts::from_value(value).unwrap()
     }
 
     #[test]
@@ -298,7 +308,7 @@ mod tests {
             "os.family": "flat", "os": {"family": "nested", "": null, "x y": [1, [], {"k'": 2}]},
             "empty": {}, "a=b": {"c": 3},
         }));
-        let leaves = facts.leaves();
+        let leaves = facts.leaf_values();
         assert_eq!(leaves.len(), 8);
         for (path, value) in leaves {
             assert_eq!(facts.get(&path), Some(value), "{path}");
@@ -308,32 +318,32 @@ mod tests {
     #[test]
     fn only_objects_within_the_limits_are_facts() {
         assert_eq!(
-            Facts::from_value(json!(["a"])),
-            Err(FactsError::NotAnObject { found: "a list" })
+            NodeFacts::from_value(json!(["a"])),
+            Err(NodeFactsError::NotAnObject { found: "a list" })
         );
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
-        assert!(Facts::from_value(nested(32)).is_ok());
+        assert!(NodeFacts::from_value(nested(32)).is_ok());
         assert_eq!(
-            Facts::from_value(nested(33)),
-            Err(FactsError::TooDeep { fact: "a".into() })
+            NodeFacts::from_value(nested(33)),
+            Err(NodeFactsError::TooDeep { fact: "a".into() })
         );
         // One key of one byte and one value of eight leave the rest to the text.
         let sized = |bytes: usize| json!({"a": "x".repeat(bytes)});
-        assert!(Facts::from_value(sized(MAX_SIZE - 9)).is_ok());
-        let large = Facts::from_value(sized(MAX_SIZE - 8));
-        assert_eq!(large, Err(FactsError::TooLarge { fact: "a".into() }));
+        assert!(NodeFacts::from_value(sized(MAX_FACTS_BYTES - 9)).is_ok());
+        let large = NodeFacts::from_value(sized(MAX_FACTS_BYTES - 8));
+        assert_eq!(large, Err(NodeFactsError::TooLarge { fact: "a".into() }));
     }
 
     #[test]
     fn decoding_meets_the_same_limits() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(40), "]".repeat(40));
-        let refused = serde_json::from_str::<Facts>(&deep)
+        let refused = serde_json::from_str::<NodeFacts>(&deep)
             .unwrap_err()
             .to_string();
         assert!(refused.contains("deeper than 32"), "{refused}");
-        assert!(serde_json::from_str::<Facts>("[]").is_err());
+        assert!(serde_json::from_str::<NodeFacts>("[]").is_err());
         let text = r#"{"a":{"b":[1,null]}}"#;
-        let decoded: Facts = serde_json::from_str(text).unwrap();
+        let decoded: NodeFacts = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&decoded).unwrap(), text);
     }
 }

@@ -6,8 +6,8 @@
 pub mod facts;
 pub mod path;
 
-pub use facts::{Facts, FactsError};
-pub use path::{FactPath, PathError};
+pub use facts::{NodeFacts, NodeFactsError};
+pub use path::{FactPath, FactPathError};
 
 /// A node as a filter sees it. Borrowed, so that matching copies nothing.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub struct NodeView<'a> {
     /// The node's name, lower-case.
     pub identity: &'a str,
     /// Its facts, nested as collected.
-    pub facts: &'a Facts,
+    pub facts: &'a NodeFacts,
     /// Its configuration-management classes, lower-case (`mysql::master`).
     pub classes: &'a [String],
     /// Whether the classes were ever read; otherwise which it has is unknown.

@@ -2,12 +2,12 @@
 //!
 //! A segment is a map key or an array index. Quotes, single or double, keep a segment whole; there are no
 //! escapes inside them, so a key that holds both kinds of quotes cannot be named. This file reads paths;
-//! following them is [`Facts::lookup`](super::Facts::lookup).
+//! following them is [`Facts::lookup`](super::NodeFacts::get_path).
 
 use std::fmt;
 
 /// Longest path in bytes.
-pub const MAX_PATH_BYTES: usize = 1024;
+pub const MAX_FACT_PATH_BYTES: usize = 1024;
 
 /// A checked path into facts, split into its segments.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct FactPath {
 /// Text that is not a fact path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read fact name {text:?} at byte {offset}: expected {expected}")]
-pub struct PathError {
+pub struct FactPathError {
     /// The text as given.
     pub text: String,
     /// Where reading stopped, in bytes from 0.
@@ -31,17 +31,17 @@ pub struct PathError {
 impl FactPath {
     /// Reads a path. White space and the characters of filter operators (`= < > ! ~`) need quotes, control
     /// characters are refused everywhere: a path can be printed, and read back, inside a filter.
-    pub fn parse(text: &str) -> Result<Self, PathError> {
-        if text.len() > MAX_PATH_BYTES {
+    pub fn parse(text: &str) -> Result<Self, FactPathError> {
+        if text.len() > MAX_FACT_PATH_BYTES {
             let text = text.chars().take(40).collect();
             let expected = "a fact name of at most 1,024 bytes";
-            return Err(PathError {
+            return Err(FactPathError {
                 text,
-                offset: MAX_PATH_BYTES,
+                offset: MAX_FACT_PATH_BYTES,
                 expected,
             });
         }
-        let segments = segments(text)
+        let segments = split_segments(text)
             .map(|found| found.map(Box::from))
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -74,24 +74,24 @@ impl fmt::Debug for FactPath {
 }
 
 /// Splits a path lazily, without allocating. Ends after the first error.
-pub(super) fn segments(text: &str) -> Segments<'_> {
-    Segments {
+pub(super) fn split_segments(text: &str) -> PathSegments<'_> {
+    PathSegments {
         text,
         rest: Some(text),
     }
 }
 
 /// `key` as a path segment: quoted where it has to be.
-pub(super) fn quoted_if_needed(key: &str) -> String {
+pub(super) fn quote_segment_if_needed(key: &str) -> String {
     if !key.is_empty() && key.chars().all(|c| c != '.' && is_plain(c)) {
         key.to_owned()
     } else {
-        quoted(key)
+        quote_segment(key)
     }
 }
 
 /// `key` as a quoted path segment.
-pub(super) fn quoted(key: &str) -> String {
+pub(super) fn quote_segment(key: &str) -> String {
     let quote = if key.contains('"') { '\'' } else { '"' };
     format!("{quote}{key}{quote}")
 }
@@ -101,16 +101,16 @@ fn is_plain(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '=' | '<' | '>' | '!' | '~')
 }
 
-pub(super) struct Segments<'a> {
+pub(super) struct PathSegments<'a> {
     text: &'a str,
     /// What is still to read; none after the end or an error.
     rest: Option<&'a str>,
 }
 
-impl<'a> Segments<'a> {
-    fn fault(&self, unread: &str, expected: &'static str) -> PathError {
+impl<'a> PathSegments<'a> {
+    fn path_error(&self, unread: &str, expected: &'static str) -> FactPathError {
         let offset = self.text.len() - unread.len();
-        PathError {
+        FactPathError {
             text: self.text.to_owned(),
             offset,
             expected,
@@ -118,14 +118,14 @@ impl<'a> Segments<'a> {
     }
 
     /// One segment from the front of `rest`, and what follows it.
-    fn segment(&self, rest: &'a str) -> Result<(&'a str, &'a str), PathError> {
+    fn parse_segment(&self, rest: &'a str) -> Result<(&'a str, &'a str), FactPathError> {
         for quote in ['"', '\''] {
             if let Some(body) = rest.strip_prefix(quote) {
                 let (segment, after) = body
                     .split_once(quote)
-                    .ok_or_else(|| self.fault(rest, "a closing quote"))?;
+                    .ok_or_else(|| self.path_error(rest, "a closing quote"))?;
                 if segment.contains(char::is_control) {
-                    return Err(self.fault(body, "a name without control characters"));
+                    return Err(self.path_error(body, "a name without control characters"));
                 }
                 return Ok((segment, after));
             }
@@ -135,24 +135,24 @@ impl<'a> Segments<'a> {
             .unwrap_or(rest.len());
         match rest.split_at_checked(end) {
             Some((segment, after)) if !segment.is_empty() => Ok((segment, after)),
-            _ => Err(self.fault(rest, "the name of a fact")),
+            _ => Err(self.path_error(rest, "the name of a fact")),
         }
     }
 }
 
-impl<'a> Iterator for Segments<'a> {
-    type Item = Result<&'a str, PathError>;
+impl<'a> Iterator for PathSegments<'a> {
+    type Item = Result<&'a str, FactPathError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.rest.take()?;
-        let (segment, after) = match self.segment(rest) {
+        let (segment, after) = match self.parse_segment(rest) {
             Ok(found) => found,
             Err(fault) => return Some(Err(fault)),
         };
         if !after.is_empty() {
             let Some(next) = after.strip_prefix('.') else {
                 let expected = "a dot or the end of the name (quote a name with other characters)";
-                return Some(Err(self.fault(after, expected)));
+                return Some(Err(self.path_error(after, expected)));
             };
             self.rest = Some(next);
         }

@@ -1,16 +1,16 @@
 //! Remembers which tokens were verified, so that the second message of a party costs one signature instead of two.
 //!
 //! It remembers only good tokens, and asks again at each use whether time or a revocation has ended them. When the
-//! trust changes it forgets everything by itself. What it has verified can be taken along to another process ([`TokenCache::vouch`],
-//! [`TokenCache::recall`]).
+//! trust changes it forgets everything by itself. What it has verified can be taken along to another process ([`TokenCache::export_verified`],
+//! [`TokenCache::import_verified`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::vouched::{self, Tokens};
-use super::{KeyPair, PublicKey, TokenError, Trust, Verified};
+use super::verified_cache::{self, VerifiedTokens};
+use super::{AccountTrust, KeyPair, PublicKey, TokenError, VerifiedUser};
 use crate::{Millis, limits};
 
 /// How many parties are remembered unless told otherwise: a whole fleet's nodes.
@@ -20,21 +20,21 @@ pub const DEFAULT_CAPACITY: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct TokenCache {
     capacity: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<TokenCacheState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct TokenCacheState {
     trust: [u8; 32],
-    parties: HashMap<Digest, Arc<Verified>>,
+    parties: HashMap<TokenDigest, Arc<VerifiedUser>>,
     /// Whose signatures need no second look.
-    vouched: Tokens,
+    vouched: VerifiedTokens,
     /// Whether there is a party that nobody has vouched for.
     learnt: bool,
 }
 
 /// SHA-256 of a token's text.
-pub(crate) type Digest = [u8; 32];
+pub(crate) type TokenDigest = [u8; 32];
 
 impl Default for TokenCache {
     fn default() -> Self {
@@ -53,7 +53,7 @@ impl TokenCache {
 
     /// How many parties are remembered.
     pub fn len(&self) -> usize {
-        self.lock().parties.len()
+        self.lock_state().parties.len()
     }
 
     /// Whether nobody is remembered.
@@ -63,50 +63,55 @@ impl TokenCache {
 
     /// Forgets everybody.
     pub fn clear(&self) {
-        *self.lock() = Inner::default();
+        *self.lock_state() = TokenCacheState::default();
     }
 
-    /// [`Trust::verify_user`], with what is remembered.
+    /// [`AccountTrust::verify_user`], with what is remembered.
     pub fn verify_user(
         &self,
-        trust: &Trust,
+        trust: &AccountTrust,
         jwt: &str,
         now: Millis,
-    ) -> Result<Arc<Verified>, TokenError> {
-        let digest = digest(jwt)?;
-        if let Some(party) = self.get(trust, &digest, now)? {
+    ) -> Result<Arc<VerifiedUser>, TokenError> {
+        let digest = token_digest(jwt)?;
+        if let Some(party) = self.get_verified(trust, &digest, now)? {
             return Ok(party);
         }
-        let candidate = trust.candidate(jwt, now)?;
-        if !self.is_vouched(trust, &digest) {
-            candidate.verify()?;
+        let candidate = trust.check_claims(jwt, now)?;
+        if !self.has_imported_token(trust, &digest) {
+            candidate.verify_signature()?;
         }
         let party = Arc::new(candidate.verified);
-        self.insert(trust, digest, Arc::clone(&party));
+        self.insert_verified(trust, digest, Arc::clone(&party));
         Ok(party)
     }
 
     /// The party with this token, if it is remembered; an error if its time has come.
-    pub(crate) fn get(
+    pub(crate) fn get_verified(
         &self,
-        trust: &Trust,
-        digest: &Digest,
+        trust: &AccountTrust,
+        digest: &TokenDigest,
         now: Millis,
-    ) -> Result<Option<Arc<Verified>>, TokenError> {
+    ) -> Result<Option<Arc<VerifiedUser>>, TokenError> {
         let party = self.lock_for(trust).parties.get(digest).map(Arc::clone);
         if let Some(party) = &party {
-            trust.still_good(party, now)?;
+            trust.check_still_valid(party, now)?;
         }
         Ok(party)
     }
 
     /// Whether this token's signature was verified under this trust before.
-    pub(crate) fn is_vouched(&self, trust: &Trust, digest: &Digest) -> bool {
+    pub(crate) fn has_imported_token(&self, trust: &AccountTrust, digest: &TokenDigest) -> bool {
         self.lock_for(trust).vouched.contains_key(digest)
     }
 
     /// What was verified under this trust, now and before, for a file: signed by its keeper. `None` if nothing new was.
-    pub fn vouch(&self, trust: &Trust, keeper: &KeyPair, now: Millis) -> Option<Vec<u8>> {
+    pub fn export_verified(
+        &self,
+        trust: &AccountTrust,
+        keeper: &KeyPair,
+        now: Millis,
+    ) -> Option<Vec<u8>> {
         let inner = self.lock_for(trust);
         if !inner.learnt {
             return None;
@@ -115,28 +120,40 @@ impl TokenCache {
         let now_met =
             parties.map(|(digest, party)| (*digest, party.expires.unwrap_or(Millis::MAX)));
         // Whom it has met now comes first: there is a limit.
-        let mut tokens: Vec<(Digest, Millis)> = now_met.collect();
+        let mut tokens: Vec<(TokenDigest, Millis)> = now_met.collect();
         let before = inner.vouched.iter();
         let before = before.filter(|(digest, _)| !inner.parties.contains_key(*digest));
         tokens.extend(before.map(|(digest, until)| (*digest, *until)));
         tokens.retain(|(_, until)| *until >= now);
-        Some(vouched::encode(
+        Some(verified_cache::encode_verified_tokens(
             trust.fingerprint(),
             tokens.into_iter(),
             keeper,
         ))
     }
 
-    /// Takes in what [`Self::vouch`] has written, if it was for this keeper and this trust. Answers how many tokens that are.
-    pub fn recall(&self, trust: &Trust, keeper: PublicKey, bytes: &[u8], now: Millis) -> usize {
+    /// Takes in what [`Self::export_verified`] has written, if it was for this keeper and this trust. Answers how many tokens that are.
+    pub fn import_verified(
+        &self,
+        trust: &AccountTrust,
+        keeper: PublicKey,
+        bytes: &[u8],
+        now: Millis,
+    ) -> usize {
         let mut inner = self.lock_for(trust);
-        let tokens = vouched::decode(bytes, trust.fingerprint(), keeper, now);
+        let tokens =
+            verified_cache::decode_verified_tokens(bytes, trust.fingerprint(), keeper, now);
         inner.vouched = tokens.unwrap_or_default();
         inner.vouched.len()
     }
 
     /// Remembers a party. Only after its token's signature was verified under this trust.
-    pub(crate) fn insert(&self, trust: &Trust, digest: Digest, party: Arc<Verified>) {
+    pub(crate) fn insert_verified(
+        &self,
+        trust: &AccountTrust,
+        digest: TokenDigest,
+        party: Arc<VerifiedUser>,
+    ) {
         let mut inner = self.lock_for(trust);
         if inner.parties.len() >= self.capacity {
             inner.parties.clear();
@@ -147,26 +164,26 @@ impl TokenCache {
         }
     }
 
-    fn lock_for(&self, trust: &Trust) -> MutexGuard<'_, Inner> {
-        let mut inner = self.lock();
+    fn lock_for(&self, trust: &AccountTrust) -> MutexGuard<'_, TokenCacheState> {
+        let mut inner = self.lock_state();
         if inner.trust != *trust.fingerprint() {
-            *inner = Inner {
+            *inner = TokenCacheState {
                 trust: *trust.fingerprint(),
-                ..Inner::default()
+                ..TokenCacheState::default()
             };
         }
         inner
     }
 
     /// A panic while the lock was held leaves the map whole, so poisoning is no reason to stop.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock_state(&self) -> MutexGuard<'_, TokenCacheState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The key of a token in the cache, after its length was checked.
-pub(crate) fn digest(jwt: &str) -> Result<Digest, TokenError> {
-    let (length, limit) = (jwt.len(), limits::USER_TOKEN_BYTES);
+pub(crate) fn token_digest(jwt: &str) -> Result<TokenDigest, TokenError> {
+    let (length, limit) = (jwt.len(), limits::MAX_USER_TOKEN_BYTES);
     if length > limit {
         return Err(TokenError::Oversized { length, limit });
     }

@@ -1,7 +1,7 @@
 //! What tokens say: the claims of operators, accounts and users, in the layout of NATS' JWT version 2.
 //!
 //! Fields that we do not use are kept for accounts (so that re-issuing one that `nsc` made loses nothing) and ignored
-//! for operators and users. Nothing here is believed yet: see [`super::decode`] and [`super::Trust`].
+//! for operators and users. Nothing here is believed yet: see [`super::decode`] and [`super::AccountTrust`].
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::nkey::{KeyKind, PublicKey};
-use super::{Role, Seconds};
+use super::{Seconds, UserRole};
 
 /// The version of NATS' claims that is written and read.
-pub const VERSION: u8 = 2;
+pub const CLAIMS_VERSION: u8 = 2;
 
 /// One token's claims; `N` is what NATS adds for the kind of subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Claims<N> {
+pub struct TokenClaims<N> {
     /// Base32 of SHA-512/256 of the claims without this field: a name for the token.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jti: String,
@@ -40,95 +40,95 @@ pub struct Claims<N> {
 }
 
 /// The NATS part of a token's claims.
-pub trait Part: Serialize + for<'de> Deserialize<'de> {
+pub trait NatsClaims: Serialize + for<'de> Deserialize<'de> {
     /// The word in `type`.
     const TYPE: &'static str;
     /// The kind of key that the token is about.
     const SUBJECT: KeyKind;
     /// The kind of key that signs such tokens.
     const ISSUER: KeyKind;
-    /// What it says that it is, and of which version: [`Self::TYPE`] and [`VERSION`], if it is.
-    fn says(&self) -> (&str, u8);
+    /// What it says that it is, and of which version: [`Self::TYPE`] and [`CLAIMS_VERSION`], if it is.
+    fn type_and_version(&self) -> (&str, u8);
 }
 
 macro_rules! part {
     ($type:ident, $word:literal, $subject:ident, $issuer:ident) => {
-        impl Part for $type {
+        impl NatsClaims for $type {
             const TYPE: &'static str = $word;
             const SUBJECT: KeyKind = KeyKind::$subject;
             const ISSUER: KeyKind = KeyKind::$issuer;
-            fn says(&self) -> (&str, u8) {
+            fn type_and_version(&self) -> (&str, u8) {
                 (&self.kind, self.version)
             }
         }
     };
 }
 
-part!(Operator, "operator", Operator, Operator);
-part!(Account, "account", Account, Operator);
-part!(User, "user", User, Account);
+part!(OperatorClaims, "operator", Operator, Operator);
+part!(AccountClaims, "account", Account, Operator);
+part!(UserClaims, "user", User, Account);
 
 /// An organisation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Operator {
+pub struct OperatorClaims {
     /// The account of the broker's own events and monitoring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_account: Option<PublicKey>,
-    /// [`Part::TYPE`].
+    /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
-    /// [`VERSION`].
+    /// [`CLAIMS_VERSION`].
     pub version: u8,
 }
 
-impl Operator {
+impl OperatorClaims {
     /// An operator with this system account.
     pub fn new(system_account: Option<PublicKey>) -> Self {
         Self {
             system_account,
             kind: Self::TYPE.to_owned(),
-            version: VERSION,
+            version: CLAIMS_VERSION,
         }
     }
 }
 
 /// A fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Account {
+pub struct AccountClaims {
     /// How much it may use; the broker refuses a token without.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: AccountLimits,
     /// Who may sign users: plain keys, or roles with their permissions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signing_keys: Vec<SigningKeyEntry>,
     /// User key, or `*`, to the instant up to which its tokens are void.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revocations: BTreeMap<String, Seconds>,
-    /// [`Part::TYPE`].
+    /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
-    /// [`VERSION`].
+    /// [`CLAIMS_VERSION`].
     pub version: u8,
     /// What else NATS knows: exports, imports, mappings.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-impl Account {
+impl AccountClaims {
     /// An account with these signing keys and no limits of its own.
-    pub fn new(limits: Limits, signing_keys: Vec<SigningKeyEntry>) -> Self {
+    pub fn new(limits: AccountLimits, signing_keys: Vec<SigningKeyEntry>) -> Self {
         Self {
             limits,
             signing_keys,
             revocations: BTreeMap::new(),
             kind: Self::TYPE.to_owned(),
-            version: VERSION,
+            version: CLAIMS_VERSION,
             rest: Map::new(),
         }
     }
 
     /// Voids every token of this user that was issued up to `until`. A later revocation stands over an earlier one.
-    pub fn revoke(&mut self, user: &PublicKey, until: Seconds) {
+    pub fn revoke_user(&mut self, user: &PublicKey, until: Seconds) {
         let entry = self.revocations.entry(user.to_string()).or_insert(until);
         *entry = until.max(*entry);
     }
@@ -137,7 +137,7 @@ impl Account {
 /// Limits of an account; -1 is unlimited. `JetStream` is off unless its limits are given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub struct AccountLimits {
     /// Subscriptions.
     pub subs: i64,
     /// Bytes in total.
@@ -171,7 +171,7 @@ pub struct Limits {
     pub rest: Map<String, Value>,
 }
 
-impl Default for Limits {
+impl Default for AccountLimits {
     fn default() -> Self {
         Self {
             subs: -1,
@@ -191,7 +191,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl AccountLimits {
     /// `JetStream` with room for the fleet's buckets in three copies each, no streams in memory, and few streams and consumers: what a
     /// fleet's account needs. A broker whose disk has less room than the limit offers the account no `JetStream` at all.
     pub fn with_jetstream() -> Self {
@@ -222,20 +222,20 @@ pub struct ScopedKey {
     pub kind: String,
     /// The key that signs.
     pub key: PublicKey,
-    /// The role's name; ours are those of [`Role`].
+    /// The role's name; ours are those of [`UserRole`].
     #[serde(default)]
     pub role: String,
     /// The permissions.
-    pub template: Template,
+    pub template: PermissionTemplate,
 }
 
 impl ScopedKey {
     /// A key that signs users of this role.
-    pub fn new(key: PublicKey, role: Role, template: Template) -> Self {
+    pub fn new(key: PublicKey, role: UserRole, template: PermissionTemplate) -> Self {
         Self {
             kind: "user_scope".to_owned(),
             key,
-            role: role.word().to_owned(),
+            role: role.as_str().to_owned(),
             template,
         }
     }
@@ -243,16 +243,16 @@ impl ScopedKey {
 
 /// Permissions with `{{name()}}`, `{{subject()}}` and `{{tag(..)}}`, which the broker fills in from the user's token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Template {
+pub struct PermissionTemplate {
     /// Where to publish.
     #[serde(default, rename = "pub")]
-    pub publish: Subjects,
+    pub publish: SubjectPermissions,
     /// Where to subscribe.
     #[serde(default, rename = "sub")]
-    pub subscribe: Subjects,
+    pub subscribe: SubjectPermissions,
     /// Whether and how long answering is allowed where publishing is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resp: Option<Responses>,
+    pub resp: Option<ResponsePermission>,
     /// Subscriptions of one connection; -1 is unlimited.
     pub subs: i64,
     /// Bytes of one connection.
@@ -267,7 +267,7 @@ pub struct Template {
 /// Subjects that are allowed and denied. NATS takes an empty `allow` for "everything".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Subjects {
+pub struct SubjectPermissions {
     /// Allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
@@ -278,7 +278,7 @@ pub struct Subjects {
 
 /// How often and how long a received message may be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Responses {
+pub struct ResponsePermission {
     /// Answers to one message.
     pub max: u32,
     /// For how long, in nanoseconds.
@@ -287,7 +287,7 @@ pub struct Responses {
 
 /// A party: node, caller or service. Its permissions are its role's, so it has none of its own; only an administrator has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
+pub struct UserClaims {
     /// The account, because a signing key and not the account itself signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_account: Option<PublicKey>,
@@ -296,10 +296,10 @@ pub struct User {
     pub tags: Vec<String>,
     /// Where to publish, if the account's own key signed.
     #[serde(default, rename = "pub", skip_serializing_if = "Option::is_none")]
-    pub publish: Option<Subjects>,
+    pub publish: Option<SubjectPermissions>,
     /// Where to subscribe, if the account's own key signed.
     #[serde(default, rename = "sub", skip_serializing_if = "Option::is_none")]
-    pub subscribe: Option<Subjects>,
+    pub subscribe: Option<SubjectPermissions>,
     /// Limit of subscriptions, if the account's own key signed; -1 is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subs: Option<i64>,
@@ -309,14 +309,14 @@ pub struct User {
     /// Limit of one message, if the account's own key signed; -1 is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<i64>,
-    /// [`Part::TYPE`].
+    /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
-    /// [`VERSION`].
+    /// [`CLAIMS_VERSION`].
     pub version: u8,
 }
 
-impl User {
+impl UserClaims {
     /// A user of this account.
     pub fn new(account: PublicKey, tags: Vec<String>) -> Self {
         Self {
@@ -328,12 +328,14 @@ impl User {
             data: None,
             payload: None,
             kind: Self::TYPE.to_owned(),
-            version: VERSION,
+            version: CLAIMS_VERSION,
         }
     }
 
     /// A user with permissions of its own, signed by the account's own key. It has no role, so that no node or caller believes it.
-    pub fn administrator((publish, subscribe): (Subjects, Subjects)) -> Self {
+    pub fn new_administrator(
+        (publish, subscribe): (SubjectPermissions, SubjectPermissions),
+    ) -> Self {
         Self {
             issuer_account: None,
             tags: Vec::new(),
@@ -343,7 +345,7 @@ impl User {
             data: Some(-1),
             payload: Some(-1),
             kind: Self::TYPE.to_owned(),
-            version: VERSION,
+            version: CLAIMS_VERSION,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use zeroize::Zeroizing;
 
 use super::TokenError;
-use super::claims::{Claims, User};
-use super::decode::decode;
+use super::claims::{TokenClaims, UserClaims};
+use super::decode::decode_token;
 use super::nkey::{KeyError, KeyKind, KeyPair, PublicKey};
 use crate::limits;
 
@@ -16,19 +16,19 @@ const TOKEN_LABEL: &str = "NATS USER JWT";
 const SEED_LABEL: &str = "USER NKEY SEED";
 
 /// Longest text that is parsed, in bytes.
-const TEXT_BYTES: usize = limits::USER_TOKEN_BYTES + 8 * 1024;
+const MAX_CREDENTIALS_BYTES: usize = limits::MAX_USER_TOKEN_BYTES + 8 * 1024;
 
 /// A user's token with the key that it is about.
 #[derive(Debug, Clone)]
-pub struct Creds {
+pub struct UserCredentials {
     jwt: String,
-    claims: Claims<User>,
+    claims: TokenClaims<UserClaims>,
     key: KeyPair,
 }
 
 /// Why a text is no credentials. Never repeats the text.
 #[derive(Debug, thiserror::Error)]
-pub enum CredsError {
+pub enum UserCredentialsError {
     /// Larger than any credentials.
     #[error("the credentials are {length} bytes long, more than {limit}")]
     Oversized {
@@ -60,17 +60,17 @@ pub enum CredsError {
     },
 }
 
-impl Creds {
+impl UserCredentials {
     /// Longest file that can hold credentials, in bytes.
-    pub const FILE_BYTES: u64 = TEXT_BYTES as u64;
+    pub const MAX_FILE_BYTES: u64 = MAX_CREDENTIALS_BYTES as u64;
 
     /// Puts a token and its key together. The token's own signature is not verified here: broker and peers do that.
-    pub fn new(jwt: &str, key: KeyPair) -> Result<Self, CredsError> {
-        let decoded = decode::<User>(jwt).map_err(CredsError::Token)?;
-        let claims = decoded.unverified().clone();
-        let (token, seed) = (claims.sub, key.public());
+    pub fn new(jwt: &str, key: KeyPair) -> Result<Self, UserCredentialsError> {
+        let decoded = decode_token::<UserClaims>(jwt).map_err(UserCredentialsError::Token)?;
+        let claims = decoded.unverified_claims().clone();
+        let (token, seed) = (claims.sub, key.public_key());
         if token != seed {
-            return Err(CredsError::Mismatch { token, seed });
+            return Err(UserCredentialsError::Mismatch { token, seed });
         }
         Ok(Self {
             jwt: jwt.to_owned(),
@@ -80,28 +80,28 @@ impl Creds {
     }
 
     /// Reads the text of a `.creds` file.
-    pub fn parse(text: &str) -> Result<Self, CredsError> {
-        let (length, limit) = (text.len(), TEXT_BYTES);
+    pub fn parse(text: &str) -> Result<Self, UserCredentialsError> {
+        let (length, limit) = (text.len(), MAX_CREDENTIALS_BYTES);
         if length > limit {
-            return Err(CredsError::Oversized { length, limit });
+            return Err(UserCredentialsError::Oversized { length, limit });
         }
-        let seed = block(text, SEED_LABEL)?;
-        let key = KeyPair::from_seed(seed).map_err(CredsError::Seed)?;
-        if key.public().kind() != KeyKind::User {
-            let found = key.public().kind();
+        let seed = find_block(text, SEED_LABEL)?;
+        let key = KeyPair::from_seed(seed).map_err(UserCredentialsError::Seed)?;
+        if key.public_key().kind() != KeyKind::User {
+            let found = key.public_key().kind();
             let wrong = KeyError::WrongKind {
                 expected: KeyKind::User,
                 found,
             };
-            return Err(CredsError::Seed(wrong));
+            return Err(UserCredentialsError::Seed(wrong));
         }
-        Self::new(block(text, TOKEN_LABEL)?, key)
+        Self::new(find_block(text, TOKEN_LABEL)?, key)
     }
 
     /// Writes the text of a `.creds` file.
-    pub fn format(&self) -> Zeroizing<String> {
+    pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(self.jwt.len() + 512));
-        let seed = self.key.seed();
+        let seed = self.key.seed_text();
         // Writing to a string cannot fail.
         let _ = write!(
             text,
@@ -121,40 +121,40 @@ impl Creds {
     }
 
     /// What the token says.
-    pub fn claims(&self) -> &Claims<User> {
+    pub fn claims(&self) -> &TokenClaims<UserClaims> {
         &self.claims
     }
 
     /// The token, what it says, and the key.
-    pub fn into_parts(self) -> (String, Claims<User>, KeyPair) {
+    pub fn into_parts(self) -> (String, TokenClaims<UserClaims>, KeyPair) {
         (self.jwt, self.claims, self.key)
     }
 
     /// The key.
-    pub fn key(&self) -> &KeyPair {
+    pub fn key_pair(&self) -> &KeyPair {
         &self.key
     }
 }
 
 /// The one line in the one block with this label. Dashes are counted as leniently as NATS does: three or more.
-fn block<'a>(text: &'a str, label: &'static str) -> Result<&'a str, CredsError> {
-    let bad = || CredsError::Block(label);
+fn find_block<'a>(text: &'a str, label: &'static str) -> Result<&'a str, UserCredentialsError> {
+    let bad = || UserCredentialsError::Block(label);
     let mut lines = text.lines().map(str::trim);
     let mut found = None;
     while let Some(line) = lines.next() {
-        if !is_fence(line, "BEGIN", label) {
+        if !is_block_marker(line, "BEGIN", label) {
             continue;
         }
         let content = lines.find(|line| !line.is_empty()).ok_or_else(bad)?;
         let end = lines.find(|line| !line.is_empty()).ok_or_else(bad)?;
-        if !is_fence(end, "END", label) || found.replace(content).is_some() {
+        if !is_block_marker(end, "END", label) || found.replace(content).is_some() {
             return Err(bad());
         }
     }
     found.ok_or_else(bad)
 }
 
-fn is_fence(line: &str, word: &str, label: &str) -> bool {
+fn is_block_marker(line: &str, word: &str, label: &str) -> bool {
     let inner = line.trim_matches('-');
     let fenced = line.starts_with("---") && line.ends_with("---");
     fenced

@@ -5,42 +5,42 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use sha2::{Digest as _, Sha512_256};
 
-use super::claims::{Account, Claims, Operator, Part, User};
+use super::claims::{AccountClaims, NatsClaims, OperatorClaims, TokenClaims, UserClaims};
 use super::nkey::{KeyError, KeyPair, PublicKey};
 use super::{Seconds, TokenError};
 use crate::Millis;
 use crate::identity::Identity;
 
 /// The one algorithm of NATS' tokens.
-pub(super) const ALGORITHM: &str = "ed25519-nkey";
+pub(super) const TOKEN_ALGORITHM: &str = "ed25519-nkey";
 
 /// When and for how long a token is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
+pub struct TokenValidity {
     /// From when on, by the issuer's clock.
     pub issued_at: Seconds,
     /// Until when; `None` for ever.
     pub expires: Option<Seconds>,
 }
 
-impl Validity {
+impl TokenValidity {
     /// From this second on, without end.
-    pub fn from(issued_at: Seconds) -> Self {
+    pub fn without_end(issued_at: Seconds) -> Self {
         Self {
             issued_at,
             expires: None,
         }
     }
 
-    /// From now on, without end, and later than a token that this one replaces: [`super::Trust::update`] asks for that.
-    pub fn after(previous: Seconds, now: Millis) -> Self {
-        Self::from((now / 1000).max(previous.saturating_add(1)))
+    /// From now on, without end, and later than a token that this one replaces: [`super::AccountTrust::update`] asks for that.
+    pub fn without_end_after(previous: Seconds, now: Millis) -> Self {
+        Self::without_end((now / 1000).max(previous.saturating_add(1)))
     }
 }
 
 /// Why no token was issued.
 #[derive(Debug, thiserror::Error)]
-pub enum IssueError {
+pub enum TokenIssueError {
     /// The signing key is of a kind that may not sign such a token, or the subject's is.
     #[error("the key cannot be used for this token")]
     Key(#[from] KeyError),
@@ -53,48 +53,48 @@ pub enum IssueError {
 }
 
 /// The operator's own token, signed by itself.
-pub fn operator(
+pub fn issue_operator_token(
     name: &str,
-    nats: Operator,
-    validity: Validity,
+    nats: OperatorClaims,
+    validity: TokenValidity,
     operator: &KeyPair,
-) -> Result<String, IssueError> {
-    issue(name, operator.public(), nats, validity, operator)
+) -> Result<String, TokenIssueError> {
+    issue_token(name, operator.public_key(), nats, validity, operator)
 }
 
 /// An account's token.
-pub fn account(
+pub fn issue_account_token(
     name: &str,
     account: PublicKey,
-    nats: Account,
-    validity: Validity,
+    nats: AccountClaims,
+    validity: TokenValidity,
     operator: &KeyPair,
-) -> Result<String, IssueError> {
-    issue(name, account, nats, validity, operator)
+) -> Result<String, TokenIssueError> {
+    issue_token(name, account, nats, validity, operator)
 }
 
 /// A user's token; `role_key` is one of the account's scoped signing keys.
-pub fn user(
+pub fn issue_user_token(
     name: &Identity,
     user: PublicKey,
-    nats: User,
-    validity: Validity,
+    nats: UserClaims,
+    validity: TokenValidity,
     role_key: &KeyPair,
-) -> Result<String, IssueError> {
-    issue(name.as_str(), user, nats, validity, role_key)
+) -> Result<String, TokenIssueError> {
+    issue_token(name.as_str(), user, nats, validity, role_key)
 }
 
-fn issue<N: Part>(
+fn issue_token<N: NatsClaims>(
     name: &str,
     subject: PublicKey,
     nats: N,
-    validity: Validity,
+    validity: TokenValidity,
     signer: &KeyPair,
-) -> Result<String, IssueError> {
-    let mut claims = Claims {
+) -> Result<String, TokenIssueError> {
+    let mut claims = TokenClaims {
         jti: String::new(),
         iat: validity.issued_at,
-        iss: signer.public(),
+        iss: signer.public_key(),
         name: name.to_owned(),
         sub: subject,
         exp: validity.expires.unwrap_or(0),
@@ -102,12 +102,12 @@ fn issue<N: Part>(
         nats,
     };
     claims.jti = BASE32_NOPAD.encode(&Sha512_256::digest(serde_json::to_vec(&claims)?));
-    let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"typ":"JWT","alg":"{ALGORITHM}"}}"#));
+    let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"typ":"JWT","alg":"{TOKEN_ALGORITHM}"}}"#));
     let body = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&claims)?);
     let content = format!("{header}.{body}");
     let signature = URL_SAFE_NO_PAD.encode(signer.sign(content.as_bytes()).to_bytes());
     let token = format!("{content}.{signature}");
     // Reading it back catches a wrong kind of key and an oversized token before anybody relies on it.
-    super::decode::decode::<N>(&token)?.verify()?;
+    super::decode::decode_token::<N>(&token)?.verify_signature()?;
     Ok(token)
 }

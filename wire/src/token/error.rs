@@ -106,7 +106,7 @@ pub enum TokenError {
 
 impl TokenError {
     /// A stable word for counters and audit.
-    pub fn word(&self) -> &'static str {
+    pub fn reason_code(&self) -> &'static str {
         match self {
             Self::Oversized { .. } => "token_oversized",
             Self::Shape | Self::Json { .. } | Self::Type { .. } | Self::Key(_) => "token_malformed",

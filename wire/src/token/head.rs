@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Seconds, Trust};
+use super::{AccountTrust, Seconds};
 
 /// Largest head that is parsed, in bytes.
 const MAX_HEAD_BYTES: usize = 1024;
@@ -34,11 +34,11 @@ pub enum AccountHeadError {
 
 impl AccountHead {
     /// The head of this state of trust.
-    pub fn of_trust(trust: &Trust) -> Self {
+    pub fn of_trust(trust: &AccountTrust) -> Self {
         Self {
             serial: trust.issued_at(),
-            sha256: data_encoding::HEXLOWER.encode(&Sha256::digest(trust.token())),
-            bytes: trust.token().len() as u64,
+            sha256: data_encoding::HEXLOWER.encode(&Sha256::digest(trust.account_token())),
+            bytes: trust.account_token().len() as u64,
         }
     }
 

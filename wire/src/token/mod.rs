@@ -5,8 +5,8 @@
 //! ```
 //!
 //! An organisation is an operator, a fleet is an account, every party is a user. The account's scoped signing keys
-//! are the roles ([`Role`]): which of them signed a user's token says what that user may do, to the broker and to
-//! every peer. Tokens are made by [`encode`], read by [`decode`], and believed only by [`Trust`].
+//! are the roles ([`UserRole`]): which of them signed a user's token says what that user may do, to the broker and to
+//! every peer. Tokens are made by [`encode`], read by [`decode`], and believed only by [`AccountTrust`].
 //!
 //! Not here: where tokens and seeds are stored, and the opening of connections.
 
@@ -17,19 +17,19 @@ pub mod decode;
 pub mod encode;
 mod error;
 pub mod head;
-pub mod life;
+pub mod lifetime;
 pub mod nkey;
 pub mod permission;
 pub mod scope;
 pub mod trust;
-pub mod vouched;
+pub mod verified_cache;
 
 pub use cache::TokenCache;
-pub use creds::{Creds, CredsError};
+pub use creds::{UserCredentials, UserCredentialsError};
 pub use error::TokenError;
 pub use nkey::{KeyError, KeyKind, KeyPair, PublicKey};
-pub use scope::Role;
-pub use trust::{Trust, Verified};
+pub use scope::UserRole;
+pub use trust::{AccountTrust, VerifiedUser};
 
 /// Seconds since the Unix epoch, UTC: how tokens count. Everything else counts in [`crate::Millis`].
 pub type Seconds = u64;

@@ -14,7 +14,7 @@ use rand::TryRngCore as _;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-const PUBLIC_CHARACTERS: usize = 56;
+const PUBLIC_KEY_CHARACTERS: usize = 56;
 const SEED_CHARACTERS: usize = 58;
 const SEED_PREFIX: u8 = 18 << 3;
 
@@ -31,7 +31,7 @@ pub enum KeyKind {
 
 impl KeyKind {
     /// The prefix byte; its upper five bits are the letter.
-    fn prefix(self) -> u8 {
+    fn prefix_byte(self) -> u8 {
         match self {
             Self::Operator => 14 << 3,
             Self::Account => 0,
@@ -42,7 +42,7 @@ impl KeyKind {
     fn from_prefix(prefix: u8) -> Option<Self> {
         [Self::Operator, Self::Account, Self::User]
             .into_iter()
-            .find(|kind| kind.prefix() == prefix)
+            .find(|kind| kind.prefix_byte() == prefix)
     }
 }
 
@@ -104,16 +104,18 @@ impl PublicKey {
     /// Reads the NATS spelling.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let spelling = KeyError::Spelling {
-            expected: PUBLIC_CHARACTERS,
+            expected: PUBLIC_KEY_CHARACTERS,
             found: text.len(),
         };
-        if text.len() != PUBLIC_CHARACTERS {
+        if text.len() != PUBLIC_KEY_CHARACTERS {
             return Err(spelling);
         }
         let raw = BASE32_NOPAD
             .decode(text.as_bytes())
             .map_err(|_| spelling.clone())?;
-        let (prefix, bytes) = checked(&raw)?.split_first().ok_or(spelling.clone())?;
+        let (prefix, bytes) = verify_checksum(&raw)?
+            .split_first()
+            .ok_or(spelling.clone())?;
         let kind = KeyKind::from_prefix(*prefix).ok_or(KeyError::Kind)?;
         let bytes = bytes.try_into().map_err(|_| spelling)?;
         Ok(Self { kind, bytes })
@@ -146,7 +148,7 @@ impl PublicKey {
     }
 
     /// The curve point, ready to verify with. Refuses points of small order.
-    pub fn verifying(&self) -> Result<VerifyingKey, KeyError> {
+    pub fn verifying_key(&self) -> Result<VerifyingKey, KeyError> {
         match VerifyingKey::from_bytes(&self.bytes) {
             Ok(key) if !key.is_weak() => Ok(key),
             _ => Err(KeyError::Point(*self)),
@@ -157,7 +159,7 @@ impl PublicKey {
 impl PublicKey {
     /// The same point on the curve of X25519, to encrypt for the key's holder.
     pub(crate) fn exchange_point(&self) -> Result<[u8; 32], KeyError> {
-        Ok(self.verifying()?.to_montgomery().to_bytes())
+        Ok(self.verifying_key()?.to_montgomery().to_bytes())
     }
 }
 
@@ -169,7 +171,7 @@ impl Hash for PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&spell(&[self.kind.prefix()], &self.bytes))
+        f.write_str(&encode_nkey(&[self.kind.prefix_byte()], &self.bytes))
     }
 }
 
@@ -237,7 +239,7 @@ impl KeyPair {
             .decode(text.as_bytes())
             .map_err(|_| spelling.clone())?;
         let raw = Zeroizing::new(raw);
-        let [first, second, secret @ ..] = checked(&raw)? else {
+        let [first, second, secret @ ..] = verify_checksum(&raw)? else {
             return Err(spelling);
         };
         if first & 0xf8 != SEED_PREFIX || second & 0x07 != 0 {
@@ -249,14 +251,17 @@ impl KeyPair {
     }
 
     /// The seed in the NATS spelling, for a `.creds` file or a key store.
-    pub fn seed(&self) -> Zeroizing<String> {
-        let prefix = self.kind.prefix();
+    pub fn seed_text(&self) -> Zeroizing<String> {
+        let prefix = self.kind.prefix_byte();
         let secret = Zeroizing::new(self.key.to_bytes());
-        Zeroizing::new(spell(&[SEED_PREFIX | (prefix >> 5), prefix << 3], &secret))
+        Zeroizing::new(encode_nkey(
+            &[SEED_PREFIX | (prefix >> 5), prefix << 3],
+            &secret,
+        ))
     }
 
     /// The public half.
-    pub fn public(&self) -> PublicKey {
+    pub fn public_key(&self) -> PublicKey {
         PublicKey {
             kind: self.kind,
             bytes: self.key.verifying_key().to_bytes(),
@@ -276,11 +281,11 @@ impl KeyPair {
 
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KeyPair").field(&self.public()).finish()
+        f.debug_tuple("KeyPair").field(&self.public_key()).finish()
     }
 }
 
-fn spell(prefix: &[u8], key: &[u8; 32]) -> String {
+fn encode_nkey(prefix: &[u8], key: &[u8; 32]) -> String {
     let mut raw = Zeroizing::new(Vec::with_capacity(36));
     raw.extend_from_slice(prefix);
     raw.extend_from_slice(key);
@@ -290,7 +295,7 @@ fn spell(prefix: &[u8], key: &[u8; 32]) -> String {
 }
 
 /// The bytes before the checksum, if it fits.
-fn checked(raw: &[u8]) -> Result<&[u8], KeyError> {
+fn verify_checksum(raw: &[u8]) -> Result<&[u8], KeyError> {
     let (content, sum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
     if crc16(content) == u16::from_le_bytes(*sum) {
         Ok(content)

@@ -1,10 +1,10 @@
 //! Which line of a scope lets a user publish or subscribe, as the broker works it out. For explaining: the broker decides by itself.
 
-use super::claims::{Claims, Subjects, User};
+use super::claims::{SubjectPermissions, TokenClaims, UserClaims};
 
 /// A line of a scope, and what it means for one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permission {
+pub struct ScopePermission {
     /// The line as it stands in the scope, with its `{{...}}`.
     pub line: String,
     /// The subjects that it allows this user.
@@ -12,31 +12,39 @@ pub struct Permission {
 }
 
 /// The first line that allows a user this subject; `None` when none does, or when one denies it.
-pub fn permission(subjects: &Subjects, user: &Claims<User>, subject: &str) -> Option<Permission> {
-    if covering(&subjects.deny, user, subject).is_some() {
+pub fn find_permission(
+    subjects: &SubjectPermissions,
+    user: &TokenClaims<UserClaims>,
+    subject: &str,
+) -> Option<ScopePermission> {
+    if find_covering_line(&subjects.deny, user, subject).is_some() {
         return None;
     }
-    covering(&subjects.allow, user, subject)
+    find_covering_line(&subjects.allow, user, subject)
 }
 
 /// The first line that covers the subject.
-fn covering(lines: &[String], user: &Claims<User>, subject: &str) -> Option<Permission> {
+fn find_covering_line(
+    lines: &[String],
+    user: &TokenClaims<UserClaims>,
+    subject: &str,
+) -> Option<ScopePermission> {
     lines.iter().find_map(|line| {
-        let mut patterns = patterns(line, user).into_iter();
-        let pattern = patterns.find(|pattern| covers(pattern, subject))?;
+        let mut patterns = expand_scope_line(line, user).into_iter();
+        let pattern = patterns.find(|pattern| pattern_covers_subject(pattern, subject))?;
         let line = line.clone();
-        Some(Permission { line, pattern })
+        Some(ScopePermission { line, pattern })
     })
 }
 
 /// What a line means for a user: its name, key and tags filled in. A tag that the user has several times makes several patterns, one
 /// that it does not have makes none.
-pub fn patterns(line: &str, user: &Claims<User>) -> Vec<String> {
+pub fn expand_scope_line(line: &str, user: &TokenClaims<UserClaims>) -> Vec<String> {
     let line = line
         .replace("{{name()}}", &user.name)
         .replace("{{subject()}}", &user.sub.to_string());
     let mut patterns = vec![line];
-    while let Some(name) = patterns.first().and_then(|line| tag(line)) {
+    while let Some(name) = patterns.first().and_then(|line| first_tag_name(line)) {
         let (hole, prefix) = (format!("{{{{tag({name})}}}}"), format!("{name}:"));
         let tags = user.nats.tags.iter();
         let values: Vec<&str> = tags
@@ -53,13 +61,13 @@ pub fn patterns(line: &str, user: &Claims<User>) -> Vec<String> {
 }
 
 /// The name in the first `{{tag(name)}}` of a line.
-fn tag(line: &str) -> Option<String> {
+fn first_tag_name(line: &str) -> Option<String> {
     let (name, _) = line.split_once("{{tag(")?.1.split_once(")}}")?;
     Some(name.to_owned())
 }
 
 /// Whether a pattern with `*` and `>` covers a subject.
-pub fn covers(pattern: &str, subject: &str) -> bool {
+pub fn pattern_covers_subject(pattern: &str, subject: &str) -> bool {
     let mut tokens = subject.split('.');
     for part in pattern.split('.') {
         match (part, tokens.next()) {
@@ -74,7 +82,7 @@ pub fn covers(pattern: &str, subject: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::covers;
+    use super::pattern_covers_subject;
 
     #[test]
     fn patterns_cover_as_the_brokers_do() {
@@ -89,7 +97,11 @@ mod tests {
             (">", "a", true),
             ("*.*.>", "a.b", false),
         ] {
-            assert_eq!(covers(pattern, subject), covered, "{pattern} {subject}");
+            assert_eq!(
+                pattern_covers_subject(pattern, subject),
+                covered,
+                "{pattern} {subject}"
+            );
         }
     }
 }

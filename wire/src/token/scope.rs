@@ -17,14 +17,14 @@
 //! service    its answers, trust                           enrolment requests, trust, its own inbox
 //! ```
 //!
-//! Everyone may publish [`subject::CONFIRM`], and nobody may subscribe to it.
+//! Everyone may publish [`subject::CONFIRM_SUBJECT`], and nobody may subscribe to it.
 //!
 //! Rules that every role keeps, and that a test derives from these templates:
 //!
 //! - *No response permissions* (`resp`). With them a client publishes to itself with a reply subject of its choice, and the broker then
 //!   lets it publish there: on any subject of the account, `JetStream`'s API included. Answers have subjects of their own instead
 //!   ([`subject::AnswerAddress`]), which end in the name of the node that answers.
-//! - *No `JetStream` API but reads.* Streams and consumers are made by [`administrator`] alone, because a stream can store every
+//! - *No `JetStream` API but reads.* Streams and consumers are made by [`administrator_permissions`] alone, because a stream can store every
 //!   subject of the account, and a consumer can deliver to every subject of it.
 //! - *A fixed number of keys.* What a node writes ends in its own name, and nothing else in the key is its choice, so that one node
 //!   cannot fill a bucket.
@@ -35,16 +35,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::claims::{Subjects, Template};
-use crate::identity::Name;
+use super::claims::{PermissionTemplate, SubjectPermissions};
+use crate::identity::SubjectName;
 use crate::stores;
 use crate::subject;
 
 /// The placeholder that the broker replaces by the name in a user's token.
-const OWN_NAME: &str = "{{name()}}";
+const USER_NAME_PLACEHOLDER: &str = "{{name()}}";
 
 /// The placeholder that the broker replaces by the public key of a user.
-const OWN_KEY: &str = "{{subject()}}";
+const USER_KEY_PLACEHOLDER: &str = "{{subject()}}";
 
 /// Subscriptions that one connection of a role may have: several times what the programs use. Each costs the broker memory.
 const MAX_NODE_SUBSCRIPTIONS: i64 = 256;
@@ -54,7 +54,7 @@ const MAX_NEWCOMER_SUBSCRIPTIONS: i64 = 16;
 
 /// What a party is for. The word for it stands in the account's token beside the signing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
+pub enum UserRole {
     /// Answers requests.
     Node,
     /// Asks.
@@ -70,12 +70,12 @@ pub enum Role {
 #[error("`{0}` is no role; there are node, caller, service and newcomer")]
 pub struct UnknownRole(String);
 
-impl Role {
+impl UserRole {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::Node, Self::Caller, Self::Service, Self::Newcomer];
 
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Node => "node",
             Self::Caller => "caller",
@@ -85,58 +85,58 @@ impl Role {
     }
 
     /// What the broker allows a user of this role in these collectives of a fleet.
-    pub fn template(self, collectives: &[Name]) -> Template {
+    pub fn permission_template(self, collectives: &[SubjectName]) -> PermissionTemplate {
         let each = |suffixes: &[&str]| -> Vec<String> {
             let of = |c| suffixes.iter().map(move |suffix| format!("{c}.{suffix}"));
             collectives.iter().flat_map(of).collect()
         };
         let (publish, subscribe, subscriptions) = match self {
             Self::Node => (
-                node_publishes(),
-                [each(&REQUESTS), node_subscribes()].concat(),
+                node_publish_subjects(),
+                [each(&NODE_REQUEST_SUFFIXES), node_subscribe_subjects()].concat(),
                 MAX_NODE_SUBSCRIPTIONS,
             ),
             Self::Caller => (
-                [each(&["{{tag(agent)}}.>"]), trust_reads()].concat(),
-                [own_answers(), trust_changes()].concat(),
+                [each(&["{{tag(agent)}}.>"]), trust_read_subjects()].concat(),
+                [own_answer_subjects(), trust_change_subjects()].concat(),
                 MAX_CALLER_SUBSCRIPTIONS,
             ),
             Self::Service => (
                 [
                     each(&["*.*.all", "*.*.node.>"]),
-                    node_publishes(),
-                    service_publishes(),
+                    node_publish_subjects(),
+                    service_publish_subjects(),
                 ]
                 .concat(),
                 [
-                    each(&REQUESTS),
-                    node_subscribes(),
-                    own_answers(),
+                    each(&NODE_REQUEST_SUFFIXES),
+                    node_subscribe_subjects(),
+                    own_answer_subjects(),
                     vec![
-                        subject::bucket_changes(stores::PROVISION.name, ">"),
-                        subject::bucket_changes(stores::TRUST.name, ">"),
+                        subject::bucket_changes(stores::PROVISION_BUCKET.name, ">"),
+                        subject::bucket_changes(stores::TRUST_BUCKET.name, ">"),
                     ],
                 ]
                 .concat(),
                 MAX_SERVICE_SUBSCRIPTIONS,
             ),
-            Self::Newcomer => return newcomer(),
+            Self::Newcomer => return newcomer_template(),
         };
-        template(publish, subscribe, subscriptions)
+        build_template(publish, subscribe, subscriptions)
     }
 
     /// What the broker allows a user of this role in the account of newcomers; nothing for nodes and callers, who are not of it.
-    pub fn template_among_newcomers(self) -> Option<Template> {
+    pub fn newcomers_account_template(self) -> Option<PermissionTemplate> {
         match self {
-            Self::Newcomer => Some(newcomer()),
-            Self::Service => Some(template(
+            Self::Newcomer => Some(newcomer_template()),
+            Self::Service => Some(build_template(
                 vec![
-                    subject::NEWCOMERS_TRUST.to_owned(),
-                    format!("_R.*.*.{OWN_NAME}"),
+                    subject::NEWCOMERS_TRUST_SUBJECT.to_owned(),
+                    format!("_R.*.*.{USER_NAME_PLACEHOLDER}"),
                 ],
                 vec![
-                    subject::ENROL.to_owned(),
-                    subject::NEWCOMERS_TRUST.to_owned(),
+                    subject::ENROLMENT_SUBJECT.to_owned(),
+                    subject::NEWCOMERS_TRUST_SUBJECT.to_owned(),
                 ],
                 MAX_SERVICE_SUBSCRIPTIONS,
             )),
@@ -146,77 +146,81 @@ impl Role {
 }
 
 /// Requests to all nodes, and to the one of this name.
-const REQUESTS: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
+const NODE_REQUEST_SUFFIXES: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
 
 /// What a node publishes: answers under its own name, and its own keys. It reads permits, and what is trusted.
-fn node_publishes() -> Vec<String> {
+fn node_publish_subjects() -> Vec<String> {
     let mut subjects = vec![
-        format!("_R.*.*.{OWN_NAME}"),
-        subject::bucket_key("NODES", OWN_NAME),
+        format!("_R.*.*.{USER_NAME_PLACEHOLDER}"),
+        subject::bucket_key("NODES", USER_NAME_PLACEHOLDER),
     ];
-    let permits = stores::PERMITS.name;
+    let permits = stores::PERMITS_BUCKET.name;
     subjects.extend(
-        stores::permit_keys(OWN_NAME)
+        stores::permit_keys(USER_NAME_PLACEHOLDER)
             .iter()
             .map(|key| subject::bucket_key(permits, key)),
     );
     subjects.push(subject::bucket_list(permits));
-    subjects.extend(trust_reads());
-    let renewed = stores::renewed_token(OWN_NAME);
-    subjects.push(subject::bucket_get(stores::TRUST.name, &renewed));
+    subjects.extend(trust_read_subjects());
+    let renewed = stores::renewed_token_key(USER_NAME_PLACEHOLDER);
+    subjects.push(subject::bucket_get(stores::TRUST_BUCKET.name, &renewed));
     subjects
 }
 
-fn node_subscribes() -> Vec<String> {
-    let mut subjects = trust_changes();
-    subjects.push(subject::bucket_changes(stores::PERMITS.name, ">"));
+fn node_subscribe_subjects() -> Vec<String> {
+    let mut subjects = trust_change_subjects();
+    subjects.push(subject::bucket_changes(stores::PERMITS_BUCKET.name, ">"));
     subjects
 }
 
 /// What a service does beside a node: it keeps the records of the nodes that it makes, and renews their tokens.
-fn service_publishes() -> Vec<String> {
-    let (provision, trust) = (stores::PROVISION.name, stores::TRUST.name);
+fn service_publish_subjects() -> Vec<String> {
+    let (provision, trust) = (stores::PROVISION_BUCKET.name, stores::TRUST_BUCKET.name);
     vec![
         subject::bucket_key(provision, ">"),
         subject::bucket_list(provision),
         subject::bucket_get(provision, ">"),
-        subject::bucket_key(trust, &stores::renewed_token(">")),
+        subject::bucket_key(trust, &stores::renewed_token_key(">")),
         subject::bucket_list(trust),
-        subject::bucket_get(trust, &stores::renewed_token(">")),
+        subject::bucket_get(trust, &stores::renewed_token_key(">")),
     ]
 }
 
-fn own_answers() -> Vec<String> {
-    vec![format!("_R.{OWN_KEY}.>")]
+fn own_answer_subjects() -> Vec<String> {
+    vec![format!("_R.{USER_KEY_PLACEHOLDER}.>")]
 }
 
 /// The keys of the bucket of trust that everyone reads.
-fn trust_reads() -> Vec<String> {
-    let get = |key| subject::bucket_get(stores::TRUST.name, key);
-    stores::TRUST_KEYS.map(get).into()
+fn trust_read_subjects() -> Vec<String> {
+    let get = |key| subject::bucket_get(stores::TRUST_BUCKET.name, key);
+    stores::TRUST_READER_KEYS.map(get).into()
 }
 
-fn trust_changes() -> Vec<String> {
-    let changes = |key| subject::bucket_changes(stores::TRUST.name, key);
-    stores::TRUST_KEYS.map(changes).into()
+fn trust_change_subjects() -> Vec<String> {
+    let changes = |key| subject::bucket_changes(stores::TRUST_BUCKET.name, key);
+    stores::TRUST_READER_KEYS.map(changes).into()
 }
 
 /// It may ask to be enrolled, and read the answer. It reaches no other user, other newcomers included.
-fn newcomer() -> Template {
-    template(
-        vec![subject::ENROL.to_owned()],
-        own_answers(),
+fn newcomer_template() -> PermissionTemplate {
+    build_template(
+        vec![subject::ENROLMENT_SUBJECT.to_owned()],
+        own_answer_subjects(),
         MAX_NEWCOMER_SUBSCRIPTIONS,
     )
 }
 
 /// Adds what every role may: confirm, and read its own inbox.
-fn template(mut publish: Vec<String>, mut subscribe: Vec<String>, subscriptions: i64) -> Template {
-    publish.push(subject::CONFIRM.to_owned());
-    subscribe.push(format!("_INBOX.{OWN_KEY}.>"));
-    Template {
-        publish: only(publish),
-        subscribe: only(subscribe),
+fn build_template(
+    mut publish: Vec<String>,
+    mut subscribe: Vec<String>,
+    subscriptions: i64,
+) -> PermissionTemplate {
+    publish.push(subject::CONFIRM_SUBJECT.to_owned());
+    subscribe.push(format!("_INBOX.{USER_KEY_PLACEHOLDER}.>"));
+    PermissionTemplate {
+        publish: allow_only(publish),
+        subscribe: allow_only(subscribe),
         resp: None,
         subs: subscriptions,
         data: -1,
@@ -227,9 +231,9 @@ fn template(mut publish: Vec<String>, mut subscribe: Vec<String>, subscriptions:
 
 /// What the organisation's own commands may do for the minute that they are connected: make and repair the buckets, write what is
 /// trusted and who was issued, and remove the permits of revoked nodes. Signed with the account's own key, so it has no role, and no node or caller believes it.
-pub fn administrator(user_key: &str) -> (Subjects, Subjects) {
-    let mut publish = vec![subject::CONFIRM.to_owned()];
-    for store in &stores::ALL {
+pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, SubjectPermissions) {
+    let mut publish = vec![subject::CONFIRM_SUBJECT.to_owned()];
+    for store in &stores::ALL_BUCKETS {
         let stream = format!("KV_{}", store.name);
         publish.extend(
             ["CREATE", "UPDATE", "INFO"].map(|verb| format!("$JS.API.STREAM.{verb}.{stream}")),
@@ -240,46 +244,46 @@ pub fn administrator(user_key: &str) -> (Subjects, Subjects) {
     }
     publish.push("$JS.API.INFO".to_owned());
     let inbox = format!("{}.>", subject::inbox_prefix(user_key));
-    (only(publish), only(vec![inbox]))
+    (allow_only(publish), allow_only(vec![inbox]))
 }
 
-fn only(allow: Vec<String>) -> Subjects {
-    Subjects {
+fn allow_only(allow: Vec<String>) -> SubjectPermissions {
+    SubjectPermissions {
         allow,
         deny: Vec::new(),
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for UserRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Role {
+impl FromStr for UserRole {
     type Err = UnknownRole;
     fn from_str(word: &str) -> Result<Self, UnknownRole> {
         Self::ALL
             .into_iter()
-            .find(|role| role.word() == word)
+            .find(|role| role.as_str() == word)
             .ok_or_else(|| UnknownRole(word.chars().take(24).collect()))
     }
 }
 
 /// What a caller may ask, as one of its tags.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grant {
+pub enum CallerGrant {
     /// Every agent.
     Everything,
     /// Every action of one agent.
-    Agent(Name),
+    Agent(SubjectName),
     /// One action.
-    Action(Name, Name),
+    Action(SubjectName, SubjectName),
 }
 
-impl Grant {
+impl CallerGrant {
     /// The tag that `{{tag(agent)}}` takes its value from.
-    pub fn tag(&self) -> String {
+    pub fn to_tag(&self) -> String {
         match self {
             Self::Everything => "agent:*".to_owned(),
             Self::Agent(agent) => format!("agent:{agent}"),
@@ -288,7 +292,7 @@ impl Grant {
     }
 }
 
-impl FromStr for Grant {
+impl FromStr for CallerGrant {
     type Err = crate::identity::NameError;
     /// Reads `*`, `agent` or `agent.action`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -296,8 +300,11 @@ impl FromStr for Grant {
             return Ok(Self::Everything);
         }
         match text.split_once('.') {
-            None => Ok(Self::Agent(Name::parse(text)?)),
-            Some((agent, action)) => Ok(Self::Action(Name::parse(agent)?, Name::parse(action)?)),
+            None => Ok(Self::Agent(SubjectName::parse(text)?)),
+            Some((agent, action)) => Ok(Self::Action(
+                SubjectName::parse(agent)?,
+                SubjectName::parse(action)?,
+            )),
         }
     }
 }

@@ -7,21 +7,21 @@ use std::collections::HashMap;
 use ed25519_dalek::{Signature, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 
-use super::claims::{Account, Claims, SigningKeyEntry, Template, User};
-use super::decode::{Decoded, decode};
+use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenClaims, UserClaims};
+use super::decode::{DecodedToken, decode_token};
 use super::nkey::{KeyKind, PublicKey};
-use super::{Role, Seconds, TokenError};
+use super::{Seconds, TokenError, UserRole};
 use crate::Millis;
-use crate::fresh::SKEW;
+use crate::fresh::CLOCK_SKEW_MILLIS;
 use crate::identity::Identity;
 
 /// A pinned operator and the account token that is in force.
 #[derive(Debug, Clone)]
-pub struct Trust {
+pub struct AccountTrust {
     operator: PublicKey,
     text: String,
-    claims: Claims<Account>,
-    keys: HashMap<PublicKey, (Role, VerifyingKey)>,
+    claims: TokenClaims<AccountClaims>,
+    keys: HashMap<PublicKey, (UserRole, VerifyingKey)>,
     revoked: HashMap<PublicKey, Seconds>,
     everybody: Option<Seconds>,
     fingerprint: [u8; 32],
@@ -29,13 +29,13 @@ pub struct Trust {
 
 /// A party whose token was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedUser {
     /// Its name.
     pub identity: Identity,
     /// Its key, with which it signs messages.
     pub key: PublicKey,
     /// What it is for: the role whose key signed its token.
-    pub role: Role,
+    pub role: UserRole,
     /// `key:value` pairs from its token.
     pub tags: Vec<String>,
     /// When its token was issued.
@@ -49,17 +49,17 @@ pub struct Verified {
 }
 
 /// A user token that says the right things, but whose signature is not checked yet.
-pub(crate) struct Candidate<'a> {
-    pub(crate) verified: Verified,
+pub(crate) struct UnverifiedToken<'a> {
+    pub(crate) verified: VerifiedUser,
     pub(crate) issuer: PublicKey,
     pub(crate) issuer_key: VerifyingKey,
     pub(crate) signed: &'a [u8],
     pub(crate) signature: Signature,
 }
 
-impl Candidate<'_> {
+impl UnverifiedToken<'_> {
     /// Whether its issuer has signed it.
-    pub(crate) fn verify(&self) -> Result<(), TokenError> {
+    pub(crate) fn verify_signature(&self) -> Result<(), TokenError> {
         let issuer = self.issuer;
         self.issuer_key
             .verify_strict(self.signed, &self.signature)
@@ -67,19 +67,19 @@ impl Candidate<'_> {
     }
 }
 
-impl Trust {
+impl AccountTrust {
     /// Trusts this operator, and the account whose token it signed.
     pub fn new(operator: PublicKey, account_token: &str) -> Result<Self, TokenError> {
         let operator = operator.expect_kind(KeyKind::Operator)?;
-        let decoded = decode::<Account>(account_token)?;
-        let found = decoded.unverified().iss;
+        let decoded = decode_token::<AccountClaims>(account_token)?;
+        let found = decoded.unverified_claims().iss;
         if found != operator {
             return Err(TokenError::Foreign {
                 expected: operator,
                 found,
             });
         }
-        let claims = decoded.verify()?;
+        let claims = decoded.verify_signature()?;
         let keys = role_keys(&claims.nats)?;
         let everybody = claims.nats.revocations.get("*").copied();
         let one = |(key, until): (&String, &Seconds)| Some((PublicKey::parse(key).ok()?, *until));
@@ -104,10 +104,10 @@ impl Trust {
     /// so that a recorded old one cannot undo a revocation.
     pub fn update(&self, account_token: &str) -> Result<Self, TokenError> {
         let new = Self::new(self.operator, account_token)?;
-        if new.account() != self.account() {
+        if new.account_key() != self.account_key() {
             return Err(TokenError::Foreign {
-                expected: self.account(),
-                found: new.account(),
+                expected: self.account_key(),
+                found: new.account_key(),
             });
         }
         let (known, found) = (self.issued_at(), new.issued_at());
@@ -118,22 +118,22 @@ impl Trust {
     }
 
     /// The operator that is pinned.
-    pub fn operator(&self) -> PublicKey {
+    pub fn operator_key(&self) -> PublicKey {
         self.operator
     }
 
     /// The account that is trusted.
-    pub fn account(&self) -> PublicKey {
+    pub fn account_key(&self) -> PublicKey {
         self.claims.sub
     }
 
     /// The account's claims, for issuing a changed token.
-    pub fn claims(&self) -> &Claims<Account> {
+    pub fn claims(&self) -> &TokenClaims<AccountClaims> {
         &self.claims
     }
 
     /// The permissions that the broker derives for users whose tokens this key has signed.
-    pub fn template(&self, issuer: &PublicKey) -> Option<&Template> {
+    pub fn template_of_key(&self, issuer: &PublicKey) -> Option<&PermissionTemplate> {
         self.claims
             .nats
             .signing_keys
@@ -145,7 +145,7 @@ impl Trust {
     }
 
     /// The role whose users this key signs; none of ours if the account does not say so.
-    pub fn role(&self, issuer: &PublicKey) -> Option<Role> {
+    pub fn role_of_key(&self, issuer: &PublicKey) -> Option<UserRole> {
         self.keys.get(issuer).map(|(role, _)| *role)
     }
 
@@ -155,7 +155,7 @@ impl Trust {
     }
 
     /// The account's token as it was given.
-    pub fn token(&self) -> &str {
+    pub fn account_token(&self) -> &str {
         &self.text
     }
 
@@ -171,44 +171,45 @@ impl Trust {
 
     /// Verifies a user's token: its form, issuer, account, name, time, revocation and signature.
     ///
-    /// Its times are taken with a tolerance of [`SKEW`], as clocks differ.
-    pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<Verified, TokenError> {
-        let candidate = self.candidate(jwt, now)?;
-        candidate.verify()?;
+    /// Its times are taken with a tolerance of [`CLOCK_SKEW_MILLIS`], as clocks differ.
+    pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<VerifiedUser, TokenError> {
+        let candidate = self.check_claims(jwt, now)?;
+        candidate.verify_signature()?;
         Ok(candidate.verified)
     }
 
     /// Everything that [`Self::verify_user`] does, except for the signature.
-    pub(crate) fn candidate<'a>(
+    pub(crate) fn check_claims<'a>(
         &self,
         jwt: &'a str,
         now: Millis,
-    ) -> Result<Candidate<'a>, TokenError> {
-        let (claims, signed, signature) = Decoded::into_parts(decode::<User>(jwt)?);
+    ) -> Result<UnverifiedToken<'a>, TokenError> {
+        let (claims, signed, signature) =
+            DecodedToken::into_parts(decode_token::<UserClaims>(jwt)?);
         let issuer = claims.iss;
         let (role, issuer_key) = *self
             .keys
             .get(&issuer)
             .ok_or(TokenError::UnknownIssuer { issuer })?;
         let found = claims.nats.issuer_account.unwrap_or(issuer);
-        if found != self.account() {
+        if found != self.account_key() {
             return Err(TokenError::Foreign {
-                expected: self.account(),
+                expected: self.account_key(),
                 found,
             });
         }
-        let verified = Verified {
-            identity: identity(&claims.name)?,
+        let verified = VerifiedUser {
+            identity: parse_exact_identity(&claims.name)?,
             key: claims.sub,
             role,
             tags: claims.nats.tags,
-            issued_at: millis(claims.iat),
-            not_before: millis(claims.nbf),
-            expires: (claims.exp != 0).then(|| millis(claims.exp)),
-            verifying: claims.sub.verifying()?,
+            issued_at: seconds_to_millis(claims.iat),
+            not_before: seconds_to_millis(claims.nbf),
+            expires: (claims.exp != 0).then(|| seconds_to_millis(claims.exp)),
+            verifying: claims.sub.verifying_key()?,
         };
-        self.still_good(&verified, now)?;
-        Ok(Candidate {
+        self.check_still_valid(&verified, now)?;
+        Ok(UnverifiedToken {
             verified,
             issuer,
             issuer_key,
@@ -218,21 +219,21 @@ impl Trust {
     }
 
     /// Whether a party that was verified earlier is within its token's time and not revoked.
-    pub fn still_good(&self, party: &Verified, now: Millis) -> Result<(), TokenError> {
+    pub fn check_still_valid(&self, party: &VerifiedUser, now: Millis) -> Result<(), TokenError> {
         let name = || party.identity.to_string();
         if let Some(at) = party.expires
-            && now > at.saturating_add(SKEW)
+            && now > at.saturating_add(CLOCK_SKEW_MILLIS)
         {
             return Err(TokenError::Expired { name: name(), at });
         }
-        if now.saturating_add(SKEW) < party.not_before {
+        if now.saturating_add(CLOCK_SKEW_MILLIS) < party.not_before {
             return Err(TokenError::NotYet {
                 name: name(),
                 at: party.not_before,
             });
         }
         let until = self.revoked.get(&party.key).copied().max(self.everybody);
-        if until.is_some_and(|until| party.issued_at <= millis(until)) {
+        if until.is_some_and(|until| party.issued_at <= seconds_to_millis(until)) {
             return Err(TokenError::Revoked { name: name() });
         }
         Ok(())
@@ -240,21 +241,23 @@ impl Trust {
 }
 
 /// The signing keys that stand for a role of ours. Others may exist; what they sign is not believed.
-fn role_keys(account: &Account) -> Result<HashMap<PublicKey, (Role, VerifyingKey)>, TokenError> {
+fn role_keys(
+    account: &AccountClaims,
+) -> Result<HashMap<PublicKey, (UserRole, VerifyingKey)>, TokenError> {
     let mut keys = HashMap::new();
     for entry in &account.signing_keys {
         if let SigningKeyEntry::Scoped(scope) = entry
             && let Ok(role) = scope.role.parse()
         {
             let key = scope.key.expect_kind(KeyKind::Account)?;
-            keys.insert(key, (role, key.verifying()?));
+            keys.insert(key, (role, key.verifying_key()?));
         }
     }
     Ok(keys)
 }
 
 /// The identity in its one spelling: anything that had to be normalised is refused, because the broker compares bytes.
-fn identity(name: &str) -> Result<Identity, TokenError> {
+fn parse_exact_identity(name: &str) -> Result<Identity, TokenError> {
     let identity = Identity::parse(name).map_err(TokenError::Name)?;
     if identity.as_str() == name {
         return Ok(identity);
@@ -262,6 +265,6 @@ fn identity(name: &str) -> Result<Identity, TokenError> {
     Err(TokenError::NameSpelling(name.to_owned()))
 }
 
-fn millis(seconds: Seconds) -> Millis {
+fn seconds_to_millis(seconds: Seconds) -> Millis {
     seconds.saturating_mul(1000)
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use muster_wire::approval::{
-    Approval, ApprovalError, Approved, Inputs, Proposal, encode, open_approval, open_proposal,
+    ApprovalError, ApprovedProposal, ProposalApproval, ProposalInputs, RequestProposal,
+    encode_envelope, open_approval, open_proposal,
 };
-use muster_wire::filter::Filter;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Envelope, Kind, Signer, seal};
-use muster_wire::token::{Role, TokenCache};
+use muster_wire::filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{Envelope, EnvelopeKind, Signer, sign_envelope};
+use muster_wire::token::{TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -29,16 +30,16 @@ fn nodes(names: &[&str]) -> BTreeSet<Identity> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-fn proposal(id: Uuid) -> Proposal {
+fn proposal(id: Uuid) -> RequestProposal {
     let request = world::request(&["db1.acme.net"]);
-    Proposal {
+    RequestProposal {
         id,
         caller: request.caller,
         collective: request.collective,
         agent: request.agent,
         action: request.action,
         nodes: nodes(&["db1.acme.net", "db2.acme.net"]),
-        inputs: Inputs::new(id, &data(), secret),
+        inputs: ProposalInputs::new(id, &data(), secret),
         issued_at: NOW - 1000,
         expires_at: NOW + 60_000,
     }
@@ -57,29 +58,33 @@ fn request() -> Request {
 
 /// What the approver makes of a sealed proposal, as a request carries it.
 fn approved(proposal: &[u8], approver: &Signer) -> String {
-    let approval = Approval {
-        proposal: encode(proposal),
+    let approval = ProposalApproval {
+        proposal: encode_envelope(proposal),
         approver: approver.identity().clone(),
         approved_at: NOW,
     };
-    encode(&seal(Kind::Approval, &approval, approver).unwrap())
+    encode_envelope(&sign_envelope(EnvelopeKind::Approval, &approval, approver).unwrap())
 }
 
-fn open(world: &World, text: &str) -> Result<Approved, ApprovalError> {
+fn open(world: &World, text: &str) -> Result<ApprovedProposal, ApprovalError> {
     open_approval(text, &world.trust, &TokenCache::default(), NOW)
 }
 
 /// The outcome for this proposal and this request, both made by the caller and approved by anna.
-fn outcome(world: &World, proposal: &Proposal, request: &Request) -> Result<(), ApprovalError> {
+fn outcome(
+    world: &World,
+    proposal: &RequestProposal,
+    request: &Request,
+) -> Result<(), ApprovalError> {
     let caller = world.caller();
-    let anna = world.signer(Role::Caller, "anna", 61);
-    let sealed = seal(Kind::Proposal, proposal, &caller).unwrap();
+    let anna = world.signer(UserRole::Caller, "anna", 61);
+    let sealed = sign_envelope(EnvelopeKind::Proposal, proposal, &caller).unwrap();
     let approved = open(world, &approved(&sealed, &anna))?;
     let token = TokenCache::default();
     let verified = token
         .verify_user(&world.trust, &caller.token(), NOW)
         .unwrap();
-    approved.covers(request, &verified, NOW, secret)
+    approved.check_request(request, &verified, NOW, secret)
 }
 
 #[test]
@@ -87,7 +92,7 @@ fn what_was_approved_may_be_asked() {
     let world = World::new();
     outcome(&world, &proposal(id()), &request()).unwrap();
     let both = Request {
-        target: Target::Nodes(nodes(&["db1.acme.net", "db2.acme.net"])),
+        target: RequestTarget::Nodes(nodes(&["db1.acme.net", "db2.acme.net"])),
         ..request()
     };
     outcome(&world, &proposal(id()), &both).unwrap();
@@ -96,7 +101,7 @@ fn what_was_approved_may_be_asked() {
 #[test]
 fn anything_else_may_not() {
     let world = World::new();
-    let name = |text: &str| Name::parse(text).unwrap();
+    let name = |text: &str| SubjectName::parse(text).unwrap();
     let changed = |key: &str, value: Value| {
         let mut data = data();
         data.insert(key.to_owned(), value);
@@ -129,14 +134,14 @@ fn anything_else_may_not() {
         (
             "target",
             Request {
-                target: Target::Nodes(nodes(&["db1.acme.net", "db3.acme.net"])),
+                target: RequestTarget::Nodes(nodes(&["db1.acme.net", "db3.acme.net"])),
                 ..request()
             },
         ),
         (
             "target",
             Request {
-                target: Target::Filter(Filter::default()),
+                target: RequestTarget::Filter(NodeFilter::default()),
                 ..request()
             },
         ),
@@ -156,8 +161,8 @@ fn anything_else_may_not() {
 #[test]
 fn a_proposal_hides_nothing_but_secrets() {
     let world = World::new();
-    let hiding = Proposal {
-        inputs: Inputs::new(id(), &data(), |_| true),
+    let hiding = RequestProposal {
+        inputs: ProposalInputs::new(id(), &data(), |_| true),
         ..proposal(id())
     };
     let refused = outcome(&world, &hiding, &request());
@@ -172,17 +177,17 @@ fn a_proposal_hides_nothing_but_secrets() {
 #[test]
 fn time_ends_an_approval() {
     let world = World::new();
-    let over = Proposal {
+    let over = RequestProposal {
         issued_at: NOW - 60_000,
         expires_at: NOW - 1,
         ..proposal(id())
     };
-    let early = Proposal {
+    let early = RequestProposal {
         issued_at: NOW + 40_000,
         expires_at: NOW + 50_000,
         ..proposal(id())
     };
-    let long = Proposal {
+    let long = RequestProposal {
         expires_at: NOW + 25 * 60 * 60 * 1000,
         ..proposal(id())
     };
@@ -204,35 +209,35 @@ fn time_ends_an_approval() {
 fn it_takes_two_callers_of_this_organisation() {
     let world = World::new();
     let caller = world.caller();
-    let sealed = seal(Kind::Proposal, &proposal(id()), &caller).unwrap();
+    let sealed = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &caller).unwrap();
     let own = open(&world, &approved(&sealed, &caller));
     assert!(matches!(own, Err(ApprovalError::Oneself(_))), "{own:?}");
     // The same person with another key, and another name on the same key, are one person.
-    let namesake = world.signer(Role::Caller, caller.identity().as_str(), 62);
+    let namesake = world.signer(UserRole::Caller, caller.identity().as_str(), 62);
     let namesake = open(&world, &approved(&sealed, &namesake));
     assert!(
         matches!(namesake, Err(ApprovalError::Oneself(_))),
         "{namesake:?}"
     );
-    for role in [Role::Node, Role::Service] {
+    for role in [UserRole::Node, UserRole::Service] {
         let other = open(&world, &approved(&sealed, &world.signer(role, "anna", 63)));
         assert!(
             matches!(other, Err(ApprovalError::Refused(_))),
             "{role}: {other:?}"
         );
     }
-    let foreigner = World::with_seed(151).signer(Role::Caller, "anna", 64);
+    let foreigner = World::with_seed(151).signer(UserRole::Caller, "anna", 64);
     let foreign = open(&world, &approved(&sealed, &foreigner));
     assert!(
         matches!(foreign, Err(ApprovalError::Refused(_))),
         "{foreign:?}"
     );
     // A proposal in somebody else's name.
-    let eve = world.signer(Role::Caller, "eve", 65);
-    let forged = seal(Kind::Proposal, &proposal(id()), &eve).unwrap();
+    let eve = world.signer(UserRole::Caller, "eve", 65);
+    let forged = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &eve).unwrap();
     let forged = open(
         &world,
-        &approved(&forged, &world.signer(Role::Caller, "anna", 66)),
+        &approved(&forged, &world.signer(UserRole::Caller, "anna", 66)),
     );
     assert!(
         matches!(forged, Err(ApprovalError::WrongSender { .. })),
@@ -244,19 +249,28 @@ fn it_takes_two_callers_of_this_organisation() {
 fn a_proposal_an_approval_and_a_request_are_never_taken_for_each_other() {
     let world = World::new();
     let caller = world.caller();
-    let kinds = [Kind::Request, Kind::Reply, Kind::Proposal, Kind::Approval];
+    let kinds = [
+        EnvelopeKind::Request,
+        EnvelopeKind::Reply,
+        EnvelopeKind::Proposal,
+        EnvelopeKind::Approval,
+    ];
     for sealed in kinds {
-        let bytes = seal(sealed, &proposal(id()), &caller).unwrap();
+        let bytes = sign_envelope(sealed, &proposal(id()), &caller).unwrap();
         for read in kinds {
             assert_eq!(Envelope::decode(read, &bytes).is_ok(), read == sealed);
         }
         let text = String::from_utf8(bytes).unwrap();
         for read in kinds {
             // The name is part of what is signed: changing it outside does not help.
-            let moved = text.replacen(sealed.protocol(), read.protocol(), 1);
+            let moved = text.replacen(sealed.protocol_name(), read.protocol_name(), 1);
             let envelope = Envelope::decode(read, moved.as_bytes()).unwrap();
-            let opened =
-                envelope.verify(&world.trust, &TokenCache::default(), NOW, &[Role::Caller]);
+            let opened = envelope.verify(
+                &world.trust,
+                &TokenCache::default(),
+                NOW,
+                &[UserRole::Caller],
+            );
             assert_eq!(opened.is_ok(), read == sealed);
         }
     }
@@ -271,10 +285,10 @@ proptest! {
         let map = |inputs: &std::collections::BTreeMap<String, String>| -> Map<String, Value> {
             inputs.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
         };
-        let inputs = Inputs::new(id(), &map(&first), secret);
-        prop_assert_eq!(inputs.are(id(), &map(&second), secret), first == second);
+        let inputs = ProposalInputs::new(id(), &map(&first), secret);
+        prop_assert_eq!(inputs.matches_request_data(id(), &map(&second), secret), first == second);
         if first.contains_key("password") {
-            prop_assert!(!inputs.are(Uuid::from_u128(7), &map(&first), secret));
+            prop_assert!(!inputs.matches_request_data(Uuid::from_u128(7), &map(&first), secret));
         }
     }
 
@@ -282,14 +296,14 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in "\\PC{0,64}", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let world = World::new();
         prop_assert!(open(&world, &text).is_err());
-        prop_assert!(open(&world, &encode(&bytes)).is_err());
+        prop_assert!(open(&world, &encode_envelope(&bytes)).is_err());
         prop_assert!(open_proposal(&bytes, &world.trust, &TokenCache::default(), NOW).is_err());
     }
 
     #[test]
     fn one_changed_byte_makes_it_void(at in any::<prop::sample::Index>(), bit in 0_u8..8) {
         let world = World::new();
-        let sealed = seal(Kind::Proposal, &proposal(id()), &world.caller()).unwrap();
+        let sealed = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &world.caller()).unwrap();
         let mut changed = sealed.clone();
         *at.get_mut(&mut changed) ^= 1 << bit;
         prop_assert!(open_proposal(&changed, &world.trust, &TokenCache::default(), NOW).is_err());

@@ -3,25 +3,26 @@
 use std::collections::BTreeMap;
 
 use muster_wire::bundle::{
-    Authority, Bundle, BundleError, Content, Manifest, Mode, OpenBundle, SIGN_TAG, check_path, pack,
+    BundleArchive, BundleError, BundleFile, BundleFileMode, BundleManifest, BundleSignerTrust,
+    OpenBundle, PLUGIN_SIGN_TAG, check_path, pack_bundle,
 };
-use muster_wire::identity::Name;
-use muster_wire::sign::{Kind, Refusal, Signer, seal};
-use muster_wire::token::{Role, TokenError};
+use muster_wire::identity::SubjectName;
+use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
+use muster_wire::token::{TokenError, UserRole};
 use proptest::prelude::*;
 
 use crate::world::{NOW, World, name};
 
-const DDL: Content<'_> = Content {
-    mode: Mode::Data,
+const DDL: BundleFile<'_> = BundleFile {
+    mode: BundleFileMode::Data,
     bytes: b"{}",
 };
-const PROGRAM: Content<'_> = Content {
-    mode: Mode::Program,
+const PROGRAM: BundleFile<'_> = BundleFile {
+    mode: BundleFileMode::Program,
     bytes: b"#!/bin/sh\n",
 };
 
-fn files() -> BTreeMap<String, Content<'static>> {
+fn files() -> BTreeMap<String, BundleFile<'static>> {
     [("disk.json", DDL), ("disk", PROGRAM), ("README.md", DDL)]
         .map(|(path, content)| (path.to_owned(), content))
         .into()
@@ -32,23 +33,26 @@ fn version() -> semver::Version {
 }
 
 fn packed(world: &World, signer: &Signer) -> Vec<u8> {
-    let account = world.trust.token();
-    pack(name("disk"), version(), &files(), signer, account, NOW).unwrap()
+    let account = world.trust.account_token();
+    pack_bundle(name("disk"), version(), &files(), signer, account, NOW).unwrap()
 }
 
 fn signer(world: &World) -> Signer {
-    world.signer_tagged(Role::Caller, "alice", 100, &[SIGN_TAG])
+    world.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG])
 }
 
-fn pinned(world: &World) -> Authority<'_> {
-    Authority::Operator {
-        operator: world.operator.public(),
-        account: Some(world.trust.token()),
+fn pinned(world: &World) -> BundleSignerTrust<'_> {
+    BundleSignerTrust::Operator {
+        operator: world.operator.public_key(),
+        account: Some(world.trust.account_token()),
     }
 }
 
-fn open<'a>(bytes: &'a [u8], authority: &Authority<'_>) -> Result<OpenBundle<'a>, BundleError> {
-    Bundle::decode(bytes)?.open(authority, NOW)
+fn open<'a>(
+    bytes: &'a [u8],
+    authority: &BundleSignerTrust<'_>,
+) -> Result<OpenBundle<'a>, BundleError> {
+    BundleArchive::decode(bytes)?.verify_contents(authority, NOW)
 }
 
 #[test]
@@ -61,16 +65,20 @@ fn what_a_signer_packed_is_opened_by_whoever_pins_the_operator_or_the_key() {
         packed(&world, &signer),
         "the same parts, other bytes"
     );
-    let unknown = Authority::Operator {
-        operator: world.operator.public(),
+    let unknown = BundleSignerTrust::Operator {
+        operator: world.operator.public_key(),
         account: None,
     };
-    for authority in [pinned(&world), unknown, Authority::Key(signer.public())] {
+    for authority in [
+        pinned(&world),
+        unknown,
+        BundleSignerTrust::Key(signer.public_key()),
+    ] {
         let opened = open(&bytes, &authority).unwrap();
         assert_eq!(opened.manifest.version, version());
         assert_eq!(opened.manifest.packed_at, NOW);
         assert_eq!(opened.signer.identity.as_str(), "alice");
-        assert_eq!(opened.signer.key, signer.public());
+        assert_eq!(opened.signer.key, signer.public_key());
         let found: BTreeMap<_, _> = opened
             .files
             .iter()
@@ -92,10 +100,10 @@ fn foreign_keys_and_parties_without_the_right_are_refused() {
         Err(BundleError::Account(TokenError::Foreign { .. }))
     ));
     // A signer of another organisation, with this one's account beside it.
-    let stranger = other.signer_tagged(Role::Caller, "alice", 100, &[SIGN_TAG]);
+    let stranger = other.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG]);
     assert!(matches!(
         open(&packed(&world, &stranger), &pinned(&world)),
-        Err(BundleError::Refused(Refusal::Token(
+        Err(BundleError::Refused(MessageRefusal::Token(
             TokenError::UnknownIssuer { .. }
         )))
     ));
@@ -104,15 +112,15 @@ fn foreign_keys_and_parties_without_the_right_are_refused() {
         open(&packed(&world, &plain), &pinned(&world)),
         Err(BundleError::MayNotSign(_))
     ));
-    for role in [Role::Node, Role::Service] {
-        let party = world.signer_tagged(role, "db1.acme.net", 101, &[SIGN_TAG]);
+    for role in [UserRole::Node, UserRole::Service] {
+        let party = world.signer_tagged(role, "db1.acme.net", 101, &[PLUGIN_SIGN_TAG]);
         assert!(matches!(
             open(&packed(&world, &party), &pinned(&world)),
-            Err(BundleError::Refused(Refusal::WrongRole { .. }))
+            Err(BundleError::Refused(MessageRefusal::WrongRole { .. }))
         ));
     }
-    let key = Authority::Key(plain.public());
-    let eve = world.signer_tagged(Role::Caller, "eve", 109, &[SIGN_TAG]);
+    let key = BundleSignerTrust::Key(plain.public_key());
+    let eve = world.signer_tagged(UserRole::Caller, "eve", 109, &[PLUGIN_SIGN_TAG]);
     assert!(matches!(
         open(&packed(&world, &eve), &key),
         Err(BundleError::Foreign { .. })
@@ -126,22 +134,22 @@ fn a_revoked_signer_is_refused_whichever_token_says_so() {
     let world = World::new();
     let alice = signer(&world);
     let bytes = packed(&world, &alice);
-    let revoked = world.token_revoking(&alice.public());
-    let operator = world.operator.public();
-    let known = Authority::Operator {
+    let revoked = world.token_revoking(&alice.public_key());
+    let operator = world.operator.public_key();
+    let known = BundleSignerTrust::Operator {
         operator,
         account: Some(&revoked),
     };
     let is_revoked = |result: Result<OpenBundle<'_>, BundleError>| {
         matches!(
             result,
-            Err(BundleError::Refused(Refusal::Token(
+            Err(BundleError::Refused(MessageRefusal::Token(
                 TokenError::Revoked { .. }
             )))
         )
     };
     assert!(is_revoked(open(&bytes, &known)));
-    let carried = pack(name("disk"), version(), &files(), &alice, &revoked, NOW).unwrap();
+    let carried = pack_bundle(name("disk"), version(), &files(), &alice, &revoked, NOW).unwrap();
     assert!(is_revoked(open(&carried, &pinned(&world))));
     assert!(open(&bytes, &pinned(&world)).is_ok());
 }
@@ -151,7 +159,7 @@ fn no_byte_can_be_changed_added_or_taken_away() {
     let world = World::new();
     let alice = signer(&world);
     let bytes = packed(&world, &alice);
-    let authorities = [pinned(&world), Authority::Key(alice.public())];
+    let authorities = [pinned(&world), BundleSignerTrust::Key(alice.public_key())];
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 1 << (at % 8);
@@ -160,10 +168,10 @@ fn no_byte_can_be_changed_added_or_taken_away() {
         }
     }
     for length in [0, 1, 511, 512, 1024, bytes.len() - 512, bytes.len() - 1] {
-        assert!(Bundle::decode(&bytes[..length]).is_err(), "{length}");
+        assert!(BundleArchive::decode(&bytes[..length]).is_err(), "{length}");
     }
     let longer = [bytes.as_slice(), &[0; 512]].concat();
-    assert!(Bundle::decode(&longer).is_err());
+    assert!(BundleArchive::decode(&longer).is_err());
 }
 
 #[test]
@@ -171,8 +179,8 @@ fn files_that_were_not_signed_are_refused_and_missing_ones_missed() {
     let world = World::new();
     let alice = signer(&world);
     let bytes = packed(&world, &alice);
-    let good = Bundle::decode(&bytes).unwrap();
-    let refused = |change: &dyn Fn(&mut BTreeMap<&str, Content<'_>>)| {
+    let good = BundleArchive::decode(&bytes).unwrap();
+    let refused = |change: &dyn Fn(&mut BTreeMap<&str, BundleFile<'_>>)| {
         let mut bundle = good.clone();
         change(&mut bundle.files);
         let bytes = bundle.encode().unwrap();
@@ -227,22 +235,22 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
     ] {
         let mut files = files();
         files.insert(path.to_owned(), PROGRAM);
-        let account = world.trust.token();
-        let packed = pack(name("disk"), version(), &files, &alice, account, NOW);
+        let account = world.trust.account_token();
+        let packed = pack_bundle(name("disk"), version(), &files, &alice, account, NOW);
         assert!(matches!(packed, Err(BundleError::Path { .. })), "{path}");
         // Sealed by hand, as a program of the signer's own could.
-        let manifest = Manifest {
+        let manifest = BundleManifest {
             name: name("disk"),
             version: version(),
             signer: alice.identity().clone(),
             packed_at: NOW,
             files: files
                 .iter()
-                .map(|(path, file)| (path.clone(), file.listed()))
+                .map(|(path, file)| (path.clone(), file.manifest_entry()))
                 .collect(),
         };
-        let sealed = seal(Kind::Bundle, &manifest, &alice).unwrap();
-        let bundle = Bundle {
+        let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, &alice).unwrap();
+        let bundle = BundleArchive {
             sealed: &sealed,
             account,
             files: files
@@ -250,7 +258,10 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
                 .map(|(path, file)| (path.as_str(), *file))
                 .collect(),
         };
-        assert!(bundle.open(&pinned(&world), NOW).is_err(), "{path}");
+        assert!(
+            bundle.verify_contents(&pinned(&world), NOW).is_err(),
+            "{path}"
+        );
     }
 }
 
@@ -259,30 +270,30 @@ fn another_kind_of_message_is_no_manifest() {
     let world = World::new();
     let alice = signer(&world);
     let bytes = packed(&world, &alice);
-    let good = Bundle::decode(&bytes).unwrap();
+    let good = BundleArchive::decode(&bytes).unwrap();
     let manifest = open(&bytes, &pinned(&world)).unwrap().manifest;
-    for kind in [Kind::Request, Kind::Approval] {
-        let sealed = seal(kind, &manifest, &alice).unwrap();
-        let bundle = Bundle {
+    for kind in [EnvelopeKind::Request, EnvelopeKind::Approval] {
+        let sealed = sign_envelope(kind, &manifest, &alice).unwrap();
+        let bundle = BundleArchive {
             sealed: &sealed,
             ..good.clone()
         };
-        let refused = bundle.open(&pinned(&world), NOW);
+        let refused = bundle.verify_contents(&pinned(&world), NOW);
         assert!(matches!(
             refused,
-            Err(BundleError::Refused(Refusal::Protocol { .. }))
+            Err(BundleError::Refused(MessageRefusal::Protocol { .. }))
         ));
     }
-    let claimed = Manifest {
+    let claimed = BundleManifest {
         signer: "bob".parse().unwrap(),
         ..manifest
     };
-    let sealed = seal(Kind::Bundle, &claimed, &alice).unwrap();
-    let bundle = Bundle {
+    let sealed = sign_envelope(EnvelopeKind::Bundle, &claimed, &alice).unwrap();
+    let bundle = BundleArchive {
         sealed: &sealed,
         ..good
     };
-    let refused = bundle.open(&pinned(&world), NOW);
+    let refused = bundle.verify_contents(&pinned(&world), NOW);
     assert!(matches!(refused, Err(BundleError::WrongSigner { .. })));
 }
 
@@ -291,7 +302,7 @@ fn another_kind_of_message_is_no_manifest() {
 fn entries_that_are_no_plain_files_are_refused() {
     let world = World::new();
     let bytes = packed(&world, &signer(&world));
-    let good = Bundle::decode(&bytes).unwrap();
+    let good = BundleArchive::decode(&bytes).unwrap();
     for kind in [
         tar::EntryType::Symlink,
         tar::EntryType::Link,
@@ -320,7 +331,7 @@ fn entries_that_are_no_plain_files_are_refused() {
         put("files/disk", kind, b"");
         let bytes = builder.into_inner().unwrap();
         assert!(
-            matches!(Bundle::decode(&bytes), Err(BundleError::Shape(_))),
+            matches!(BundleArchive::decode(&bytes), Err(BundleError::Shape(_))),
             "{kind:?}"
         );
     }
@@ -340,13 +351,16 @@ fn entries_that_are_no_plain_files_are_refused() {
         .append_data(&mut header, "files/disk.json", &b"[]"[..])
         .unwrap();
     let twice = builder.into_inner().unwrap();
-    assert!(matches!(Bundle::decode(&twice), Err(BundleError::Shape(_))));
+    assert!(matches!(
+        BundleArchive::decode(&twice),
+        Err(BundleError::Shape(_))
+    ));
 }
 
 proptest! {
     #[test]
     fn a_path_that_is_accepted_stays_below_the_agents_directory(path in "[a-zA-Z./_\\\\ -]{0,24}|\\PC{0,24}") {
-        let agent: Name = name("disk");
+        let agent: SubjectName = name("disk");
         if check_path(&agent, &path).is_ok() {
             let normal = |part| matches!(part, std::path::Component::Normal(_));
             prop_assert!(std::path::Path::new(&path).components().all(normal));
@@ -361,13 +375,13 @@ proptest! {
     ) {
         let mut files = files();
         for (path, (program, bytes)) in &contents {
-            let mode = if *program { Mode::Program } else { Mode::Data };
-            files.insert(format!("lib/{path}"), Content { mode, bytes });
+            let mode = if *program { BundleFileMode::Program } else { BundleFileMode::Data };
+            files.insert(format!("lib/{path}"), BundleFile { mode, bytes });
         }
         let world = World::new();
         let alice = signer(&world);
         // Files where directories would be are refused; what is packed opens as what it was.
-        if let Ok(bytes) = pack(name("disk"), version(), &files, &alice, world.trust.token(), NOW) {
+        if let Ok(bytes) = pack_bundle(name("disk"), version(), &files, &alice, world.trust.account_token(), NOW) {
             let opened = open(&bytes, &pinned(&world)).unwrap();
             let found: BTreeMap<_, _> = opened.files.iter().map(|(path, content)| ((*path).to_owned(), *content)).collect();
             prop_assert_eq!(found, files);

@@ -1,16 +1,21 @@
 //! The text of `.creds` files.
 
-use muster_wire::token::encode::Validity;
-use muster_wire::token::{Creds, CredsError, KeyKind, Role};
+use muster_wire::token::encode::TokenValidity;
+use muster_wire::token::{KeyKind, UserCredentials, UserCredentialsError, UserRole};
 use proptest::prelude::*;
 
 use crate::world::{ISSUED, World, key};
 
-fn creds() -> Creds {
+fn creds() -> UserCredentials {
     let world = World::new();
     let key = key(KeyKind::User, 100);
-    Creds::new(
-        &world.token(Role::Caller, "alice", &key, Validity::from(ISSUED)),
+    UserCredentials::new(
+        &world.token(
+            UserRole::Caller,
+            "alice",
+            &key,
+            TokenValidity::without_end(ISSUED),
+        ),
         key,
     )
     .unwrap()
@@ -18,10 +23,13 @@ fn creds() -> Creds {
 
 #[test]
 fn what_is_written_reads_back() {
-    let written = creds().format();
-    let read = Creds::parse(&written).unwrap();
+    let written = creds().to_text();
+    let read = UserCredentials::parse(&written).unwrap();
     assert_eq!(read.jwt(), creds().jwt());
-    assert_eq!(read.key().public(), creds().key().public());
+    assert_eq!(
+        read.key_pair().public_key(),
+        creds().key_pair().public_key()
+    );
     assert_eq!(read.claims().name, "alice");
 }
 
@@ -36,51 +44,60 @@ fn the_layout_of_nsc_is_read() {
          -----BEGIN USER NKEY SEED-----\r\n{}\r\n------END USER NKEY SEED------\r\n\r\n\
          *************************************************************\r\n",
         creds.jwt(),
-        creds.key().seed().as_str(),
+        creds.key_pair().seed_text().as_str(),
     );
     assert_eq!(
-        Creds::parse(&text).unwrap().key().public(),
-        creds.key().public()
+        UserCredentials::parse(&text)
+            .unwrap()
+            .key_pair()
+            .public_key(),
+        creds.key_pair().public_key()
     );
 }
 
 #[test]
 fn debug_and_errors_keep_the_seed() {
     let creds = creds();
-    let seed = creds.key().seed();
+    let seed = creds.key_pair().seed_text();
     assert!(!format!("{creds:?}").contains(seed.as_str()));
-    let broken = creds.format().replace("NATS USER JWT", "NATS USER");
-    let error = Creds::parse(&broken).unwrap_err();
+    let broken = creds.to_text().replace("NATS USER JWT", "NATS USER");
+    let error = UserCredentials::parse(&broken).unwrap_err();
     assert!(!format!("{error} {error:?}").contains(seed.as_str()));
 }
 
 #[test]
 fn a_file_put_together_wrongly_is_refused() {
-    let text = creds().format();
-    let seed = creds().key().seed();
-    let other = text.replace(seed.as_str(), &key(KeyKind::User, 7).seed());
+    let text = creds().to_text();
+    let seed = creds().key_pair().seed_text();
+    let other = text.replace(seed.as_str(), &key(KeyKind::User, 7).seed_text());
     assert!(matches!(
-        Creds::parse(&other),
-        Err(CredsError::Mismatch { .. })
+        UserCredentials::parse(&other),
+        Err(UserCredentialsError::Mismatch { .. })
     ));
-    let account = text.replace(seed.as_str(), &key(KeyKind::Account, 100).seed());
-    assert!(matches!(Creds::parse(&account), Err(CredsError::Seed(_))));
+    let account = text.replace(seed.as_str(), &key(KeyKind::Account, 100).seed_text());
+    assert!(matches!(
+        UserCredentials::parse(&account),
+        Err(UserCredentialsError::Seed(_))
+    ));
     let twice = format!("{}{}", text.as_str(), text.as_str());
-    assert!(matches!(Creds::parse(&twice), Err(CredsError::Block(_))));
+    assert!(matches!(
+        UserCredentials::parse(&twice),
+        Err(UserCredentialsError::Block(_))
+    ));
     let long = format!("{}{}", text.as_str(), " ".repeat(64 * 1024));
     assert!(matches!(
-        Creds::parse(&long),
-        Err(CredsError::Oversized { .. })
+        UserCredentials::parse(&long),
+        Err(UserCredentialsError::Oversized { .. })
     ));
 }
 
 proptest! {
     #[test]
     fn no_cut_text_is_accepted_half(cut in 0..2000_usize) {
-        let text = creds().format();
+        let text = creds().to_text();
         let end = text.rfind("------END USER NKEY SEED------").unwrap() + "------END USER NKEY SEE".len();
         if cut < end {
-            prop_assert!(Creds::parse(&text[..cut]).is_err());
+            prop_assert!(UserCredentials::parse(&text[..cut]).is_err());
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use muster_wire::enrol::{
-    AnswerError, EnrolError, Enroller, Entry, Handled, Hello, HelloError, MemoryRoll, Nonce,
-    Outcome, Parts, Reason, Welcome, open_answer, seal_hello,
+    EnrolmentAcceptance, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
+    EnrolmentRefusalReason, EnrolmentRequest, EnrolmentRequestError, HandledEnrolment,
+    MemoryEnrolmentStore, NameEntry, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
+    open_enrolment_answer, sign_enrolment_request,
 };
 use muster_wire::sign::Signer;
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyPair, Role, TokenCache};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{KeyPair, TokenCache, UserCredentials, UserRole};
 
 use crate::enrolment::{Place, WEB, hello, machine};
 use crate::world::{ISSUED, NOW, identity};
@@ -16,30 +18,32 @@ use crate::world::{ISSUED, NOW, identity};
 /// Seals a wish, handles it, and opens the answer as the machine does.
 async fn enrol(
     place: &Place,
-    enroller: &Enroller<MemoryRoll>,
+    enroller: &NodeEnroller<MemoryEnrolmentStore>,
     bootstrap: &Signer,
     called: &str,
     node: &KeyPair,
-) -> Outcome {
+) -> EnrolmentOutcome {
     let wish = hello(called, node, bootstrap);
-    let bytes = seal_hello(&wish, bootstrap, node).unwrap();
-    let Handled::Answered { bytes, .. } = enroller.handle(&bytes, NOW).await.unwrap() else {
+    let bytes = sign_enrolment_request(&wish, bootstrap, node).unwrap();
+    let HandledEnrolment::Answered { bytes, .. } =
+        enroller.handle_message(&bytes, NOW).await.unwrap()
+    else {
         panic!("it was not answered");
     };
     let cache = TokenCache::default();
-    open_answer(&bytes, &wish, &place.newcomers, &cache, NOW).unwrap()
+    open_enrolment_answer(&bytes, &wish, &place.newcomers, &cache, NOW).unwrap()
 }
 
-fn reason(outcome: &Outcome) -> Reason {
+fn reason(outcome: &EnrolmentOutcome) -> EnrolmentRefusalReason {
     match outcome {
-        Outcome::Refused(refused) => refused.reason,
+        EnrolmentOutcome::Refused(refused) => refused.reason,
         other => panic!("it is not refused: {other:?}"),
     }
 }
 
-fn welcome(outcome: Outcome) -> Welcome {
+fn welcome(outcome: EnrolmentOutcome) -> EnrolmentAcceptance {
     match outcome {
-        Outcome::Welcome(welcome) => *welcome,
+        EnrolmentOutcome::Welcome(welcome) => *welcome,
         other => panic!("it is not welcome: {other:?}"),
     }
 }
@@ -53,17 +57,24 @@ async fn a_machine_becomes_a_node_and_comes_back_as_the_same() {
     for _ in 0..3 {
         let outcome = enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await;
         let welcome = welcome(outcome);
-        let operator = place.fleet.operator.public();
-        let fleet = welcome.check(operator, node.public(), NOW).unwrap();
-        assert_eq!(fleet.account(), place.fleet.trust.account());
+        let operator = place.fleet.operator.public_key();
+        let fleet = welcome
+            .verify_tokens(operator, node.public_key(), NOW)
+            .unwrap();
+        assert_eq!(fleet.account_key(), place.fleet.trust.account_key());
         assert_eq!(
             welcome.facts,
             BTreeMap::from([("role".to_owned(), "web".to_owned())])
         );
         assert!(welcome.provisioning);
     }
-    assert_eq!(enroller.roll().entries().len(), 1);
-    assert_eq!(enroller.roll().uses(&bootstrap.public()), 1);
+    assert_eq!(enroller.enrolment_store().all_entries().len(), 1);
+    assert_eq!(
+        enroller
+            .enrolment_store()
+            .use_count(&bootstrap.public_key()),
+        1
+    );
 }
 
 #[tokio::test]
@@ -75,18 +86,23 @@ async fn a_stolen_bootstrap_token_enrols_allowed_free_names_and_nothing_else() {
     welcome(enrol(&place, &enroller, &stolen, "web-1.example.com", &first).await);
     let thief = machine(81);
     for (called, expected) in [
-        ("web-1.example.com", Reason::NameTaken),
-        ("db-1.example.com", Reason::NameNotAllowed),
-        ("web-1.dmz.example.com", Reason::NameNotAllowed),
+        ("web-1.example.com", EnrolmentRefusalReason::NameTaken),
+        ("db-1.example.com", EnrolmentRefusalReason::NameNotAllowed),
+        (
+            "web-1.dmz.example.com",
+            EnrolmentRefusalReason::NameNotAllowed,
+        ),
     ] {
         let outcome = enrol(&place, &enroller, &stolen, called, &thief).await;
         assert_eq!(reason(&outcome), expected, "{called}");
     }
-    enroller.roll().release(&identity("web-1.example.com"));
+    enroller
+        .enrolment_store()
+        .release_name(&identity("web-1.example.com"));
     welcome(enrol(&place, &enroller, &stolen, "web-1.example.com", &thief).await);
     // The name went over: the first has it no more.
     let outcome = enrol(&place, &enroller, &stolen, "web-1.example.com", &first).await;
-    assert_eq!(reason(&outcome), Reason::NameTaken);
+    assert_eq!(reason(&outcome), EnrolmentRefusalReason::NameTaken);
 }
 
 #[tokio::test]
@@ -106,7 +122,7 @@ async fn a_token_lets_in_as_many_as_it_says() {
         &machine(82),
     )
     .await;
-    assert_eq!(reason(&third), Reason::UsedUp);
+    assert_eq!(reason(&third), EnrolmentRefusalReason::UsedUp);
     // One key cannot collect names with one use either.
     let again = enrol(
         &place,
@@ -116,7 +132,7 @@ async fn a_token_lets_in_as_many_as_it_says() {
         &machine(80),
     )
     .await;
-    assert_eq!(reason(&again), Reason::UsedUp);
+    assert_eq!(reason(&again), EnrolmentRefusalReason::UsedUp);
     welcome(
         enrol(
             &place,
@@ -136,44 +152,45 @@ async fn somebody_elses_answer_is_of_no_use() {
     let enroller = place.enroller();
     let (bootstrap, node, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
     let wish = hello("web-1.example.com", &node, &bootstrap);
-    let bytes = seal_hello(&wish, &bootstrap, &node).unwrap();
-    let Handled::Answered { bytes, outcome, .. } = enroller.handle(&bytes, NOW).await.unwrap()
+    let bytes = sign_enrolment_request(&wish, &bootstrap, &node).unwrap();
+    let HandledEnrolment::Answered { bytes, outcome, .. } =
+        enroller.handle_message(&bytes, NOW).await.unwrap()
     else {
         panic!("it was not answered");
     };
     let text = String::from_utf8(bytes.clone()).unwrap();
-    assert!(!text.contains(node.seed().as_str()));
+    assert!(!text.contains(node.seed_text().as_str()));
 
     // The thief takes it for an answer to its own wish.
     let own = hello("web-1.example.com", &thief, &bootstrap);
     let cache = TokenCache::default();
-    let opened = open_answer(&bytes, &own, &place.newcomers, &cache, NOW);
-    assert!(matches!(opened, Err(AnswerError::Other)));
+    let opened = open_enrolment_answer(&bytes, &own, &place.newcomers, &cache, NOW);
+    assert!(matches!(opened, Err(EnrolmentAnswerError::Other)));
     let welcome = welcome(outcome);
-    let operator = place.fleet.operator.public();
-    let checked = welcome.check(operator, thief.public(), NOW);
-    assert!(matches!(checked, Err(AnswerError::Foreign)));
-    assert!(Creds::new(&welcome.token, thief).is_err());
+    let operator = place.fleet.operator.public_key();
+    let checked = welcome.verify_tokens(operator, thief.public_key(), NOW);
+    assert!(matches!(checked, Err(EnrolmentAnswerError::Foreign)));
+    assert!(UserCredentials::new(&welcome.token, thief).is_err());
 
     // An earlier answer is not taken for one to a later wish.
-    let later = Hello {
-        nonce: Nonce::from_bytes([10; 16]),
+    let later = EnrolmentRequest {
+        nonce: EnrolmentNonce::from_bytes([10; 16]),
         ..wish
     };
-    let opened = open_answer(&bytes, &later, &place.newcomers, &cache, NOW);
-    assert!(matches!(opened, Err(AnswerError::Other)));
+    let opened = open_enrolment_answer(&bytes, &later, &place.newcomers, &cache, NOW);
+    assert!(matches!(opened, Err(EnrolmentAnswerError::Other)));
 }
 
 #[test]
 fn an_enroller_needs_the_key_that_signs_nodes() {
     let place = Place::new();
-    let wrong = Parts {
-        node_role: place.fleet.role_key(Role::Caller).clone(),
+    let wrong = NodeEnrollerParts {
+        node_role: place.fleet.role_key(UserRole::Caller).clone(),
         ..place.parts()
     };
     assert!(matches!(
-        Enroller::new(wrong),
-        Err(EnrolError::NotTheNodeKey(_))
+        NodeEnroller::new(wrong),
+        Err(NodeEnrollerError::NotTheNodeKey(_))
     ));
 }
 
@@ -184,25 +201,32 @@ async fn a_revocation_reaches_an_enroller_that_runs() {
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
     let newer = place.trust(ISSUED + 1, |account| {
-        account.revoke(&bootstrap.public(), ISSUED);
+        account.revoke_user(&bootstrap.public_key(), ISSUED);
     });
-    enroller.update_newcomers(newer.token()).unwrap();
-    assert!(enroller.update_newcomers(place.newcomers.token()).is_err());
-    let bytes = seal_hello(
+    enroller.update_newcomers(newer.account_token()).unwrap();
+    assert!(
+        enroller
+            .update_newcomers(place.newcomers.account_token())
+            .is_err()
+    );
+    let bytes = sign_enrolment_request(
         &hello("web-2.example.com", &node, &bootstrap),
         &bootstrap,
         &node,
     )
     .unwrap();
-    let handled = enroller.handle(&bytes, NOW).await.unwrap();
-    assert!(matches!(handled, Handled::Ignored(HelloError::Refused(_))));
+    let handled = enroller.handle_message(&bytes, NOW).await.unwrap();
+    assert!(matches!(
+        handled,
+        HandledEnrolment::Ignored(EnrolmentRequestError::Refused(_))
+    ));
 }
 
 /// The entry of a name that the organisation itself issued.
-fn issued(called: &str, node: &KeyPair) -> Entry {
-    Entry {
+fn issued(called: &str, node: &KeyPair) -> NameEntry {
+    NameEntry {
         identity: identity(called),
-        key: node.public(),
+        key: node.public_key(),
         credential: None,
         at: NOW,
         life: None,
@@ -217,18 +241,27 @@ async fn a_name_that_the_organisation_issued_is_refused_to_every_key() {
     let place = Place::new();
     let enroller = place.enroller();
     let (bootstrap, owner, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
-    enroller.roll().insert(issued("web-1.example.com", &owner));
+    enroller
+        .enrolment_store()
+        .insert_entry(issued("web-1.example.com", &owner));
     for node in [&thief, &owner] {
         let outcome = enrol(&place, &enroller, &bootstrap, "web-1.example.com", node).await;
-        assert_eq!(reason(&outcome), Reason::NameTaken);
+        assert_eq!(reason(&outcome), EnrolmentRefusalReason::NameTaken);
     }
-    assert_eq!(enroller.roll().uses(&bootstrap.public()), 0);
-    enroller.roll().release(&identity("web-1.example.com"));
+    assert_eq!(
+        enroller
+            .enrolment_store()
+            .use_count(&bootstrap.public_key()),
+        0
+    );
+    enroller
+        .enrolment_store()
+        .release_name(&identity("web-1.example.com"));
     welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &thief).await);
-    let entries = enroller.roll().entries();
+    let entries = enroller.enrolment_store().all_entries();
     assert_eq!(
         entries[0].former,
-        [owner.public()],
+        [owner.public_key()],
         "its keys are remembered"
     );
 }
@@ -240,16 +273,16 @@ async fn a_revoked_key_is_never_enrolled_again_and_its_name_only_after_a_release
     let (bootstrap, node, other) = (place.bootstrap(&WEB), machine(80), machine(81));
     let name = identity("web-1.example.com");
     welcome(enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await);
-    enroller.roll().revoke(&name);
+    enroller.enrolment_store().revoke_name(&name);
     let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await;
-    assert_eq!(reason(&outcome), Reason::Revoked);
+    assert_eq!(reason(&outcome), EnrolmentRefusalReason::Revoked);
     let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &other).await;
-    assert_eq!(reason(&outcome), Reason::NameTaken);
-    enroller.roll().release(&name);
+    assert_eq!(reason(&outcome), EnrolmentRefusalReason::NameTaken);
+    enroller.enrolment_store().release_name(&name);
     let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await;
     assert_eq!(
         reason(&outcome),
-        Reason::Revoked,
+        EnrolmentRefusalReason::Revoked,
         "a release frees the name, not the key"
     );
     welcome(enrol(&place, &enroller, &bootstrap, name.as_str(), &other).await);
@@ -263,18 +296,22 @@ async fn a_key_that_the_fleets_account_revoked_is_refused_under_every_name() {
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
     let mut account = place.fleet.trust.claims().nats.clone();
-    account.revoke(&node.public(), ISSUED);
-    let newer = encode::account(
+    account.revoke_user(&node.public_key(), ISSUED);
+    let newer = encode::issue_account_token(
         "fleet",
-        place.fleet.trust.account(),
+        place.fleet.trust.account_key(),
         account,
-        Validity::from(place.fleet.trust.issued_at() + 1),
+        TokenValidity::without_end(place.fleet.trust.issued_at() + 1),
         &place.fleet.operator,
     );
     enroller.update_fleet(&newer.unwrap()).unwrap();
     for called in ["web-1.example.com", "web-2.example.com"] {
         let outcome = enrol(&place, &enroller, &bootstrap, called, &node).await;
-        assert_eq!(reason(&outcome), Reason::Revoked, "{called}");
+        assert_eq!(
+            reason(&outcome),
+            EnrolmentRefusalReason::Revoked,
+            "{called}"
+        );
     }
 }
 
@@ -282,25 +319,31 @@ async fn a_key_that_the_fleets_account_revoked_is_refused_under_every_name() {
 fn the_organisation_takes_free_and_revoked_names_and_leaves_those_of_enrolled_nodes() {
     let (ours, enrolled) = (machine(80), machine(81));
     let wanted = issued("web-1.example.com", &ours);
-    let held = Entry {
-        credential: Some(machine(90).public()),
+    let held = NameEntry {
+        credential: Some(machine(90).public_key()),
         ..issued("web-1.example.com", &enrolled)
     };
-    assert_eq!(Entry::reserve(None, &wanted), Ok(wanted.clone()));
-    assert_eq!(Entry::reserve(Some(&held), &wanted), Err(enrolled.public()));
+    assert_eq!(
+        NameEntry::apply_reservation(None, &wanted),
+        Ok(wanted.clone())
+    );
+    assert_eq!(
+        NameEntry::apply_reservation(Some(&held), &wanted),
+        Err(enrolled.public_key())
+    );
     for free in [
-        Entry {
+        NameEntry {
             released: true,
             ..held.clone()
         },
-        Entry {
+        NameEntry {
             revoked: true,
             ..held
         },
     ] {
-        let entry = Entry::reserve(Some(&free), &wanted).unwrap();
+        let entry = NameEntry::apply_reservation(Some(&free), &wanted).unwrap();
         assert!(!entry.is_enrolled() && !entry.released && !entry.revoked);
-        let keys: Vec<_> = entry.keys().collect();
-        assert_eq!(keys, [ours.public(), enrolled.public()]);
+        let keys: Vec<_> = entry.all_keys().collect();
+        assert_eq!(keys, [ours.public_key(), enrolled.public_key()]);
     }
 }

@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_wire::enrol::{
-    Answer, AnswerError, Approval, Decision, Enroller, Entry, Hello, HelloError, KnownName,
-    MemoryRoll, Nonce, Offer, OpenHello, Outcome, Parts, Ticket, TicketError, Welcome, decide,
-    open_answer, open_hello, seal_answer, seal_hello,
+    EnrolmentAcceptance, EnrolmentAnswer, EnrolmentAnswerError, EnrolmentApproval,
+    EnrolmentDecision, EnrolmentNonce, EnrolmentOutcome, EnrolmentRequest, EnrolmentRequestError,
+    EnrolmentSettings, KnownName, MemoryEnrolmentStore, NameEntry, NodeEnroller, NodeEnrollerParts,
+    OpenEnrolmentRequest, TokenGrant, TokenGrantError, decide_enrolment, open_enrolment_answer,
+    open_enrolment_request, sign_enrolment_answer, sign_enrolment_request,
 };
-use muster_wire::sign::{Kind, Refusal, Signer, seal};
-use muster_wire::state::Facts;
-use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, Role, TokenCache, TokenError, Trust};
+use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
+use muster_wire::state::NodeFacts;
+use muster_wire::token::claims::{
+    AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
+};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{
+    AccountTrust, KeyKind, KeyPair, TokenCache, TokenError, UserCredentials, UserRole,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -24,7 +30,7 @@ pub(crate) struct Place {
     account: KeyPair,
     newcomer: KeyPair,
     service: KeyPair,
-    pub(crate) newcomers: Trust,
+    pub(crate) newcomers: AccountTrust,
 }
 
 impl Place {
@@ -42,26 +48,30 @@ impl Place {
         place
     }
 
-    pub(crate) fn trust(&self, issued_at: u64, change: impl FnOnce(&mut Account)) -> Trust {
-        let entry = |key: &KeyPair, role: Role| {
-            let template = role.template_among_newcomers().unwrap();
-            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public(), role, template)))
+    pub(crate) fn trust(
+        &self,
+        issued_at: u64,
+        change: impl FnOnce(&mut AccountClaims),
+    ) -> AccountTrust {
+        let entry = |key: &KeyPair, role: UserRole| {
+            let template = role.newcomers_account_template().unwrap();
+            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public_key(), role, template)))
         };
         let keys = vec![
-            entry(&self.newcomer, Role::Newcomer),
-            entry(&self.service, Role::Service),
+            entry(&self.newcomer, UserRole::Newcomer),
+            entry(&self.service, UserRole::Service),
         ];
-        let mut claims = Account::new(Limits::default(), keys);
+        let mut claims = AccountClaims::new(AccountLimits::default(), keys);
         change(&mut claims);
-        let validity = Validity::from(issued_at);
-        let token = encode::account(
+        let validity = TokenValidity::without_end(issued_at);
+        let token = encode::issue_account_token(
             "newcomers",
-            self.account.public(),
+            self.account.public_key(),
             claims,
             validity,
             &self.fleet.operator,
         );
-        Trust::new(self.fleet.operator.public(), &token.unwrap()).unwrap()
+        AccountTrust::new(self.fleet.operator.public_key(), &token.unwrap()).unwrap()
     }
 
     fn party(
@@ -74,13 +84,15 @@ impl Place {
     ) -> Signer {
         let pair = key(KeyKind::User, seed);
         let tags = tags.iter().map(ToString::to_string).collect();
-        let nats = User::new(self.account.public(), tags);
-        let validity = Validity {
+        let nats = UserClaims::new(self.account.public_key(), tags);
+        let validity = TokenValidity {
             issued_at: ISSUED,
             expires: until,
         };
-        let token = encode::user(&identity(called), pair.public(), nats, validity, role).unwrap();
-        Signer::new(Creds::new(&token, pair).unwrap()).unwrap()
+        let token =
+            encode::issue_user_token(&identity(called), pair.public_key(), nats, validity, role)
+                .unwrap();
+        Signer::new(UserCredentials::new(&token, pair).unwrap()).unwrap()
     }
 
     pub(crate) fn bootstrap(&self, tags: &[&str]) -> Signer {
@@ -91,27 +103,27 @@ impl Place {
         self.party(&self.service, "provisioner", 71, &[], None)
     }
 
-    fn open(&self, bytes: &[u8]) -> Result<OpenHello, HelloError> {
-        open_hello(bytes, &self.newcomers, &TokenCache::default(), NOW)
+    fn open(&self, bytes: &[u8]) -> Result<OpenEnrolmentRequest, EnrolmentRequestError> {
+        open_enrolment_request(bytes, &self.newcomers, &TokenCache::default(), NOW)
     }
 
-    pub(crate) fn enroller(&self) -> Enroller<MemoryRoll> {
-        Enroller::new(self.parts()).unwrap()
+    pub(crate) fn enroller(&self) -> NodeEnroller<MemoryEnrolmentStore> {
+        NodeEnroller::new(self.parts()).unwrap()
     }
 
-    pub(crate) fn parts(&self) -> Parts<MemoryRoll> {
-        Parts {
+    pub(crate) fn parts(&self) -> NodeEnrollerParts<MemoryEnrolmentStore> {
+        NodeEnrollerParts {
             newcomers: self.newcomers.clone(),
             fleet: self.fleet.trust.clone(),
             service: self.enrolling(),
-            node_role: self.fleet.role_key(Role::Node).clone(),
-            offer: Offer {
+            node_role: self.fleet.role_key(UserRole::Node).clone(),
+            offer: EnrolmentSettings {
                 collectives: vec![name("fleet")],
                 urls: Vec::new(),
                 lifetime: None,
                 provisioning: true,
             },
-            roll: MemoryRoll::default(),
+            roll: MemoryEnrolmentStore::default(),
         }
     }
 }
@@ -125,14 +137,14 @@ pub(crate) fn machine(seed: u8) -> KeyPair {
 }
 
 /// What a machine says.
-pub(crate) fn hello(called: &str, node: &KeyPair, bootstrap: &Signer) -> Hello {
+pub(crate) fn hello(called: &str, node: &KeyPair, bootstrap: &Signer) -> EnrolmentRequest {
     let facts = json!({"cloud": {"provider": "ec2", "region": "eu-west-1"}});
-    Hello {
+    EnrolmentRequest {
         identity: identity(called),
-        key: node.public(),
-        credential: bootstrap.public(),
-        nonce: Nonce::from_bytes([9; 16]),
-        facts: Facts::from_value(facts).unwrap(),
+        key: node.public_key(),
+        credential: bootstrap.public_key(),
+        nonce: EnrolmentNonce::from_bytes([9; 16]),
+        facts: NodeFacts::from_value(facts).unwrap(),
         version: "0.1.0".to_owned(),
         time: NOW,
     }
@@ -140,38 +152,40 @@ pub(crate) fn hello(called: &str, node: &KeyPair, bootstrap: &Signer) -> Hello {
 
 #[test]
 fn what_a_token_says_and_is_not_understood_lets_nobody_in() {
-    let of = |tags: &[&str]| Ticket::of(&tags.iter().map(ToString::to_string).collect::<Vec<_>>());
-    assert_eq!(of(&[]), Err(TicketError::Nobody));
+    let of = |tags: &[&str]| {
+        TokenGrant::from_tags(&tags.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(of(&[]), Err(TokenGrantError::Nobody));
     assert!(matches!(
         of(&["name:*", "region:eu"]),
-        Err(TicketError::Unknown(_))
+        Err(TokenGrantError::Unknown(_))
     ));
     assert!(matches!(
         of(&["name:*", "uses:1", "uses:9"]),
-        Err(TicketError::Unknown(_))
+        Err(TokenGrantError::Unknown(_))
     ));
     assert!(matches!(
         of(&["name:*", "uses:0"]),
-        Err(TicketError::Uses(_))
+        Err(TokenGrantError::Uses(_))
     ));
     assert!(matches!(
         of(&["name:*", "uses:many"]),
-        Err(TicketError::Uses(_))
+        Err(TokenGrantError::Uses(_))
     ));
-    assert!(matches!(of(&["name:a b"]), Err(TicketError::Name(_))));
+    assert!(matches!(of(&["name:a b"]), Err(TokenGrantError::Name(_))));
     assert!(matches!(
         of(&["name:*", "fact:=x"]),
-        Err(TicketError::Fact(_))
+        Err(TokenGrantError::Fact(_))
     ));
     assert!(matches!(
         of(&["name:*", "fact:a=b\nc"]),
-        Err(TicketError::Fact(_))
+        Err(TokenGrantError::Fact(_))
     ));
-    assert!(matches!(of(&["agent:*"]), Err(TicketError::Unknown(_))));
+    assert!(matches!(of(&["agent:*"]), Err(TokenGrantError::Unknown(_))));
     let many: Vec<String> = (0..65).map(|n| format!("name:web{n}")).collect();
     assert!(matches!(
-        Ticket::of(&many),
-        Err(TicketError::TooMany { .. })
+        TokenGrant::from_tags(&many),
+        Err(TokenGrantError::TooMany { .. })
     ));
 }
 
@@ -181,11 +195,11 @@ fn a_wish_is_believed_with_both_signatures() {
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     let wish = hello("web-1.example.com", &node, &bootstrap);
     let opened = place
-        .open(&seal_hello(&wish, &bootstrap, &node).unwrap())
+        .open(&sign_enrolment_request(&wish, &bootstrap, &node).unwrap())
         .unwrap();
     assert_eq!(opened.hello, wish);
-    assert_eq!(opened.sender.role, Role::Newcomer);
-    assert!(opened.ticket.allows(&wish.identity));
+    assert_eq!(opened.sender.role, UserRole::Newcomer);
+    assert!(opened.ticket.allows_name(&wish.identity));
 }
 
 /// Somebody who has a token and a captured wish, but not the new key, gets nowhere with either.
@@ -196,17 +210,20 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
     let wish = hello("web-1.example.com", &node, &bootstrap);
 
     // The key is another's: the thief's own signature does not prove it.
-    let forged = seal_hello(&wish, &bootstrap, &thief).unwrap();
-    assert!(matches!(place.open(&forged), Err(HelloError::Proof { .. })));
+    let forged = sign_enrolment_request(&wish, &bootstrap, &thief).unwrap();
+    assert!(matches!(
+        place.open(&forged),
+        Err(EnrolmentRequestError::Proof { .. })
+    ));
 
     // A captured introduction under another credential.
     let other = place.party(&place.newcomer, "other", 72, &WEB, None);
-    let captured = seal_hello(&wish, &bootstrap, &node).unwrap();
+    let captured = sign_enrolment_request(&wish, &bootstrap, &node).unwrap();
     let captured: serde_json::Value = serde_json::from_slice(&captured).unwrap();
-    let moved = seal(Kind::Hello, &captured["body"], &other).unwrap();
+    let moved = sign_envelope(EnvelopeKind::Hello, &captured["body"], &other).unwrap();
     assert!(matches!(
         place.open(&moved),
-        Err(HelloError::Shape(_) | HelloError::Proof { .. })
+        Err(EnrolmentRequestError::Shape(_) | EnrolmentRequestError::Proof { .. })
     ));
 
     // The name in a captured wish changed, and the whole sealed again with the shared credential.
@@ -216,28 +233,32 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
         "hello": serde_json::from_str::<serde_json::Value>(&renamed).unwrap(),
         "proof": captured["body"]["proof"],
     });
-    let renamed = seal(Kind::Hello, &body, &bootstrap).unwrap();
+    let renamed = sign_envelope(EnvelopeKind::Hello, &body, &bootstrap).unwrap();
     assert!(matches!(
         place.open(&renamed),
-        Err(HelloError::Proof { .. })
+        Err(EnrolmentRequestError::Proof { .. })
     ));
 
     // The bootstrap credential's own key, which everybody has who shares it.
-    let own = Hello {
-        key: bootstrap.public(),
+    let own = EnrolmentRequest {
+        key: bootstrap.public_key(),
         ..wish.clone()
     };
-    let own = seal_hello(&own, &bootstrap, bootstrap.key()).unwrap();
-    assert!(matches!(place.open(&own), Err(HelloError::Shape(_))));
+    let own = sign_enrolment_request(&own, &bootstrap, bootstrap.key_pair()).unwrap();
+    assert!(matches!(
+        place.open(&own),
+        Err(EnrolmentRequestError::Shape(_))
+    ));
 
     // Parties of other roles and accounts.
     for stranger in [place.enrolling(), place.fleet.caller(), place.fleet.node()] {
         let wish = hello("web-1.example.com", &node, &stranger);
-        let bytes = seal_hello(&wish, &stranger, &node).unwrap();
+        let bytes = sign_enrolment_request(&wish, &stranger, &node).unwrap();
         assert!(matches!(
             place.open(&bytes),
-            Err(HelloError::Refused(
-                Refusal::WrongRole { .. } | Refusal::Token(TokenError::UnknownIssuer { .. })
+            Err(EnrolmentRequestError::Refused(
+                MessageRefusal::WrongRole { .. }
+                    | MessageRefusal::Token(TokenError::UnknownIssuer { .. })
             ))
         ));
     }
@@ -248,27 +269,28 @@ fn an_expired_or_revoked_token_is_refused() {
     let place = Place::new();
     let node = machine(80);
     let late = place.party(&place.newcomer, "late", 73, &WEB, Some(NOW / 1000 - 3600));
-    let bytes = seal_hello(&hello("web-1.example.com", &node, &late), &late, &node).unwrap();
+    let bytes =
+        sign_enrolment_request(&hello("web-1.example.com", &node, &late), &late, &node).unwrap();
     assert!(matches!(
         place.open(&bytes),
-        Err(HelloError::Refused(Refusal::Token(
+        Err(EnrolmentRequestError::Refused(MessageRefusal::Token(
             TokenError::Expired { .. }
         )))
     ));
 
     let bootstrap = place.bootstrap(&WEB);
     let revoked = place.trust(ISSUED + 1, |account| {
-        account.revoke(&bootstrap.public(), ISSUED);
+        account.revoke_user(&bootstrap.public_key(), ISSUED);
     });
-    let bytes = seal_hello(
+    let bytes = sign_enrolment_request(
         &hello("web-1.example.com", &node, &bootstrap),
         &bootstrap,
         &node,
     )
     .unwrap();
     assert!(matches!(
-        open_hello(&bytes, &revoked, &TokenCache::default(), NOW),
-        Err(HelloError::Refused(Refusal::Token(
+        open_enrolment_request(&bytes, &revoked, &TokenCache::default(), NOW),
+        Err(EnrolmentRequestError::Refused(MessageRefusal::Token(
             TokenError::Revoked { .. }
         )))
     ));
@@ -278,8 +300,8 @@ fn an_expired_or_revoked_token_is_refused() {
 fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
     let place = Place::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-    let wish = |called: &str, time| OpenHello {
-        hello: Hello {
+    let wish = |called: &str, time| OpenEnrolmentRequest {
+        hello: EnrolmentRequest {
             time,
             ..hello(called, &node, &bootstrap)
         },
@@ -289,31 +311,31 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
                 .verify_user(&bootstrap.token(), NOW)
                 .unwrap(),
         ),
-        ticket: Ticket::of(&WEB.map(str::to_owned)).unwrap(),
+        ticket: TokenGrant::from_tags(&WEB.map(str::to_owned)).unwrap(),
     };
     let good = wish("web-1.example.com", NOW);
-    let entry = |node: &KeyPair, released| Entry {
+    let entry = |node: &KeyPair, released| NameEntry {
         identity: identity("web-1.example.com"),
-        key: node.public(),
-        credential: Some(bootstrap.public()),
+        key: node.public_key(),
+        credential: Some(bootstrap.public_key()),
         at: NOW,
         life: None,
         released,
         revoked: false,
         former: Vec::new(),
     };
-    let decided = |wish: &OpenHello, holder: Option<Entry>, approval| {
+    let decided = |wish: &OpenEnrolmentRequest, holder: Option<NameEntry>, approval| {
         let known = KnownName {
             entry: holder.as_ref(),
             is_key_revoked: false,
         };
-        match decide(wish, known, &approval, NOW) {
-            Decision::Issue => "issue".to_owned(),
-            Decision::Wait(what) => format!("wait: {what}"),
-            Decision::Refuse(reason, _) => reason.word().to_owned(),
+        match decide_enrolment(wish, known, &approval, NOW) {
+            EnrolmentDecision::Issue => "issue".to_owned(),
+            EnrolmentDecision::Wait(what) => format!("wait: {what}"),
+            EnrolmentDecision::Refuse(reason, _) => reason.as_str().to_owned(),
         }
     };
-    let free = Approval::NotNeeded;
+    let free = EnrolmentApproval::NotNeeded;
     let other = machine(81);
     assert_eq!(decided(&good, None, free.clone()), "issue");
     assert_eq!(
@@ -328,18 +350,18 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
         decided(&good, Some(entry(&other, true)), free.clone()),
         "issue"
     );
-    assert_eq!(decided(&good, None, Approval::Given), "issue");
+    assert_eq!(decided(&good, None, EnrolmentApproval::Given), "issue");
     assert_eq!(
-        decided(&good, None, Approval::Awaited("Anna".to_owned())),
+        decided(&good, None, EnrolmentApproval::Awaited("Anna".to_owned())),
         "wait: Anna"
     );
     assert_eq!(
-        decided(&good, None, Approval::Denied("no".to_owned())),
+        decided(&good, None, EnrolmentApproval::Denied("no".to_owned())),
         "denied"
     );
     let elsewhere = wish("db-1.example.com", NOW);
     assert_eq!(
-        decided(&elsewhere, None, Approval::Given),
+        decided(&elsewhere, None, EnrolmentApproval::Given),
         "name_not_allowed"
     );
     for time in [NOW - 600_000, NOW + 600_000] {
@@ -361,80 +383,85 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
     let wish = hello("web-1.example.com", &node, &bootstrap);
     let stranger = World::with_seed(21);
     let token_by = |world: &World, role, called: &str| {
-        world.token(role, called, &node, Validity::from(ISSUED))
+        world.token(role, called, &node, TokenValidity::without_end(ISSUED))
     };
-    let answer = |welcome: Welcome| Answer {
+    let answer = |welcome: EnrolmentAcceptance| EnrolmentAnswer {
         nonce: wish.nonce,
         key: wish.key,
         time: NOW,
-        outcome: Outcome::Welcome(Box::new(welcome)),
+        outcome: EnrolmentOutcome::Welcome(Box::new(welcome)),
     };
-    let good = Welcome {
+    let good = EnrolmentAcceptance {
         identity: wish.identity.clone(),
-        token: token_by(&place.fleet, Role::Node, "web-1.example.com"),
-        account: place.fleet.trust.token().to_owned(),
+        token: token_by(&place.fleet, UserRole::Node, "web-1.example.com"),
+        account: place.fleet.trust.account_token().to_owned(),
         collectives: vec![name("fleet")],
         urls: Vec::new(),
         facts: BTreeMap::new(),
         provisioning: false,
     };
     let cache = TokenCache::default();
-    let open = |bytes: &[u8]| open_answer(bytes, &wish, &place.newcomers, &cache, NOW);
+    let open = |bytes: &[u8]| open_enrolment_answer(bytes, &wish, &place.newcomers, &cache, NOW);
 
     // Another newcomer with the same credential answers in the service's stead.
-    let forged = seal_answer(&answer(good.clone()), &bootstrap).unwrap();
+    let forged = sign_enrolment_answer(&answer(good.clone()), &bootstrap).unwrap();
     assert!(matches!(
         open(&forged),
-        Err(AnswerError::Refused(Refusal::WrongRole { .. }))
+        Err(EnrolmentAnswerError::Refused(
+            MessageRefusal::WrongRole { .. }
+        ))
     ));
-    let of_fleet = place.fleet.signer(Role::Service, "provisioner", 90);
-    let forged = seal_answer(&answer(good.clone()), &of_fleet).unwrap();
+    let of_fleet = place.fleet.signer(UserRole::Service, "provisioner", 90);
+    let forged = sign_enrolment_answer(&answer(good.clone()), &of_fleet).unwrap();
     assert!(matches!(
         open(&forged),
-        Err(AnswerError::Refused(Refusal::Token(_)))
+        Err(EnrolmentAnswerError::Refused(MessageRefusal::Token(_)))
     ));
 
-    let named = Welcome {
+    let named = EnrolmentAcceptance {
         identity: identity("web-2.example.com"),
         ..good.clone()
     };
-    let renamed = seal_answer(&answer(named), &place.enrolling()).unwrap();
-    assert!(matches!(open(&renamed), Err(AnswerError::Name { .. })));
+    let renamed = sign_enrolment_answer(&answer(named), &place.enrolling()).unwrap();
+    assert!(matches!(
+        open(&renamed),
+        Err(EnrolmentAnswerError::Name { .. })
+    ));
 
-    let operator = place.fleet.operator.public();
-    assert!(good.check(operator, wish.key, NOW).is_ok());
+    let operator = place.fleet.operator.public_key();
+    assert!(good.verify_tokens(operator, wish.key, NOW).is_ok());
     for (changed, what) in [
         (
-            Welcome {
-                account: stranger.trust.token().to_owned(),
+            EnrolmentAcceptance {
+                account: stranger.trust.account_token().to_owned(),
                 ..good.clone()
             },
             "account token",
         ),
         (
-            Welcome {
-                token: token_by(&stranger, Role::Node, "web-1.example.com"),
+            EnrolmentAcceptance {
+                token: token_by(&stranger, UserRole::Node, "web-1.example.com"),
                 ..good.clone()
             },
             "node's token",
         ),
         (
-            Welcome {
-                token: token_by(&place.fleet, Role::Caller, "web-1.example.com"),
+            EnrolmentAcceptance {
+                token: token_by(&place.fleet, UserRole::Caller, "web-1.example.com"),
                 ..good.clone()
             },
             "not that of a node",
         ),
         (
-            Welcome {
-                token: token_by(&place.fleet, Role::Node, "web-2.example.com"),
+            EnrolmentAcceptance {
+                token: token_by(&place.fleet, UserRole::Node, "web-2.example.com"),
                 ..good
             },
             "not that of a node",
         ),
     ] {
         let refused = changed
-            .check(operator, wish.key, NOW)
+            .verify_tokens(operator, wish.key, NOW)
             .unwrap_err()
             .to_string();
         assert!(refused.contains(what), "{refused}");
@@ -446,7 +473,7 @@ proptest! {
     fn a_changed_wish_is_never_believed(at in 0..2000_usize, byte in any::<u8>()) {
         let place = Place::new();
         let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-        let good = seal_hello(&hello("web-1.example.com", &node, &bootstrap), &bootstrap, &node).unwrap();
+        let good = sign_enrolment_request(&hello("web-1.example.com", &node, &bootstrap), &bootstrap, &node).unwrap();
         let mut bytes = good.clone();
         let at = at % bytes.len();
         bytes[at] = byte;

@@ -1,7 +1,7 @@
 //! What is claimed of messages in general, tried with messages of every kind.
 
-use muster_wire::sign::{Envelope, Refusal, seal};
-use muster_wire::token::{Role, TokenCache};
+use muster_wire::sign::{Envelope, MessageRefusal, sign_envelope};
+use muster_wire::token::{TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -53,13 +53,13 @@ fn no_kind_is_ever_taken_for_another() {
                 same,
                 "{sealed:?} as {read:?}"
             );
-            let renamed = text.replacen(sealed.protocol(), read.protocol(), 1);
+            let renamed = text.replacen(sealed.protocol_name(), read.protocol_name(), 1);
             let opened = samples.open(read, renamed.as_bytes());
             assert_eq!(opened.is_ok(), same, "{sealed:?} renamed to {read:?}");
             let envelope = Envelope::decode(read, renamed.as_bytes()).unwrap();
             let cache = TokenCache::default();
             let verified = [fleet, newcomers]
-                .map(|trust| envelope.verify(trust, &cache, NOW, &Role::ALL).is_ok());
+                .map(|trust| envelope.verify(trust, &cache, NOW, &UserRole::ALL).is_ok());
             assert_eq!(
                 verified.contains(&true),
                 same,
@@ -74,12 +74,12 @@ fn every_kind_meets_its_size_limit_before_a_parser() {
     for kind in kinds() {
         let decode = |length: usize| Envelope::decode(kind, &vec![b'['; length]).unwrap_err();
         assert!(
-            matches!(decode(kind.limit()), Refusal::Malformed(_)),
+            matches!(decode(kind.max_bytes()), MessageRefusal::Malformed(_)),
             "{kind:?}"
         );
-        let limit = kind.limit();
+        let limit = kind.max_bytes();
         assert!(
-            matches!(decode(limit + 1), Refusal::Oversized { length, limit: at } if (length, at) == (limit + 1, limit)),
+            matches!(decode(limit + 1), MessageRefusal::Oversized { length, limit: at } if (length, at) == (limit + 1, limit)),
             "{kind:?}"
         );
     }
@@ -100,10 +100,10 @@ fn every_kind_refuses_fields_that_come_twice_and_deep_nesting() {
         }
         let more = text.replacen('{', "{\"more\":1,", 1);
         assert!(samples.open(kind, more.as_bytes()).is_err(), "{kind:?}");
-        for depth in [200, kind.limit() / 4] {
+        for depth in [200, kind.max_bytes() / 4] {
             let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
             let raw = serde_json::value::RawValue::from_string(deep).unwrap();
-            let bytes = seal(kind, &raw, &samples.signer(kind)).unwrap();
+            let bytes = sign_envelope(kind, &raw, &samples.signer(kind)).unwrap();
             assert!(samples.open(kind, &bytes).is_err(), "{kind:?}: {depth}");
         }
     }
@@ -167,7 +167,7 @@ proptest! {
             *body.pointer_mut(pointer).unwrap() = value;
         }
         // A body above the kind's limit is not sealed; that is a refusal too.
-        if let Ok(bytes) = seal(kind, &body, &samples.signer(kind)) {
+        if let Ok(bytes) = sign_envelope(kind, &body, &samples.signer(kind)) {
             let _ = samples.open(kind, &bytes);
         }
     }

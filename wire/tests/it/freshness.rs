@@ -2,34 +2,39 @@
 
 use std::collections::HashMap;
 
-use muster_wire::fresh::{Insertion, Now, Record, SKEW, SeenCache, Stale, judge, remember_until};
+use muster_wire::fresh::{
+    CLOCK_SKEW_MILLIS, DualClockInstant, InsertionOutcome, SeenCache, SeenRecord, StaleRequest,
+    check_freshness, remember_until,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 
 #[test]
 fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
     let (issued, ttl) = (1_000_000, 60_000);
-    let fresh = |now| judge(issued, ttl, now, SKEW);
-    assert_eq!(fresh(issued - SKEW), Ok(()));
-    assert_eq!(fresh(issued + ttl + SKEW), Ok(()));
+    let fresh = |now| check_freshness(issued, ttl, now, CLOCK_SKEW_MILLIS);
+    assert_eq!(fresh(issued - CLOCK_SKEW_MILLIS), Ok(()));
+    assert_eq!(fresh(issued + ttl + CLOCK_SKEW_MILLIS), Ok(()));
     assert_eq!(
-        fresh(issued - SKEW - 1),
-        Err(Stale {
+        fresh(issued - CLOCK_SKEW_MILLIS - 1),
+        Err(StaleRequest {
             age_ms: -30_001,
             ttl,
-            skew: SKEW
+            skew: CLOCK_SKEW_MILLIS
         })
     );
     assert_eq!(
-        fresh(issued + ttl + SKEW + 1),
-        Err(Stale {
+        fresh(issued + ttl + CLOCK_SKEW_MILLIS + 1),
+        Err(StaleRequest {
             age_ms: 90_001,
             ttl,
-            skew: SKEW
+            skew: CLOCK_SKEW_MILLIS
         })
     );
     assert_eq!(
-        judge(issued, ttl, issued + ttl + 1, 0).unwrap_err().age_ms,
+        check_freshness(issued, ttl, issued + ttl + 1, 0)
+            .unwrap_err()
+            .age_ms,
         60_001
     );
 }
@@ -37,8 +42,8 @@ fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
 const DAY: u64 = 86_400_000;
 
 /// Two clocks that agree.
-fn at(now: u64) -> Now {
-    Now {
+fn at(now: u64) -> DualClockInstant {
+    DualClockInstant {
         wall: now,
         steady: now,
     }
@@ -48,15 +53,30 @@ fn at(now: u64) -> Now {
 fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
     let mut cache = SeenCache::new(2);
     let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-    assert_eq!(cache.insert(&[0; 32], a, 100, at(0)), Insertion::Fresh);
-    assert_eq!(cache.insert(&[0; 32], b, 200, at(0)), Insertion::Fresh);
+    assert_eq!(
+        cache.insert(&[0; 32], a, 100, at(0)),
+        InsertionOutcome::Fresh
+    );
+    assert_eq!(
+        cache.insert(&[0; 32], b, 200, at(0)),
+        InsertionOutcome::Fresh
+    );
     assert_eq!(
         cache.insert(&[0; 32], c, 300, at(100)),
-        Insertion::Full { retry_after_ms: 1 }
+        InsertionOutcome::Full { retry_after_ms: 1 }
     );
-    assert_eq!(cache.insert(&[0; 32], a, 100, at(100)), Insertion::Seen);
-    assert_eq!(cache.insert(&[0; 32], c, 300, at(101)), Insertion::Fresh);
-    assert_eq!(cache.insert(&[0; 32], b, 200, at(101)), Insertion::Seen);
+    assert_eq!(
+        cache.insert(&[0; 32], a, 100, at(100)),
+        InsertionOutcome::Seen
+    );
+    assert_eq!(
+        cache.insert(&[0; 32], c, 300, at(101)),
+        InsertionOutcome::Fresh
+    );
+    assert_eq!(
+        cache.insert(&[0; 32], b, 200, at(101)),
+        InsertionOutcome::Seen
+    );
 }
 
 #[test]
@@ -64,21 +84,21 @@ fn callers_do_not_spoil_each_others_ids() {
     let mut cache = SeenCache::default();
     assert_eq!(
         cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
-        Insertion::Fresh
+        InsertionOutcome::Fresh
     );
     assert_eq!(
         cache.insert(&[2; 32], Uuid::nil(), 100, at(0)),
-        Insertion::Fresh
+        InsertionOutcome::Fresh
     );
     assert_eq!(
         cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
-        Insertion::Seen
+        InsertionOutcome::Seen
     );
 }
 
 #[test]
 fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
-    let record = |n: u128, expires| Record {
+    let record = |n: u128, expires| SeenRecord {
         caller: [0; 32],
         request: Uuid::from_u128(n),
         expires,
@@ -96,15 +116,15 @@ fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
     let id = Uuid::from_u128;
     assert_eq!(
         cache.insert(&[0; 32], id(2), DAY + 150, at(DAY + 150)),
-        Insertion::Seen
+        InsertionOutcome::Seen
     );
     assert!(matches!(
         cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 150)),
-        Insertion::Full { .. }
+        InsertionOutcome::Full { .. }
     ));
     assert_eq!(
         cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 201)),
-        Insertion::Fresh
+        InsertionOutcome::Fresh
     );
 }
 
@@ -112,23 +132,26 @@ fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
 fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
     let mut cache = SeenCache::default();
     let [a, b] = [1, 2].map(Uuid::from_u128);
-    let now = |wall, steady| Now { wall, steady };
+    let now = |wall, steady| DualClockInstant { wall, steady };
     let hour = 3_600_000;
     let mut insert = |id, expires, now| cache.insert(&[0; 32], id, expires, now);
-    assert_eq!(insert(a, DAY + 1000, now(DAY, 0)), Insertion::Fresh);
+    assert_eq!(insert(a, DAY + 1000, now(DAY, 0)), InsertionOutcome::Fresh);
     assert_eq!(
         insert(b, DAY + hour + 1000, now(DAY + hour, 10)),
-        Insertion::Fresh
+        InsertionOutcome::Fresh
     );
-    assert_eq!(insert(a, DAY + 1000, now(DAY + hour, 20)), Insertion::Seen);
+    assert_eq!(
+        insert(a, DAY + 1000, now(DAY + hour, 20)),
+        InsertionOutcome::Seen
+    );
     assert_eq!(
         insert(a, DAY + 1000, now(DAY + 1000, 1000)),
-        Insertion::Seen
+        InsertionOutcome::Seen
     );
     // What the clock said an hour too early is not over before it says so again.
     assert_eq!(
         insert(b, DAY + hour + 1000, now(DAY + hour, hour)),
-        Insertion::Seen
+        InsertionOutcome::Seen
     );
     assert_eq!(cache.len(), 1);
 }
@@ -136,33 +159,33 @@ fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
 #[test]
 fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
     let request = Uuid::from_u128(1);
-    let record = |expires| Record {
+    let record = |expires| SeenRecord {
         caller: [0; 32],
         request,
         expires,
     };
     let (hour, minute) = (3_600_000, 60_000);
-    let start = Now {
+    let start = DualClockInstant {
         wall: DAY + hour,
         steady: 0,
     };
     let mut cache = SeenCache::restore([record(DAY)], 9, start);
-    let right = |steady| Now {
+    let right = |steady| DualClockInstant {
         wall: DAY - minute + steady,
         steady,
     };
     assert_eq!(
         cache.insert(&[0; 32], request, DAY, right(minute)),
-        Insertion::Seen
+        InsertionOutcome::Seen
     );
-    let later = Now {
+    let later = DualClockInstant {
         wall: DAY + hour + 6 * minute,
         steady: 6 * minute,
     };
     let other = Uuid::from_u128(2);
     assert_eq!(
         cache.insert(&[0; 32], other, later.wall, later),
-        Insertion::Fresh
+        InsertionOutcome::Fresh
     );
     assert_eq!(cache.len(), 1);
     assert!(SeenCache::restore([record(1)], 9, start).is_empty());
@@ -174,13 +197,14 @@ fn one_caller_cannot_use_up_the_room_of_all() {
     let ids = || (0_u128..).map(Uuid::from_u128);
     let day = 24 * 60 * 60 * 1000;
     let taken = |cache: &mut SeenCache, caller: u8, most: usize| {
-        let fresh = |id: &Uuid| cache.insert(&[caller; 32], *id, day, at(0)) == Insertion::Fresh;
+        let fresh =
+            |id: &Uuid| cache.insert(&[caller; 32], *id, day, at(0)) == InsertionOutcome::Fresh;
         ids().take(most).take_while(fresh).count()
     };
     // One who asks without end gets seven parts of eight, and no more by trying again.
     assert_eq!(taken(&mut cache, 1, 5000), 896);
     let more = cache.insert(&[1; 32], Uuid::from_u128(9999), day, at(0));
-    assert!(matches!(more, Insertion::Full { .. }));
+    assert!(matches!(more, InsertionOutcome::Full { .. }));
     // Everybody else is still heard, each for as much as is little.
     for caller in 2..10 {
         assert_eq!(taken(&mut cache, caller, 5000), 16, "{caller}");
@@ -189,12 +213,12 @@ fn one_caller_cannot_use_up_the_room_of_all() {
     // Nothing is lost of what was promised, and all of it is given back.
     assert_eq!(
         cache.insert(&[1; 32], Uuid::from_u128(7), day, at(day)),
-        Insertion::Seen
+        InsertionOutcome::Seen
     );
     assert_eq!(taken(&mut cache, 1, 1), 0);
     assert_eq!(
         cache.insert(&[1; 32], Uuid::from_u128(9999), 3 * day, at(day + 1)),
-        Insertion::Fresh
+        InsertionOutcome::Fresh
     );
     assert_eq!(cache.len(), 1);
 }
@@ -215,7 +239,7 @@ proptest! {
     fn what_judge_accepts_is_still_remembered(
         issued in 0..u64::MAX, ttl in 1..86_400_000_u64, now: u64, skew in 0..100_000_u64,
     ) {
-        if judge(issued, ttl, now, skew).is_ok() {
+        if check_freshness(issued, ttl, now, skew).is_ok() {
             prop_assert!(now <= remember_until(issued, ttl, skew));
         }
     }
@@ -234,17 +258,17 @@ proptest! {
             model.retain(|_, end| *end >= now);
             let outcome = cache.insert(&[caller; 32], Uuid::from_u128(id), expires, at(now));
             if model.contains_key(&(caller, id)) {
-                prop_assert_eq!(outcome, Insertion::Seen);
+                prop_assert_eq!(outcome, InsertionOutcome::Seen);
             } else if model.len() >= room(&model, caller, capacity) {
                 let next = model.values().min().map_or(1, |end| end - now + 1);
-                prop_assert_eq!(outcome, Insertion::Full { retry_after_ms: next });
+                prop_assert_eq!(outcome, InsertionOutcome::Full { retry_after_ms: next });
             } else {
-                prop_assert_eq!(outcome, Insertion::Fresh);
+                prop_assert_eq!(outcome, InsertionOutcome::Fresh);
                 model.insert((caller, id), expires);
             }
             if restart {
                 let journal: Vec<u8> = cache.records().flat_map(|record| record.encode()).collect();
-                let read = Record::decode_all(&journal);
+                let read = SeenRecord::decode_all(&journal);
                 prop_assert_eq!(read.valid_len, journal.len());
                 cache = SeenCache::restore(read.records, capacity, at(now));
             }

@@ -5,19 +5,20 @@
 use std::fs;
 use std::path::PathBuf;
 
+use muster_wire::encrypted_inputs::InputEncryptor;
 use muster_wire::enrol::{
-    Answer, Outcome, Reason as EnrolReason, Refused, Wait, Welcome, issue, open_answer, open_hello,
-    seal_answer, seal_hello,
+    EnrolmentAcceptance, EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, EnrolmentRefusal,
+    EnrolmentRefusalReason as EnrolReason, issue_node_token, open_enrolment_answer,
+    open_enrolment_request, sign_enrolment_answer, sign_enrolment_request,
 };
-use muster_wire::filter::Filter;
-use muster_wire::progress::{Progress, Told};
+use muster_wire::filter::NodeFilter;
+use muster_wire::progress::{ProgressCounts, ProgressMessage};
 use muster_wire::reply::Reply;
-use muster_wire::request::{Request, Target};
-use muster_wire::sealed::Sealer;
-use muster_wire::sign::{Kind, open_progress, open_reply, open_request};
-use muster_wire::status::{Reason, Status};
-use muster_wire::token::{Role, TokenCache, Trust};
-use muster_wire::trace::{Stage, StageName, Traceparent};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, open_progress, open_reply, open_request};
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::{AccountTrust, TokenCache, UserRole};
+use muster_wire::trace::{StageName, StageTiming, TraceContext};
 use serde_json::{Map, json};
 
 use crate::enrolment::{Place, hello, machine};
@@ -39,17 +40,20 @@ fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The trust as released. Today's account token may have wider scopes; what was signed under the released one is believed for ever.
-fn trust(world: &World) -> Trust {
+fn trust(world: &World) -> AccountTrust {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/account.jwt");
     let token = fs::read_to_string(path).unwrap();
-    let trust = Trust::new(world.operator.public(), token.trim()).unwrap();
-    assert_eq!(trust.account(), world.trust.account());
+    let trust = AccountTrust::new(world.operator.public_key(), token.trim()).unwrap();
+    assert_eq!(trust.account_key(), world.trust.account_key());
     trust
 }
 
 fn check_request(name: &str, request: &Request) {
     let world = World::new();
-    let stored = golden(name, &sealed(Kind::Request, request, &world.caller()));
+    let stored = golden(
+        name,
+        &sealed(EnvelopeKind::Request, request, &world.caller()),
+    );
     let cache = TokenCache::default();
     let opened = open_request(&stored, &broadcast(), &trust(&world), &cache, NOW).unwrap();
     assert_eq!(opened.request, *request);
@@ -57,7 +61,7 @@ fn check_request(name: &str, request: &Request) {
 
 fn check_reply(name: &str, reply: &Reply) {
     let world = World::new();
-    let stored = golden(name, &sealed(Kind::Reply, reply, &world.node()));
+    let stored = golden(name, &sealed(EnvelopeKind::Reply, reply, &world.node()));
     let asked = request(&["db1.acme.net"]);
     let cache = TokenCache::default();
     let opened = open_reply(&stored, &expected(&asked), &trust(&world), &cache, NOW).unwrap();
@@ -71,13 +75,13 @@ fn requests() {
         &request(&["db1.acme.net", "web1.acme.net"]),
     );
     let mut filtered = request(&[]);
-    let filter = Filter::default()
+    let filter = NodeFilter::default()
         .with_fact("environment=development")
         .and_then(|filter| filter.with_fact("customer=acme"))
         .and_then(|filter| filter.with_class("mysql::master"))
         .and_then(|filter| filter.with_agent("puppetral"))
         .and_then(|filter| filter.with_identity("/^db/"));
-    filtered.target = Target::Filter(filter.unwrap());
+    filtered.target = RequestTarget::Filter(filter.unwrap());
     check_request("request_filter.json", &filtered);
     let mut full = request(&["db1.acme.net"]);
     full.timeout = Some(5000);
@@ -94,9 +98,9 @@ fn a_request_that_is_followed_and_its_reply() {
     let mut traced = request(&["db1.acme.net"]);
     traced.trace = true;
     let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    traced.traceparent = Some(Traceparent::parse(given).unwrap());
+    traced.traceparent = Some(TraceContext::parse(given).unwrap());
     check_request("request_traced.json", &traced);
-    let stage = |stage, us| Stage {
+    let stage = |stage, us| StageTiming {
         stage,
         us,
         refused: false,
@@ -112,16 +116,20 @@ fn a_request_that_is_followed_and_its_reply() {
 fn a_request_with_a_sealed_input() {
     let mut sealed = request(&["db1.acme.net"]);
     let world = World::new();
-    let (node, key) = (world.node().identity().clone(), world.node().public());
+    let (node, key) = (world.node().identity().clone(), world.node().public_key());
     let secret = data(json!({"password": "$6$salt$hash"}));
-    let with_key = Sealer::with_secret(sealed.id, [42; 32]);
-    sealed.sealed = Some(with_key.seal([(&node, &key)], &secret).unwrap());
+    let with_key = InputEncryptor::with_secret(sealed.id, [42; 32]);
+    sealed.sealed = Some(with_key.encrypt_inputs([(&node, &key)], &secret).unwrap());
     check_request("request_sealed.json", &sealed);
     let inputs = sealed.sealed.as_ref().unwrap();
-    let open = |id| inputs.open(&node, world.node().key(), id);
+    let open = |id| inputs.decrypt_inputs(&node, world.node().key_pair(), id);
     assert_eq!(open(sealed.id).unwrap(), secret);
     assert!(open(uuid::Uuid::now_v7()).is_err());
-    assert!(inputs.open(&node, world.caller().key(), sealed.id).is_err());
+    assert!(
+        inputs
+            .decrypt_inputs(&node, world.caller().key_pair(), sealed.id)
+            .is_err()
+    );
 }
 
 #[test]
@@ -132,15 +140,15 @@ fn a_reply_that_passed() {
 #[test]
 fn a_reply_for_each_status() {
     for status in [
-        Status::Failed,
-        Status::UnknownAction,
-        Status::MissingData,
-        Status::InvalidData,
-        Status::Other,
+        ReplyStatus::Failed,
+        ReplyStatus::UnknownAction,
+        ReplyStatus::MissingData,
+        ReplyStatus::InvalidData,
+        ReplyStatus::Other,
     ] {
         let mut answer = reply();
         answer.statuscode = status;
-        answer.statusmsg = status.text().to_owned();
+        answer.statusmsg = status.display_text().to_owned();
         answer.data = Map::new();
         check_reply(&format!("reply_status_{}.json", status.code()), &answer);
     }
@@ -149,24 +157,24 @@ fn a_reply_for_each_status() {
 #[test]
 fn a_reply_for_each_reason() {
     for reason in [
-        Reason::Timeout { after_ms: 5000 },
-        Reason::Busy {
+        ReplyReason::Timeout { after_ms: 5000 },
+        ReplyReason::Busy {
             retry_after_ms: 750,
         },
-        Reason::Denied {
+        ReplyReason::Denied {
             rule: "puppetral.policy:3".to_owned(),
         },
-        Reason::Expired { age_ms: -31_000 },
-        Reason::Cancelled,
-        Reason::Oversized { bytes: 2_000_000 },
-        Reason::Broken,
-        Reason::Stopping,
+        ReplyReason::Expired { age_ms: -31_000 },
+        ReplyReason::Cancelled,
+        ReplyReason::Oversized { bytes: 2_000_000 },
+        ReplyReason::Broken,
+        ReplyReason::Stopping,
     ] {
         let mut answer = reply();
-        answer.statuscode = Status::Other;
+        answer.statuscode = ReplyStatus::Other;
         answer.statusmsg = "not done".to_owned();
         answer.data = Map::new();
-        let file = format!("reply_{}.json", reason.word());
+        let file = format!("reply_{}.json", reason.as_str());
         answer.reason = Some(reason);
         check_reply(&file, &answer);
     }
@@ -179,7 +187,7 @@ fn progress_and_the_reply_after_it() {
     let cache = TokenCache::default();
     for (name, dropped) in [("progress.json", 0), ("progress_dropped.json", 7)] {
         let answer = reply();
-        let progress = Progress {
+        let progress = ProgressMessage {
             request: answer.request,
             sender: answer.sender,
             agent: answer.agent,
@@ -189,13 +197,16 @@ fn progress_and_the_reply_after_it() {
             dropped,
             time: NOW + 100,
         };
-        let stored = golden(name, &sealed(Kind::Progress, &progress, &world.node()));
+        let stored = golden(
+            name,
+            &sealed(EnvelopeKind::Progress, &progress, &world.node()),
+        );
         let trust = trust(&world);
         let opened = open_progress(&[&stored], &expected(&asked), &trust, &cache, NOW);
         assert_eq!(opened.into_iter().next().unwrap().unwrap(), progress);
     }
     let mut answer = reply();
-    answer.progress = Some(Told {
+    answer.progress = Some(ProgressCounts {
         messages: 3,
         dropped: 7,
     });
@@ -207,19 +218,22 @@ fn a_wish_to_be_enrolled_and_its_answers() {
     let place = Place::new();
     let (bootstrap, node) = (place.bootstrap(&["name:web-*.example.com"]), machine(80));
     let wish = hello("web-1.example.com", &node, &bootstrap);
-    let stored = golden("hello.json", &seal_hello(&wish, &bootstrap, &node).unwrap());
+    let stored = golden(
+        "hello.json",
+        &sign_enrolment_request(&wish, &bootstrap, &node).unwrap(),
+    );
     let cache = TokenCache::default();
-    let opened = open_hello(&stored, &place.newcomers, &cache, NOW).unwrap();
+    let opened = open_enrolment_request(&stored, &place.newcomers, &cache, NOW).unwrap();
     assert_eq!(opened.hello, wish);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/account.jwt");
-    let welcome = Welcome {
+    let welcome = EnrolmentAcceptance {
         identity: wish.identity.clone(),
-        token: issue(
+        token: issue_node_token(
             &wish.identity,
             wish.key,
-            place.fleet.trust.account(),
+            place.fleet.trust.account_key(),
             None,
-            place.fleet.role_key(Role::Node),
+            place.fleet.role_key(UserRole::Node),
             NOW,
         )
         .unwrap(),
@@ -229,27 +243,30 @@ fn a_wish_to_be_enrolled_and_its_answers() {
         facts: [("role".to_owned(), "web".to_owned())].into(),
         provisioning: true,
     };
-    let wait = Wait {
+    let wait = EnrolmentDeferral {
         message: "provisioning is paused".to_owned(),
         retry_after_ms: 15_000,
     };
-    let refused = Refused {
+    let refused = EnrolmentRefusal {
         reason: EnrolReason::NameTaken,
         message: "another key has the name".to_owned(),
     };
     for (name, outcome) in [
-        ("welcome.json", Outcome::Welcome(Box::new(welcome))),
-        ("welcome_wait.json", Outcome::Wait(wait)),
-        ("welcome_refused.json", Outcome::Refused(refused)),
+        ("welcome.json", EnrolmentOutcome::Welcome(Box::new(welcome))),
+        ("welcome_wait.json", EnrolmentOutcome::Wait(wait)),
+        ("welcome_refused.json", EnrolmentOutcome::Refused(refused)),
     ] {
-        let answer = Answer {
+        let answer = EnrolmentAnswer {
             nonce: wish.nonce,
             key: wish.key,
             time: NOW + 20,
             outcome,
         };
-        let stored = golden(name, &seal_answer(&answer, &place.enrolling()).unwrap());
-        let opened = open_answer(&stored, &wish, &place.newcomers, &cache, NOW).unwrap();
+        let stored = golden(
+            name,
+            &sign_enrolment_answer(&answer, &place.enrolling()).unwrap(),
+        );
+        let opened = open_enrolment_answer(&stored, &wish, &place.newcomers, &cache, NOW).unwrap();
         assert_eq!(opened, answer.outcome);
     }
 }

@@ -1,11 +1,11 @@
 //! The journal's bytes: torn at every place, damaged at every place.
 
-use muster_wire::fresh::{JOURNAL_START, Record};
+use muster_wire::fresh::{JOURNAL_START, SeenRecord};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-fn records(count: u8) -> Vec<Record> {
-    let one = |n| Record {
+fn records(count: u8) -> Vec<SeenRecord> {
+    let one = |n| SeenRecord {
         caller: [n; 32],
         request: Uuid::from_u128(u128::from(n) << 64),
         expires: 1_800_000_000_000 + u64::from(n),
@@ -13,13 +13,13 @@ fn records(count: u8) -> Vec<Record> {
     (0..count).map(one).collect()
 }
 
-fn bytes(records: &[Record]) -> Vec<u8> {
-    records.iter().flat_map(Record::encode).collect()
+fn bytes(records: &[SeenRecord]) -> Vec<u8> {
+    records.iter().flat_map(SeenRecord::encode).collect()
 }
 
 #[test]
 fn the_layout_is_this_one() {
-    let record = Record {
+    let record = SeenRecord {
         caller: [0xaa; 32],
         request: Uuid::from_u128(1),
         expires: 2,
@@ -40,21 +40,24 @@ fn torn_at_every_place_it_keeps_what_is_whole() {
     let records = records(4);
     let journal = bytes(&records);
     for cut in 0..=journal.len() {
-        let read = Record::decode_all(&journal[..cut]);
-        let whole = cut / Record::BYTES;
+        let read = SeenRecord::decode_all(&journal[..cut]);
+        let whole = cut / SeenRecord::BYTES;
         assert_eq!(read.records, records[..whole]);
-        assert_eq!((read.valid_len, read.damaged), (whole * Record::BYTES, 0));
+        assert_eq!(
+            (read.valid_len, read.damaged),
+            (whole * SeenRecord::BYTES, 0)
+        );
     }
 }
 
 #[test]
 fn damaged_at_every_place_it_loses_one_record_and_says_so() {
     let records = records(3);
-    for place in 0..3 * Record::BYTES {
+    for place in 0..3 * SeenRecord::BYTES {
         let mut journal = bytes(&records);
         journal[place] ^= 0x40;
-        let read = Record::decode_all(&journal);
-        let hit = place / Record::BYTES;
+        let read = SeenRecord::decode_all(&journal);
+        let hit = place / SeenRecord::BYTES;
         let left: Vec<_> = records
             .iter()
             .enumerate()
@@ -63,28 +66,31 @@ fn damaged_at_every_place_it_loses_one_record_and_says_so() {
             .collect();
         assert_eq!(read.records, left);
         assert_eq!((read.damaged, read.has_start), (1, hit > 0));
-        assert_eq!(read.valid_len, if hit < 2 { 3 } else { 2 } * Record::BYTES);
+        assert_eq!(
+            read.valid_len,
+            if hit < 2 { 3 } else { 2 } * SeenRecord::BYTES
+        );
     }
 }
 
 #[test]
 fn an_emptied_journal_is_none_and_one_without_records_is() {
-    assert!(!Record::decode_all(&[]).has_start);
-    assert!(!Record::decode_all(&[0; 128]).has_start);
-    let read = Record::decode_all(&JOURNAL_START);
+    assert!(!SeenRecord::decode_all(&[]).has_start);
+    assert!(!SeenRecord::decode_all(&[0; 128]).has_start);
+    let read = SeenRecord::decode_all(&JOURNAL_START);
     assert!(read.has_start && read.records.is_empty() && read.damaged == 0);
-    let read = Record::decode_all(&[&JOURNAL_START[..], &bytes(&records(2))].concat());
+    let read = SeenRecord::decode_all(&[&JOURNAL_START[..], &bytes(&records(2))].concat());
     assert_eq!((read.records, read.damaged), (records(2), 0));
     // A start in another place is none.
-    let read = Record::decode_all(&[&bytes(&records(1))[..], &JOURNAL_START].concat());
+    let read = SeenRecord::decode_all(&[&bytes(&records(1))[..], &JOURNAL_START].concat());
     assert_eq!((read.has_start, read.damaged), (true, 1));
 }
 
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(journal: Vec<u8>) {
-        let read = Record::decode_all(&journal);
+        let read = SeenRecord::decode_all(&journal);
         prop_assert!(read.valid_len <= journal.len());
-        prop_assert!(read.records.len() + read.damaged <= journal.len() / Record::BYTES);
+        prop_assert!(read.records.len() + read.damaged <= journal.len() / SeenRecord::BYTES);
     }
 }

@@ -1,13 +1,14 @@
 //! Sealing and opening, one by one and together.
 
-use muster_wire::filter::Filter;
-use muster_wire::progress::{MESSAGES, Progress};
-use muster_wire::request::Target;
+use muster_wire::filter::NodeFilter;
+use muster_wire::progress::{MAX_PROGRESS_MESSAGES, ProgressMessage};
+use muster_wire::request::RequestTarget;
 use muster_wire::sign::{
-    Envelope, Kind, SealError, open_progress, open_replies, open_reply, open_request, seal,
+    Envelope, EnvelopeKind, EnvelopeSignError, open_progress, open_replies, open_reply,
+    open_request, sign_envelope,
 };
-use muster_wire::subject::Address;
-use muster_wire::token::{KeyKind, Role, TokenCache};
+use muster_wire::subject::RequestAddress;
+use muster_wire::token::{KeyKind, TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -18,17 +19,17 @@ fn a_request_arrives_as_it_was_signed() {
     let world = World::new();
     let cache = TokenCache::default();
     let asked = request(&["db1.acme.net", "db2.acme.net"]);
-    let bytes = sealed(Kind::Request, &asked, &world.caller());
+    let bytes = sealed(EnvelopeKind::Request, &asked, &world.caller());
     for subject in [
         "fleet.puppetral.do.all",
         "fleet.puppetral.do.node.db2.acme.net",
     ] {
-        let subject = Address::parse(subject).unwrap();
+        let subject = RequestAddress::parse(subject).unwrap();
         let opened = open_request(&bytes, &subject, &world.trust, &cache, NOW).unwrap();
         assert_eq!(opened.request, asked);
         assert_eq!(
             (opened.caller.role, opened.caller.identity.as_str()),
-            (Role::Caller, "alice")
+            (UserRole::Caller, "alice")
         );
     }
     assert_eq!(cache.len(), 1);
@@ -38,31 +39,31 @@ fn a_request_arrives_as_it_was_signed() {
 fn a_filter_travels_only_as_a_broadcast() {
     let world = World::new();
     let cache = TokenCache::default();
-    let filter = Filter::default()
+    let filter = NodeFilter::default()
         .with_fact("environment=development")
         .unwrap();
     let mut asked = request(&[]);
-    asked.target = Target::Filter(filter);
-    let bytes = sealed(Kind::Request, &asked, &world.caller());
+    asked.target = RequestTarget::Filter(filter);
+    let bytes = sealed(EnvelopeKind::Request, &asked, &world.caller());
     let opened = open_request(&bytes, &broadcast(), &world.trust, &cache, NOW).unwrap();
     assert_eq!(opened.request, asked);
-    let one = Address::parse("fleet.puppetral.do.node.db1.acme.net").unwrap();
+    let one = RequestAddress::parse("fleet.puppetral.do.node.db1.acme.net").unwrap();
     let refusal = open_request(&bytes, &one, &world.trust, &cache, NOW).unwrap_err();
-    assert_eq!(refusal.word(), "subject_mismatch");
+    assert_eq!(refusal.reason_code(), "subject_mismatch");
 }
 
 #[test]
 fn a_service_may_ask_and_answer() {
     let world = World::new();
     let cache = TokenCache::default();
-    let service = world.signer(Role::Service, "directory", 102);
+    let service = world.signer(UserRole::Service, "directory", 102);
     let mut asked = request(&["db1.acme.net"]);
     asked.caller = identity("directory");
-    let bytes = sealed(Kind::Request, &asked, &service);
+    let bytes = sealed(EnvelopeKind::Request, &asked, &service);
     assert!(open_request(&bytes, &broadcast(), &world.trust, &cache, NOW).is_ok());
     let mut answer = reply();
     answer.sender = identity("directory");
-    let bytes = sealed(Kind::Reply, &answer, &service);
+    let bytes = sealed(EnvelopeKind::Reply, &answer, &service);
     let opened = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW).unwrap();
     assert_eq!(opened.reply, answer);
 }
@@ -71,16 +72,18 @@ fn a_service_may_ask_and_answer() {
 fn what_receivers_would_refuse_for_its_size_is_not_sealed() {
     let world = World::new();
     let mut answer = reply();
-    answer.data = data(serde_json::json!({"log": "x".repeat(Kind::Reply.limit())}));
-    let error = seal(Kind::Reply, &answer, &world.node()).unwrap_err();
-    assert!(matches!(error, SealError::Oversized { bytes, .. } if bytes > Kind::Reply.limit()));
+    answer.data = data(serde_json::json!({"log": "x".repeat(EnvelopeKind::Reply.max_bytes())}));
+    let error = sign_envelope(EnvelopeKind::Reply, &answer, &world.node()).unwrap_err();
+    assert!(
+        matches!(error, EnvelopeSignError::Oversized { bytes, .. } if bytes > EnvelopeKind::Reply.max_bytes())
+    );
 }
 
 #[test]
 fn debug_of_a_signer_hides_its_seed() {
     let signer = World::new().caller();
     let shown = format!("{signer:?}");
-    assert!(shown.contains("alice") && !shown.contains(signer.key().seed().as_str()));
+    assert!(shown.contains("alice") && !shown.contains(signer.key_pair().seed_text().as_str()));
 }
 
 /// Replies of many nodes, some of them forged in one of three ways.
@@ -95,14 +98,15 @@ fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
                 .iter()
                 .find(|(place, _)| *place == n)
                 .map(|(_, how)| how % 3);
-            let signer = if how == Some(0) { &other } else { world }.signer(Role::Node, &name, n);
-            let mut bytes = sealed(Kind::Reply, &answer, &signer);
+            let signer =
+                if how == Some(0) { &other } else { world }.signer(UserRole::Node, &name, n);
+            let mut bytes = sealed(EnvelopeKind::Reply, &answer, &signer);
             let text = String::from_utf8(bytes.clone()).unwrap();
             if how == Some(1) {
                 bytes = text.replace("1001", "1002").into_bytes();
             } else if how == Some(2) {
                 // A token whose signature belongs to another token.
-                let other = world.signer(Role::Node, "other", n);
+                let other = world.signer(UserRole::Node, "other", n);
                 let swap = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
                 bytes = text
                     .replace(&swap(&signer.token()), &swap(&other.token()))
@@ -137,7 +141,7 @@ proptest! {
             let alone = open_reply(message, &expected(&asked), &world.trust, &TokenCache::default(), NOW);
             match (&alone, result) {
                 (Ok(alone), Ok(result)) => prop_assert_eq!(&alone.reply, &result.reply),
-                (Err(alone), Err(result)) => prop_assert_eq!(alone.word(), result.word()),
+                (Err(alone), Err(result)) => prop_assert_eq!(alone.reason_code(), result.reason_code()),
                 _ => prop_assert!(false, "reply {} is judged differently", n),
             }
             let is_forged = forged.iter().any(|(place, _)| usize::from(*place) == n);
@@ -150,14 +154,14 @@ proptest! {
         }
         // Nor does what it hands on.
         let keeper = key(KeyKind::User, 99);
-        if let Some(bytes) = cache.vouch(&world.trust, &keeper, NOW) {
+        if let Some(bytes) = cache.export_verified(&world.trust, &keeper, NOW) {
             let later = TokenCache::default();
-            prop_assert!(later.recall(&world.trust, keeper.public(), &bytes, NOW) > 0);
+            prop_assert!(later.import_verified(&world.trust, keeper.public_key(), &bytes, NOW) > 0);
             let again = open_replies(&messages, &expected(&asked), &world.trust, &later, NOW);
             for (first, second) in together.iter().zip(&again) {
                 prop_assert_eq!(first.is_ok(), second.is_ok());
             }
-            prop_assert_eq!(later.vouch(&world.trust, &keeper, NOW), None);
+            prop_assert_eq!(later.export_verified(&world.trust, &keeper, NOW), None);
         }
     }
 
@@ -165,10 +169,10 @@ proptest! {
     fn any_body_is_opened_byte_for_byte(text in "\\PC{0,200}", number: i64, list: Vec<bool>) {
         let world = World::new();
         let body = serde_json::json!({"text": text, "number": number, "list": list, "body": {"body": null}});
-        let bytes = sealed(Kind::Request, &body, &world.caller());
-        let envelope = Envelope::decode(Kind::Request, &bytes).unwrap();
+        let bytes = sealed(EnvelopeKind::Request, &body, &world.caller());
+        let envelope = Envelope::decode(EnvelopeKind::Request, &bytes).unwrap();
         let cache = TokenCache::default();
-        let opened = envelope.verify(&world.trust, &cache, NOW, &[Role::Caller]).unwrap();
+        let opened = envelope.verify(&world.trust, &cache, NOW, &[UserRole::Caller]).unwrap();
         prop_assert_eq!(std::str::from_utf8(opened.body).unwrap(), body.to_string());
         let read: Map<String, Value> = serde_json::from_slice(opened.body).unwrap();
         prop_assert_eq!(Value::Object(read), body);
@@ -177,7 +181,7 @@ proptest! {
     #[test]
     fn no_changed_byte_is_opened(place: usize, byte: u8) {
         let world = World::new();
-        let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &world.caller());
+        let bytes = sealed(EnvelopeKind::Request, &request(&["db1.acme.net"]), &world.caller());
         let mut changed = bytes.clone();
         let place = place % changed.len();
         changed[place] = byte;
@@ -187,9 +191,9 @@ proptest! {
     }
 }
 
-fn progress(seq: u64) -> Progress {
+fn progress(seq: u64) -> ProgressMessage {
     let answer = reply();
-    Progress {
+    ProgressMessage {
         request: answer.request,
         sender: answer.sender,
         agent: answer.agent,
@@ -206,11 +210,14 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
     let world = World::new();
     let cache = TokenCache::default();
     let asked = request(&["db1.acme.net"]);
-    let good = sealed(Kind::Progress, &progress(1), &world.node());
-    let answer = sealed(Kind::Reply, &reply(), &world.node());
-    assert_eq!(Kind::of_answer(&good), Kind::Progress);
-    assert_eq!(Kind::of_answer(&answer), Kind::Reply);
-    assert_eq!(Kind::of_answer(b""), Kind::Reply);
+    let good = sealed(EnvelopeKind::Progress, &progress(1), &world.node());
+    let answer = sealed(EnvelopeKind::Reply, &reply(), &world.node());
+    assert_eq!(
+        EnvelopeKind::of_inbox_message(&good),
+        EnvelopeKind::Progress
+    );
+    assert_eq!(EnvelopeKind::of_inbox_message(&answer), EnvelopeKind::Reply);
+    assert_eq!(EnvelopeKind::of_inbox_message(b""), EnvelopeKind::Reply);
     let open = |bytes: &[u8]| {
         let expected = expected(&asked);
         let mut opened = open_progress(&[bytes], &expected, &world.trust, &cache, NOW);
@@ -218,28 +225,35 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
     };
     assert_eq!(open(&good).unwrap(), progress(1));
     // Neither a reply nor a replayed signature of one is progress, nor the other way round.
-    assert_eq!(open(&answer).unwrap_err().word(), "unknown_protocol");
+    assert_eq!(open(&answer).unwrap_err().reason_code(), "unknown_protocol");
     let renamed = String::from_utf8(answer.clone()).unwrap();
     let renamed = renamed.replace("muster.reply.v1", "muster.progress.v1");
     assert_eq!(
-        open(renamed.as_bytes()).unwrap_err().word(),
+        open(renamed.as_bytes()).unwrap_err().reason_code(),
         "bad_signature"
     );
     let as_reply = open_reply(&good, &expected(&asked), &world.trust, &cache, NOW);
-    assert_eq!(as_reply.unwrap_err().word(), "unknown_protocol");
+    assert_eq!(as_reply.unwrap_err().reason_code(), "unknown_protocol");
 
-    let other = world.signer(Role::Node, "db2.acme.net", 120);
-    let forged = sealed(Kind::Progress, &progress(1), &other);
-    assert_eq!(open(&forged).unwrap_err().word(), "wrong_sender");
-    let caller = sealed(Kind::Progress, &progress(1), &world.caller());
-    assert_eq!(open(&caller).unwrap_err().word(), "wrong_role");
+    let other = world.signer(UserRole::Node, "db2.acme.net", 120);
+    let forged = sealed(EnvelopeKind::Progress, &progress(1), &other);
+    assert_eq!(open(&forged).unwrap_err().reason_code(), "wrong_sender");
+    let caller = sealed(EnvelopeKind::Progress, &progress(1), &world.caller());
+    assert_eq!(open(&caller).unwrap_err().reason_code(), "wrong_role");
     let mut elsewhere = progress(1);
     elsewhere.action = crate::world::name("find");
-    let elsewhere = sealed(Kind::Progress, &elsewhere, &world.node());
-    assert_eq!(open(&elsewhere).unwrap_err().word(), "other_request");
-    for seq in [0, MESSAGES + 1] {
-        let wrong = sealed(Kind::Progress, &progress(seq), &world.node());
-        assert_eq!(open(&wrong).unwrap_err().word(), "invalid_progress");
+    let elsewhere = sealed(EnvelopeKind::Progress, &elsewhere, &world.node());
+    assert_eq!(open(&elsewhere).unwrap_err().reason_code(), "other_request");
+    for seq in [0, MAX_PROGRESS_MESSAGES + 1] {
+        let wrong = sealed(EnvelopeKind::Progress, &progress(seq), &world.node());
+        assert_eq!(open(&wrong).unwrap_err().reason_code(), "invalid_progress");
     }
-    assert!(open(&sealed(Kind::Progress, &progress(MESSAGES), &world.node())).is_ok());
+    assert!(
+        open(&sealed(
+            EnvelopeKind::Progress,
+            &progress(MAX_PROGRESS_MESSAGES),
+            &world.node()
+        ))
+        .is_ok()
+    );
 }

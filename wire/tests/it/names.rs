@@ -1,7 +1,7 @@
 //! One spelling for each name.
 
-use muster_wire::identity::{Identity, Name};
-use muster_wire::subject::{self, Address};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::subject::{self, RequestAddress};
 use proptest::prelude::*;
 
 proptest! {
@@ -23,7 +23,7 @@ proptest! {
                 prop_assert!(!label.is_empty() && !label.starts_with('-') && plain(label), "{}", identity);
             }
         }
-        if let Ok(name) = Name::parse(&text) {
+        if let Ok(name) = SubjectName::parse(&text) {
             prop_assert!(name.as_str().starts_with(|c: char| c.is_ascii_lowercase()) && plain(name.as_str()), "{}", name);
         }
     }
@@ -40,13 +40,13 @@ proptest! {
         names in prop::collection::vec("[a-z][a-z0-9_]{0,20}", 3),
         node in prop::option::of("[a-z0-9]{1,9}(\\.[a-z0-9]{1,9}){0,3}"),
     ) {
-        let names: Vec<Name> = names.iter().map(|n| Name::parse(n).unwrap()).collect();
+        let names: Vec<SubjectName> = names.iter().map(|n| SubjectName::parse(n).unwrap()).collect();
         let node = node.map(|n| Identity::parse(&n).unwrap());
         let text = match &node {
-            None => subject::broadcast(&names[0], &names[1], &names[2]),
-            Some(node) => subject::node(&names[0], &names[1], &names[2], node),
+            None => subject::broadcast_request(&names[0], &names[1], &names[2]),
+            Some(node) => subject::node_request(&names[0], &names[1], &names[2], node),
         };
-        let address = Address::parse(&text).unwrap();
+        let address = RequestAddress::parse(&text).unwrap();
         prop_assert_eq!((&address.collective, &address.agent, &address.action), (&names[0], &names[1], &names[2]));
         prop_assert_eq!(address.node, node);
     }
@@ -59,12 +59,12 @@ fn names_that_would_change_a_subject_or_a_path_are_refused() {
         "a\0",
     ] {
         assert!(Identity::parse(bad).is_err(), "{bad:?}");
-        assert!(Name::parse(bad).is_err(), "{bad:?}");
+        assert!(SubjectName::parse(bad).is_err(), "{bad:?}");
     }
     assert!(Identity::parse(&"a".repeat(64)).is_err());
     assert!(Identity::parse(&["a"; 127].join(".")).is_ok());
     assert!(Identity::parse(&["a"; 128].join(".")).is_err());
     for bad in ["a.b", "1a", "_a"] {
-        assert!(Name::parse(bad).is_err(), "{bad:?}");
+        assert!(SubjectName::parse(bad).is_err(), "{bad:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Which names a bootstrap token lets in: patterns, and the tickets that are written with them.
 
-use muster_wire::enrol::{NamePattern, Ticket, TicketFact};
+use muster_wire::enrol::{NamePattern, TokenGrant, TokenGrantFact};
 use muster_wire::identity::Identity;
 use proptest::prelude::*;
 
@@ -85,8 +85,8 @@ proptest! {
         if let Ok(pattern) = NamePattern::parse(&text) {
             let _ = pattern.matches(&identity("web-1.example.com"));
         }
-        let _ = Ticket::of(std::slice::from_ref(&text));
-        let _ = text.parse::<TicketFact>();
+        let _ = TokenGrant::from_tags(std::slice::from_ref(&text));
+        let _ = text.parse::<TokenGrantFact>();
     }
 
     #[test]
@@ -97,7 +97,7 @@ proptest! {
     ) {
         let names: Result<Vec<_>, _> = names.iter().map(|name| NamePattern::parse(name)).collect();
         prop_assume!(names.is_ok());
-        let ticket = Ticket { names: names.unwrap(), uses, facts };
-        prop_assert_eq!(Ticket::of(&ticket.tags().unwrap()).unwrap(), ticket);
+        let ticket = TokenGrant { names: names.unwrap(), uses, facts };
+        prop_assert_eq!(TokenGrant::from_tags(&ticket.to_tags().unwrap()).unwrap(), ticket);
     }
 }

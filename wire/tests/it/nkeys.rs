@@ -10,9 +10,9 @@ const PUBLIC: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
 #[test]
 fn the_documented_seed_gives_the_documented_public_key() {
     let pair = KeyPair::from_seed(SEED).unwrap();
-    assert_eq!(pair.public().to_string(), PUBLIC);
-    assert_eq!(pair.seed().as_str(), SEED);
-    assert_eq!(PublicKey::parse(PUBLIC).unwrap(), pair.public());
+    assert_eq!(pair.public_key().to_string(), PUBLIC);
+    assert_eq!(pair.seed_text().as_str(), SEED);
+    assert_eq!(PublicKey::parse(PUBLIC).unwrap(), pair.public_key());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_seed_is_no_public_key_and_errors_never_repeat_it() {
 #[test]
 fn generated_keys_differ() {
     let [one, two] = [(); 2].map(|()| KeyPair::generate(KeyKind::User).unwrap());
-    assert_ne!(one.public(), two.public());
+    assert_ne!(one.public_key(), two.public_key());
 }
 
 proptest! {
@@ -68,13 +68,13 @@ proptest! {
     fn keys_round_trip(raw: [u8; 32], kind in 0..3_usize) {
         let kind = [KeyKind::Operator, KeyKind::Account, KeyKind::User][kind];
         let pair = KeyPair::from_raw(kind, &raw);
-        let again = KeyPair::from_seed(&pair.seed()).unwrap();
-        prop_assert_eq!(again.public(), pair.public());
-        let public = pair.public().to_string();
+        let again = KeyPair::from_seed(&pair.seed_text()).unwrap();
+        prop_assert_eq!(again.public_key(), pair.public_key());
+        let public = pair.public_key().to_string();
         let letter = match kind { KeyKind::Operator => 'O', KeyKind::Account => 'A', KeyKind::User => 'U' };
-        let seed = pair.seed();
+        let seed = pair.seed_text();
         prop_assert!(public.starts_with(letter) && seed.starts_with('S') && seed[1..].starts_with(letter));
-        prop_assert_eq!(PublicKey::parse(&public).unwrap(), pair.public());
+        prop_assert_eq!(PublicKey::parse(&public).unwrap(), pair.public_key());
     }
 
     #[test]

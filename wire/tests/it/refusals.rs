@@ -1,10 +1,10 @@
 //! The table of messages that must not pass, each with the word that counters and the audit log show.
 
-use muster_wire::sign::{Kind, Signer, open_progress, open_reply, open_request};
-use muster_wire::status::Status;
-use muster_wire::subject::Address;
-use muster_wire::token::encode::Validity;
-use muster_wire::token::{Role, TokenCache};
+use muster_wire::sign::{EnvelopeKind, Signer, open_progress, open_reply, open_request};
+use muster_wire::status::ReplyStatus;
+use muster_wire::subject::RequestAddress;
+use muster_wire::token::encode::TokenValidity;
+use muster_wire::token::{TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -13,11 +13,11 @@ use crate::world::{
 };
 
 fn word(world: &World, bytes: &[u8], subject: &str) -> &'static str {
-    let subject = Address::parse(subject).unwrap();
+    let subject = RequestAddress::parse(subject).unwrap();
     let cache = TokenCache::default();
     open_request(bytes, &subject, &world.trust, &cache, NOW)
         .unwrap_err()
-        .word()
+        .reason_code()
 }
 
 fn body() -> Value {
@@ -28,7 +28,7 @@ fn body() -> Value {
 fn signed_with(world: &World, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut body = body();
     change(&mut body);
-    sealed(Kind::Request, &body, &world.caller())
+    sealed(EnvelopeKind::Request, &body, &world.caller())
 }
 
 const ALL: &str = "fleet.puppetral.do.all";
@@ -88,7 +88,7 @@ fn duplicate_fields_and_deep_nesting_in_the_body_are_refused() {
     let world = World::new();
     let raw = |text: String| {
         let raw = serde_json::value::RawValue::from_string(text).unwrap();
-        sealed(Kind::Request, &raw, &world.caller())
+        sealed(EnvelopeKind::Request, &raw, &world.caller())
     };
     let twice = body()
         .to_string()
@@ -118,7 +118,11 @@ fn duplicate_fields_and_deep_nesting_in_the_body_are_refused() {
 #[test]
 fn subject_and_body_must_agree() {
     let world = World::new();
-    let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &world.caller());
+    let bytes = sealed(
+        EnvelopeKind::Request,
+        &request(&["db1.acme.net"]),
+        &world.caller(),
+    );
     for subject in [
         "lab.puppetral.do.all",
         "fleet.service.do.all",
@@ -139,17 +143,17 @@ fn subject_and_body_must_agree() {
 fn only_the_right_role_asks_and_answers() {
     let world = World::new();
     let cache = TokenCache::default();
-    for role in [Role::Node, Role::Newcomer] {
+    for role in [UserRole::Node, UserRole::Newcomer] {
         let signer = world.signer(role, "alice", 9);
-        let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &signer);
+        let bytes = sealed(EnvelopeKind::Request, &request(&["db1.acme.net"]), &signer);
         assert_eq!(word(&world, &bytes, ALL), "wrong_role");
     }
     let asked = request(&["db1.acme.net"]);
-    for role in [Role::Caller, Role::Newcomer] {
+    for role in [UserRole::Caller, UserRole::Newcomer] {
         let signer = world.signer(role, "db1.acme.net", 9);
-        let bytes = sealed(Kind::Reply, &reply(), &signer);
+        let bytes = sealed(EnvelopeKind::Reply, &reply(), &signer);
         let refusal = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW).unwrap_err();
-        assert_eq!(refusal.word(), "wrong_role");
+        assert_eq!(refusal.reason_code(), "wrong_role");
         assert_eq!(refusal.sender(), Some(&identity("db1.acme.net")));
     }
 }
@@ -158,33 +162,38 @@ fn only_the_right_role_asks_and_answers() {
 fn a_token_that_is_not_believed_costs_the_message() {
     let world = World::new();
     let asked = request(&["db1.acme.net"]);
-    let word_of = |signer: &Signer| word(&world, &sealed(Kind::Request, &asked, signer), ALL);
+    let word_of =
+        |signer: &Signer| word(&world, &sealed(EnvelopeKind::Request, &asked, signer), ALL);
     assert_eq!(word_of(&World::with_seed(11).caller()), "unknown_issuer");
-    let expired = Validity {
+    let expired = TokenValidity {
         issued_at: ISSUED,
         expires: Some(ISSUED + 60),
     };
     assert_eq!(
-        word_of(&world.signer_for(Role::Caller, "alice", 100, expired)),
+        word_of(&world.signer_for(UserRole::Caller, "alice", 100, expired)),
         "token_expired"
     );
     let caller = world.caller();
     let token = world.account_token(ISSUED + 1, |account| {
-        account.revoke(&caller.public(), ISSUED);
+        account.revoke_user(&caller.public_key(), ISSUED);
     });
     let trust = world.trust.update(&token).unwrap();
-    let bytes = sealed(Kind::Request, &asked, &caller);
+    let bytes = sealed(EnvelopeKind::Request, &asked, &caller);
     let refusal = open_request(&bytes, &broadcast(), &trust, &TokenCache::default(), NOW);
-    assert_eq!(refusal.unwrap_err().word(), "revoked");
+    assert_eq!(refusal.unwrap_err().reason_code(), "revoked");
 }
 
 #[test]
 fn tampering_is_noticed() {
     let world = World::new();
-    let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &world.caller());
+    let bytes = sealed(
+        EnvelopeKind::Request,
+        &request(&["db1.acme.net"]),
+        &world.caller(),
+    );
     let text = String::from_utf8(bytes).unwrap();
-    let other = world.signer(Role::Caller, "bob", 103);
-    let stronger = world.signer(Role::Service, "alice", 100);
+    let other = world.signer(UserRole::Caller, "bob", 103);
+    let stronger = world.signer(UserRole::Service, "alice", 100);
     for (changed, word_) in [
         (text.replace("\"rip\"", "\"rap\""), "bad_signature"),
         (text.replace("\"type\":", "\"type\": "), "bad_signature"),
@@ -215,8 +224,8 @@ fn tampering_is_noticed() {
 #[test]
 fn a_reply_is_never_taken_for_a_request() {
     let world = World::new();
-    let service = world.signer(Role::Service, "alice", 104);
-    let bytes = sealed(Kind::Reply, &request(&["db1.acme.net"]), &service);
+    let service = world.signer(UserRole::Service, "alice", 104);
+    let bytes = sealed(EnvelopeKind::Reply, &request(&["db1.acme.net"]), &service);
     assert_eq!(word(&world, &bytes, ALL), "unknown_protocol");
     let renamed = String::from_utf8(bytes)
         .unwrap()
@@ -246,7 +255,11 @@ fn what_is_no_envelope_is_malformed() {
     }
     assert_eq!(word(&world, b"\xff\xfe{}", ALL), "malformed");
     assert_eq!(
-        word(&world, &vec![b' '; Kind::Request.limit() + 1], ALL),
+        word(
+            &world,
+            &vec![b' '; EnvelopeKind::Request.max_bytes() + 1],
+            ALL
+        ),
         "oversized"
     );
 }
@@ -257,9 +270,9 @@ fn a_reply_answers_what_was_asked() {
     let asked = request(&["db1.acme.net"]);
     let cache = TokenCache::default();
     let verdict = |answer: &muster_wire::reply::Reply| {
-        let bytes = sealed(Kind::Reply, answer, &world.node());
+        let bytes = sealed(EnvelopeKind::Reply, answer, &world.node());
         let opened = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW);
-        opened.map_or_else(|refusal| refusal.word(), |_| "accepted")
+        opened.map_or_else(|refusal| refusal.reason_code(), |_| "accepted")
     };
     let mut answer = reply();
     assert_eq!(verdict(&answer), "accepted");
@@ -275,7 +288,7 @@ fn a_reply_answers_what_was_asked() {
     answer.sender = identity("db2.acme.net");
     assert_eq!(verdict(&answer), "wrong_sender");
     answer = reply();
-    answer.statuscode = Status::Other;
+    answer.statuscode = ReplyStatus::Other;
     assert_eq!(verdict(&answer), "accepted");
 }
 
@@ -284,11 +297,11 @@ fn a_reply_answers_what_was_asked() {
 fn a_service_speaks_in_its_own_name_only() {
     let world = World::new();
     let cache = TokenCache::default();
-    let service = world.signer(Role::Service, "directory", 102);
+    let service = world.signer(UserRole::Service, "directory", 102);
     let asked = request(&["db1.acme.net"]);
-    let bytes = sealed(Kind::Reply, &reply(), &service);
+    let bytes = sealed(EnvelopeKind::Reply, &reply(), &service);
     let refusal = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW).unwrap_err();
-    assert_eq!(refusal.word(), "wrong_sender");
+    assert_eq!(refusal.reason_code(), "wrong_sender");
     let mut progress = serde_json::to_value(reply()).unwrap();
     let fields = progress.as_object_mut().unwrap();
     fields.retain(|field, _| {
@@ -296,10 +309,13 @@ fn a_service_speaks_in_its_own_name_only() {
     });
     fields.insert("seq".to_owned(), json!(1));
     fields.insert("events".to_owned(), json!([]));
-    let bytes = sealed(Kind::Progress, &progress, &service);
+    let bytes = sealed(EnvelopeKind::Progress, &progress, &service);
     let opened = open_progress(&[bytes], &expected(&asked), &world.trust, &cache, NOW);
-    assert_eq!(opened[0].as_ref().unwrap_err().word(), "wrong_sender");
-    let bytes = sealed(Kind::Request, &asked, &service);
+    assert_eq!(
+        opened[0].as_ref().unwrap_err().reason_code(),
+        "wrong_sender"
+    );
+    let bytes = sealed(EnvelopeKind::Request, &asked, &service);
     assert_eq!(word(&world, &bytes, ALL), "wrong_sender");
 }
 
@@ -318,9 +334,9 @@ proptest! {
         body.collective = name(&said[0]);
         body.agent = name(&said[1]);
         body.action = name(&said[2]);
-        let bytes = sealed(Kind::Request, &body, &world.caller());
+        let bytes = sealed(EnvelopeKind::Request, &body, &world.caller());
         let target = node.as_ref().map_or_else(|| "all".to_owned(), |node| format!("node.{node}"));
-        let subject = Address::parse(&format!("{}.{target}", asked.join("."))).unwrap();
+        let subject = RequestAddress::parse(&format!("{}.{target}", asked.join("."))).unwrap();
         let opened = open_request(&bytes, &subject, &world.trust, &TokenCache::default(), NOW);
         let named = node.is_none_or(|node| nodes.contains(&node.as_str()));
         prop_assert_eq!(opened.is_ok(), said == asked && named);

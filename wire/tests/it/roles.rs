@@ -1,15 +1,15 @@
 //! What each role's template lets the broker allow. That the broker does so is proven in the tests' own room.
 
-use muster_wire::token::Role;
-use muster_wire::token::claims::Template;
-use muster_wire::token::permission::permission;
-use muster_wire::token::scope::Grant;
+use muster_wire::token::UserRole;
+use muster_wire::token::claims::PermissionTemplate;
+use muster_wire::token::permission::find_permission;
+use muster_wire::token::scope::CallerGrant;
 
 use crate::world::{World, name};
 
 #[test]
 fn nodes_only_answer_register_and_take_permits() {
-    let template = Role::Node.template(&[name("fleet"), name("lab")]);
+    let template = UserRole::Node.permission_template(&[name("fleet"), name("lab")]);
     let mut publish = vec!["_R.*.*.{{name()}}", "$KV.NODES.{{name()}}"];
     let keys: Vec<String> = ["wait", "claim", "beat"]
         .into_iter()
@@ -43,7 +43,7 @@ fn nodes_only_answer_register_and_take_permits() {
 
 #[test]
 fn callers_ask_what_their_tags_say_and_never_answer() {
-    let template = Role::Caller.template(&[name("fleet")]);
+    let template = UserRole::Caller.permission_template(&[name("fleet")]);
     assert_eq!(
         template.publish.allow,
         [
@@ -67,9 +67,12 @@ fn callers_ask_what_their_tags_say_and_never_answer() {
 /// With response permissions a client grants itself any subject: it publishes to itself with that subject as the reply subject.
 #[test]
 fn no_role_has_response_permissions() {
-    for role in Role::ALL {
-        assert!(role.template(&[name("fleet")]).resp.is_none(), "{role}");
-        let among_newcomers = role.template_among_newcomers();
+    for role in UserRole::ALL {
+        assert!(
+            role.permission_template(&[name("fleet")]).resp.is_none(),
+            "{role}"
+        );
+        let among_newcomers = role.newcomers_account_template();
         assert!(
             among_newcomers.is_none_or(|template| template.resp.is_none()),
             "{role}"
@@ -81,7 +84,7 @@ fn no_role_has_response_permissions() {
 /// anything by that; the list of its subjects is complete here.
 #[test]
 fn only_a_service_can_publish_what_it_can_subscribe_to() {
-    let overlaps = |template: &Template| {
+    let overlaps = |template: &PermissionTemplate| {
         let mut found = Vec::new();
         for publish in &template.publish.allow {
             for subscribe in &template.subscribe.allow {
@@ -92,16 +95,16 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
         }
         found
     };
-    for role in [Role::Node, Role::Caller, Role::Newcomer] {
+    for role in [UserRole::Node, UserRole::Caller, UserRole::Newcomer] {
         // A tag names an agent: `{{tag(agent)}}` and `{{name()}}` are single parts here, so that a name cannot hide an overlap.
         assert_eq!(
-            overlaps(&role.template(&[name("fleet")])),
+            overlaps(&role.permission_template(&[name("fleet")])),
             [""; 0],
             "{role}"
         );
     }
     assert_eq!(
-        overlaps(&Role::Service.template(&[name("fleet")])),
+        overlaps(&UserRole::Service.permission_template(&[name("fleet")])),
         [
             "fleet.*.*.all & fleet.*.*.all",
             "fleet.*.*.node.> & fleet.*.*.node.{{name()}}",
@@ -109,7 +112,7 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
         ]
     );
     assert_eq!(
-        overlaps(&Role::Service.template_among_newcomers().unwrap()),
+        overlaps(&UserRole::Service.newcomers_account_template().unwrap()),
         ["newcomers.trust & newcomers.trust"]
     );
 }
@@ -130,22 +133,22 @@ fn intersect(one: &str, other: &str) -> bool {
 
 #[test]
 fn no_role_has_an_empty_list_that_would_allow_everything() {
-    for role in Role::ALL {
-        let template = role.template(&[name("fleet")]);
+    for role in UserRole::ALL {
+        let template = role.permission_template(&[name("fleet")]);
         assert!(
             !template.publish.allow.is_empty() || template.publish.deny == [">"],
             "{role}"
         );
         assert!(!template.subscribe.allow.is_empty(), "{role}");
-        assert_eq!(role.word().parse::<Role>().unwrap(), role);
+        assert_eq!(role.as_str().parse::<UserRole>().unwrap(), role);
     }
 }
 
 #[test]
 fn newcomers_wish_to_be_enrolled_and_nothing_else() {
     for template in [
-        Role::Newcomer.template_among_newcomers().unwrap(),
-        Role::Newcomer.template(&[name("fleet")]),
+        UserRole::Newcomer.newcomers_account_template().unwrap(),
+        UserRole::Newcomer.permission_template(&[name("fleet")]),
     ] {
         assert_eq!(template.publish.allow, ["newcomers.enrol", "_CONFIRM"]);
         assert_eq!(
@@ -153,13 +156,13 @@ fn newcomers_wish_to_be_enrolled_and_nothing_else() {
             ["_R.{{subject()}}.>", "_INBOX.{{subject()}}.>"]
         );
     }
-    let service = Role::Service.template_among_newcomers().unwrap();
+    let service = UserRole::Service.newcomers_account_template().unwrap();
     assert_eq!(
         service.publish.allow,
         ["newcomers.trust", "_R.*.*.{{name()}}", "_CONFIRM"]
     );
-    for role in [Role::Node, Role::Caller] {
-        assert!(role.template_among_newcomers().is_none());
+    for role in [UserRole::Node, UserRole::Caller] {
+        assert!(role.newcomers_account_template().is_none());
     }
 }
 
@@ -170,10 +173,10 @@ fn grants_become_tags() {
         ("service", "agent:service"),
         ("Service.Restart", "agent:service.restart"),
     ] {
-        assert_eq!(text.parse::<Grant>().unwrap().tag(), tag);
+        assert_eq!(text.parse::<CallerGrant>().unwrap().to_tag(), tag);
     }
     for bad in ["", ">", "a.>", "a.b.c", "*.a", "a b"] {
-        assert!(bad.parse::<Grant>().is_err(), "{bad}");
+        assert!(bad.parse::<CallerGrant>().is_err(), "{bad}");
     }
 }
 
@@ -181,8 +184,8 @@ fn grants_become_tags() {
 fn a_permission_names_the_line_of_the_scope_and_what_it_means() {
     let world = World::new();
     let caller = world.caller();
-    let template = world.trust.template(&caller.claims().iss).unwrap();
-    let may = |subject: &str| permission(&template.publish, &caller.claims(), subject);
+    let template = world.trust.template_of_key(&caller.claims().iss).unwrap();
+    let may = |subject: &str| find_permission(&template.publish, &caller.claims(), subject);
     let found = may("fleet.puppetral.do.all").unwrap();
     assert_eq!(found.line, "fleet.{{tag(agent)}}.>");
     assert_eq!(found.pattern, "fleet.puppetral.>");
@@ -190,12 +193,12 @@ fn a_permission_names_the_line_of_the_scope_and_what_it_means() {
     assert!(may("lab.puppetral.do.all").is_none());
     let mut narrowed = template.publish.clone();
     narrowed.deny = vec!["fleet.*.do.>".to_owned()];
-    assert!(permission(&narrowed, &caller.claims(), "fleet.puppetral.do.all").is_none());
+    assert!(find_permission(&narrowed, &caller.claims(), "fleet.puppetral.do.all").is_none());
 
     let node = world.node();
-    let template = world.trust.template(&node.claims().iss).unwrap();
+    let template = world.trust.template_of_key(&node.claims().iss).unwrap();
     let own = "fleet.rpcutil.ping.node.db1.acme.net";
-    assert!(permission(&template.subscribe, &node.claims(), own).is_some());
+    assert!(find_permission(&template.subscribe, &node.claims(), own).is_some());
     let foreign = "fleet.rpcutil.ping.node.db2.acme.net";
-    assert!(permission(&template.subscribe, &node.claims(), foreign).is_none());
+    assert!(find_permission(&template.subscribe, &node.claims(), foreign).is_none());
 }

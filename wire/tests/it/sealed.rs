@@ -1,9 +1,9 @@
 //! Sealed inputs: what opens for whom, and what a request may carry.
 
+use muster_wire::encrypted_inputs::{InputEncryptionError, InputEncryptor};
 use muster_wire::identity::Identity;
 use muster_wire::limits;
-use muster_wire::request::{Request, RequestError};
-use muster_wire::sealed::{SealedError, Sealer};
+use muster_wire::request::{Request, RequestDecodeError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,24 +15,26 @@ fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
     let (node, other) = (world.node(), world.caller());
     let asked = request(&["db1.acme.net"]);
     let secrets = data(json!({"password": "$6$x", "env": {"TOKEN": [1, null, "\u{0}"]}}));
-    let with_key = Sealer::new(asked.id).unwrap();
-    let keys = [(node.identity(), &node.public())];
-    let sealed = with_key.seal(keys, &secrets).unwrap();
+    let with_key = InputEncryptor::new(asked.id).unwrap();
+    let keys = [(node.identity(), &node.public_key())];
+    let sealed = with_key.encrypt_inputs(keys, &secrets).unwrap();
     let text = serde_json::to_string(&sealed).unwrap();
     assert!(!text.contains("$6$x") && !text.contains("TOKEN"), "{text}");
-    let opened = sealed.open(node.identity(), node.key(), asked.id).unwrap();
+    let opened = sealed
+        .decrypt_inputs(node.identity(), node.key_pair(), asked.id)
+        .unwrap();
     assert_eq!(opened, secrets);
-    let moved = sealed.open(node.identity(), node.key(), uuid::Uuid::now_v7());
-    let stolen = sealed.open(node.identity(), other.key(), asked.id);
+    let moved = sealed.decrypt_inputs(node.identity(), node.key_pair(), uuid::Uuid::now_v7());
+    let stolen = sealed.decrypt_inputs(node.identity(), other.key_pair(), asked.id);
     for refused in [moved, stolen] {
         assert!(
-            matches!(refused, Err(SealedError::Closed(_))),
+            matches!(refused, Err(InputEncryptionError::Closed(_))),
             "{refused:?}"
         );
     }
     let unmeant = Identity::parse("db2.acme.net").unwrap();
-    let refused = sealed.open(&unmeant, node.key(), asked.id);
-    assert!(matches!(refused, Err(SealedError::NotForUs(_))));
+    let refused = sealed.decrypt_inputs(&unmeant, node.key_pair(), asked.id);
+    assert!(matches!(refused, Err(InputEncryptionError::NotForUs(_))));
 }
 
 #[test]
@@ -40,15 +42,16 @@ fn texts_cannot_change_places() {
     let world = World::new();
     let (node, asked) = (world.node(), request(&["db1.acme.net"]));
     let secrets = data(json!({"new": "a", "old": "b"}));
-    let with_key = Sealer::new(asked.id).unwrap();
-    let sealed = with_key.seal([(node.identity(), &node.public())], &secrets);
+    let with_key = InputEncryptor::new(asked.id).unwrap();
+    let sealed = with_key.encrypt_inputs([(node.identity(), &node.public_key())], &secrets);
     let mut swapped = serde_json::to_value(sealed.unwrap()).unwrap();
     let texts = &mut swapped["nodes"][node.identity().as_str()];
     let (new, old) = (texts["new"].take(), texts["old"].take());
     *texts = json!({"new": old, "old": new});
-    let swapped: muster_wire::sealed::Sealed = serde_json::from_value(swapped).unwrap();
-    let refused = swapped.open(node.identity(), node.key(), asked.id);
-    assert!(matches!(refused, Err(SealedError::Closed(_))));
+    let swapped: muster_wire::encrypted_inputs::EncryptedInputs =
+        serde_json::from_value(swapped).unwrap();
+    let refused = swapped.decrypt_inputs(node.identity(), node.key_pair(), asked.id);
+    assert!(matches!(refused, Err(InputEncryptionError::Closed(_))));
 }
 
 #[test]
@@ -64,22 +67,28 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
     };
     let for_db1 = |texts| json!({"key": "", "nodes": {"db1.acme.net": texts}});
     let named = ["db1.acme.net"];
-    decode(&named, for_db1(texts(limits::SEALED_INPUTS, 1))).unwrap();
-    decode(&named, for_db1(texts(1, limits::SEALED_BYTES))).unwrap();
+    decode(&named, for_db1(texts(limits::MAX_ENCRYPTED_INPUTS, 1))).unwrap();
+    decode(&named, for_db1(texts(1, limits::MAX_ENCRYPTED_INPUT_BYTES))).unwrap();
     for more in [
-        texts(limits::SEALED_INPUTS + 1, 1),
-        texts(2, limits::SEALED_BYTES / 2 + 1),
+        texts(limits::MAX_ENCRYPTED_INPUTS + 1, 1),
+        texts(2, limits::MAX_ENCRYPTED_INPUT_BYTES / 2 + 1),
     ] {
         let refused = decode(&named, for_db1(more));
-        assert!(matches!(refused, Err(RequestError::SealedSize(_))));
+        assert!(matches!(refused, Err(RequestDecodeError::SealedSize(_))));
     }
     let refused = decode(&["db2.acme.net"], for_db1(texts(1, 1)));
-    assert!(matches!(refused, Err(RequestError::Sealed)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RequestDecodeError::Sealed)),
+        "{refused:?}"
+    );
     let world = World::new();
-    let large = data(json!({"stdin": "x".repeat(limits::SEALED_BYTES)}));
-    let with_key = Sealer::new(request(&named).id).unwrap();
-    let refused = with_key.seal([(world.node().identity(), &world.node().public())], &large);
-    assert!(matches!(refused, Err(SealedError::TooMuch { .. })));
+    let large = data(json!({"stdin": "x".repeat(limits::MAX_ENCRYPTED_INPUT_BYTES)}));
+    let with_key = InputEncryptor::new(request(&named).id).unwrap();
+    let refused = with_key.encrypt_inputs(
+        [(world.node().identity(), &world.node().public_key())],
+        &large,
+    );
+    assert!(matches!(refused, Err(InputEncryptionError::TooMuch { .. })));
 }
 
 proptest! {
@@ -88,7 +97,7 @@ proptest! {
         let world = World::new();
         let node = world.node();
         let nodes = json!({node.identity().as_str(): {"password": text}});
-        let sealed: muster_wire::sealed::Sealed = serde_json::from_value(json!({"key": key, "nodes": nodes})).unwrap();
-        prop_assert!(sealed.open(node.identity(), node.key(), uuid::Uuid::now_v7()).is_err());
+        let sealed: muster_wire::encrypted_inputs::EncryptedInputs = serde_json::from_value(json!({"key": key, "nodes": nodes})).unwrap();
+        prop_assert!(sealed.decrypt_inputs(node.identity(), node.key_pair(), uuid::Uuid::now_v7()).is_err());
     }
 }

@@ -2,22 +2,31 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use muster_wire::fresh::SKEW;
-use muster_wire::token::claims::{Account, User};
-use muster_wire::token::decode::decode;
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{KeyKind, Role, TokenCache, TokenError, Trust};
+use muster_wire::fresh::CLOCK_SKEW_MILLIS;
+use muster_wire::token::claims::{AccountClaims, UserClaims};
+use muster_wire::token::decode::decode_token;
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{AccountTrust, KeyKind, TokenCache, TokenError, UserRole};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::world::{ISSUED, NOW, World, identity, key};
 
-pub(crate) fn alice(world: &World, validity: Validity) -> String {
-    world.token(Role::Caller, "alice", &key(KeyKind::User, 100), validity)
+pub(crate) fn alice(world: &World, validity: TokenValidity) -> String {
+    world.token(
+        UserRole::Caller,
+        "alice",
+        &key(KeyKind::User, 100),
+        validity,
+    )
 }
 
 pub(crate) fn refused(world: &World, token: &str) -> &'static str {
-    world.trust.verify_user(token, NOW).unwrap_err().word()
+    world
+        .trust
+        .verify_user(token, NOW)
+        .unwrap_err()
+        .reason_code()
 }
 
 /// A token with changed claims or header, signed correctly by this key.
@@ -39,11 +48,16 @@ pub(crate) fn resigned(
 #[test]
 fn a_role_is_the_key_that_signed() {
     let world = World::new();
-    for role in Role::ALL {
-        let token = world.token(role, "x.y", &key(KeyKind::User, 9), Validity::from(ISSUED));
+    for role in UserRole::ALL {
+        let token = world.token(
+            role,
+            "x.y",
+            &key(KeyKind::User, 9),
+            TokenValidity::without_end(ISSUED),
+        );
         let party = world.trust.verify_user(&token, NOW).unwrap();
         assert_eq!((party.role, party.identity.as_str()), (role, "x.y"));
-        assert_eq!(party.key, key(KeyKind::User, 9).public());
+        assert_eq!(party.key, key(KeyKind::User, 9).public_key());
         assert_eq!((party.issued_at, party.expires), (ISSUED * 1000, None));
         assert_eq!(party.tags, ["agent:puppetral"]);
     }
@@ -54,18 +68,19 @@ fn only_the_accounts_role_keys_issue() {
     let world = World::new();
     let other = World::with_seed(11);
     assert_eq!(
-        refused(&world, &alice(&other, Validity::from(ISSUED))),
+        refused(&world, &alice(&other, TokenValidity::without_end(ISSUED))),
         "unknown_issuer"
     );
     // The account's own key, and a role key of ours with another account's name, are not believed either.
-    let nats = User::new(world.account.public(), vec![]);
-    let user = key(KeyKind::User, 9).public();
-    let validity = Validity::from(ISSUED);
-    let own = encode::user(&identity("a"), user, nats, validity, &world.account).unwrap();
+    let nats = UserClaims::new(world.account.public_key(), vec![]);
+    let user = key(KeyKind::User, 9).public_key();
+    let validity = TokenValidity::without_end(ISSUED);
+    let own =
+        encode::issue_user_token(&identity("a"), user, nats, validity, &world.account).unwrap();
     assert_eq!(refused(&world, &own), "unknown_issuer");
-    let nats = User::new(other.account.public(), vec![]);
-    let key = world.role_key(Role::Node);
-    let foreign = encode::user(&identity("a"), user, nats, validity, key).unwrap();
+    let nats = UserClaims::new(other.account.public_key(), vec![]);
+    let key = world.role_key(UserRole::Node);
+    let foreign = encode::issue_user_token(&identity("a"), user, nats, validity, key).unwrap();
     assert_eq!(refused(&world, &foreign), "foreign_account");
 }
 
@@ -79,9 +94,9 @@ fn a_key_of_an_unknown_role_issues_nothing() {
     });
     let trust = world.trust.update(&token).unwrap();
     let error = trust
-        .verify_user(&alice(&world, Validity::from(ISSUED)), NOW)
+        .verify_user(&alice(&world, TokenValidity::without_end(ISSUED)), NOW)
         .unwrap_err();
-    assert_eq!(error.word(), "unknown_issuer");
+    assert_eq!(error.reason_code(), "unknown_issuer");
 }
 
 #[test]
@@ -90,15 +105,23 @@ fn time_ends_a_token_after_the_tolerated_skew() {
     let expires = NOW / 1000;
     let token = alice(
         &world,
-        Validity {
+        TokenValidity {
             issued_at: ISSUED,
             expires: Some(expires),
         },
     );
-    assert!(world.trust.verify_user(&token, NOW + SKEW).is_ok());
-    let error = world.trust.verify_user(&token, NOW + SKEW + 1).unwrap_err();
-    assert_eq!(error.word(), "token_expired");
-    let role_key = world.role_key(Role::Caller);
+    assert!(
+        world
+            .trust
+            .verify_user(&token, NOW + CLOCK_SKEW_MILLIS)
+            .is_ok()
+    );
+    let error = world
+        .trust
+        .verify_user(&token, NOW + CLOCK_SKEW_MILLIS + 1)
+        .unwrap_err();
+    assert_eq!(error.reason_code(), "token_expired");
+    let role_key = world.role_key(UserRole::Caller);
     let later = resigned(&token, role_key, 1, |claims| {
         claims["nbf"] = json!(expires + 31);
     });
@@ -108,12 +131,17 @@ fn time_ends_a_token_after_the_tolerated_skew() {
 #[test]
 fn revocation_voids_what_was_issued_until_then() {
     let world = World::new();
-    let old = alice(&world, Validity::from(ISSUED));
-    let new = alice(&world, Validity::from(ISSUED + 11));
-    let user = key(KeyKind::User, 100).public();
-    let revoked = world.account_token(ISSUED + 1, |account| account.revoke(&user, ISSUED + 10));
+    let old = alice(&world, TokenValidity::without_end(ISSUED));
+    let new = alice(&world, TokenValidity::without_end(ISSUED + 11));
+    let user = key(KeyKind::User, 100).public_key();
+    let revoked = world.account_token(ISSUED + 1, |account| {
+        account.revoke_user(&user, ISSUED + 10);
+    });
     let trust = world.trust.update(&revoked).unwrap();
-    assert_eq!(trust.verify_user(&old, NOW).unwrap_err().word(), "revoked");
+    assert_eq!(
+        trust.verify_user(&old, NOW).unwrap_err().reason_code(),
+        "revoked"
+    );
     assert!(trust.verify_user(&new, NOW).is_ok());
     let all = world.account_token(ISSUED + 2, |account| {
         account.revocations.insert("*".to_owned(), ISSUED + 11);
@@ -124,7 +152,7 @@ fn revocation_voids_what_was_issued_until_then() {
             .unwrap()
             .verify_user(&new, NOW)
             .unwrap_err()
-            .word(),
+            .reason_code(),
         "revoked"
     );
 }
@@ -148,15 +176,16 @@ fn an_update_is_newer_and_of_the_same_operator_and_account() {
         Err(TokenError::Foreign { .. })
     ));
     // The same operator's other account.
-    let validity = Validity::from(ISSUED + 1);
-    let account = key(KeyKind::Account, 60).public();
+    let validity = TokenValidity::without_end(ISSUED + 1);
+    let account = key(KeyKind::Account, 60).public_key();
     let nats = world.trust.claims().nats.clone();
-    let other = encode::account("lab", account, nats, validity, &world.operator).unwrap();
+    let other =
+        encode::issue_account_token("lab", account, nats, validity, &world.operator).unwrap();
     assert!(matches!(
         world.trust.update(&other),
         Err(TokenError::Foreign { .. })
     ));
-    let next = Validity::after(world.trust.issued_at(), 0);
+    let next = TokenValidity::without_end_after(world.trust.issued_at(), 0);
     assert_eq!(next.issued_at, ISSUED + 1);
     assert!(
         world
@@ -169,18 +198,24 @@ fn an_update_is_newer_and_of_the_same_operator_and_account() {
 #[test]
 fn only_the_operators_signature_makes_an_account() {
     let world = World::new();
-    let forged = resigned(world.trust.token(), &key(KeyKind::Operator, 77), 1, |_| {});
-    let error = Trust::new(world.operator.public(), &forged).unwrap_err();
-    assert_eq!(error.word(), "token_signature");
-    let error = Trust::new(world.account.public(), world.trust.token()).unwrap_err();
-    assert_eq!(error.word(), "token_malformed");
+    let forged = resigned(
+        world.trust.account_token(),
+        &key(KeyKind::Operator, 77),
+        1,
+        |_| {},
+    );
+    let error = AccountTrust::new(world.operator.public_key(), &forged).unwrap_err();
+    assert_eq!(error.reason_code(), "token_signature");
+    let error =
+        AccountTrust::new(world.account.public_key(), world.trust.account_token()).unwrap_err();
+    assert_eq!(error.reason_code(), "token_malformed");
 }
 
 #[test]
 fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
     let world = World::new();
-    let token = alice(&world, Validity::from(ISSUED));
-    let by = world.role_key(Role::Caller);
+    let token = alice(&world, TokenValidity::without_end(ISSUED));
+    let by = world.role_key(UserRole::Caller);
     let with = |part, pointer: &str, value: Value| {
         resigned(&token, by, part, |json| {
             *json.pointer_mut(pointer).unwrap() = value;
@@ -193,7 +228,7 @@ fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
         (with(1, "/nats/version", json!(1)), "token_malformed"),
         (with(1, "/nats/type", json!("account")), "token_malformed"),
         (
-            with(1, "/sub", json!(world.account.public())),
+            with(1, "/sub", json!(world.account.public_key())),
             "token_malformed",
         ),
         (with(1, "/iat", json!(-1)), "token_malformed"),
@@ -221,14 +256,18 @@ fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
 #[test]
 fn reissuing_keeps_what_nsc_wrote() {
     let world = World::new();
-    let with_more = resigned(world.trust.token(), &world.operator, 1, |claims| {
+    let with_more = resigned(world.trust.account_token(), &world.operator, 1, |claims| {
         claims["nats"]["exports"] = json!([{"name": "x", "subject": "x.>", "type": "stream"}]);
         claims["nats"]["limits"]["max_ack_pending"] = json!(7);
     });
-    let claims = decode::<Account>(&with_more).unwrap().verify().unwrap();
-    let validity = Validity::from(ISSUED + 1);
+    let claims = decode_token::<AccountClaims>(&with_more)
+        .unwrap()
+        .verify_signature()
+        .unwrap();
+    let validity = TokenValidity::without_end(ISSUED + 1);
     let again =
-        encode::account("fleet", claims.sub, claims.nats, validity, &world.operator).unwrap();
+        encode::issue_account_token("fleet", claims.sub, claims.nats, validity, &world.operator)
+            .unwrap();
     let payload = URL_SAFE_NO_PAD
         .decode(again.split('.').nth(1).unwrap())
         .unwrap();
@@ -244,7 +283,7 @@ fn the_cache_never_outlives_time_revocation_or_trust() {
     let cache = TokenCache::new(2);
     let token = alice(
         &world,
-        Validity {
+        TokenValidity {
             issued_at: ISSUED,
             expires: Some(NOW / 1000 + 10),
         },
@@ -253,25 +292,28 @@ fn the_cache_never_outlives_time_revocation_or_trust() {
     let second = cache.verify_user(&world.trust, &token, NOW).unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &second) && cache.len() == 1);
     let late = cache
-        .verify_user(&world.trust, &token, NOW + 10_001 + SKEW)
+        .verify_user(&world.trust, &token, NOW + 10_001 + CLOCK_SKEW_MILLIS)
         .unwrap_err();
-    assert_eq!(late.word(), "token_expired");
+    assert_eq!(late.reason_code(), "token_expired");
     let user = first.key;
     let trust = world
         .trust
-        .update(&world.account_token(ISSUED + 1, |a| a.revoke(&user, ISSUED)))
+        .update(&world.account_token(ISSUED + 1, |a| a.revoke_user(&user, ISSUED)))
         .unwrap();
     assert_eq!(
-        cache.verify_user(&trust, &token, NOW).unwrap_err().word(),
+        cache
+            .verify_user(&trust, &token, NOW)
+            .unwrap_err()
+            .reason_code(),
         "revoked"
     );
     assert!(cache.is_empty());
     for seed in 0..5 {
         let token = world.token(
-            Role::Node,
+            UserRole::Node,
             "n",
             &key(KeyKind::User, seed),
-            Validity::from(ISSUED),
+            TokenValidity::without_end(ISSUED),
         );
         cache.verify_user(&trust, &token, NOW).unwrap();
         assert!((1..=2).contains(&cache.len()));
@@ -282,7 +324,7 @@ proptest! {
     #[test]
     fn no_changed_byte_is_believed(place in 0..600_usize, byte in 0x20..0x7f_u8) {
         let world = World::new();
-        let token = alice(&world, Validity::from(ISSUED));
+        let token = alice(&world, TokenValidity::without_end(ISSUED));
         let mut bytes = token.clone().into_bytes();
         let place = place % bytes.len();
         bytes[place] = byte;
@@ -292,7 +334,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in "\\PC{0,80}|[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{86}") {
-        prop_assert!(decode::<User>(&text).is_err());
+        prop_assert!(decode_token::<UserClaims>(&text).is_err());
     }
 }
 
@@ -301,17 +343,20 @@ proptest! {
 fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     let world = World::new();
     let keeper = key(KeyKind::User, 99);
-    let node = world.signer(Role::Node, "db1.acme.net", 50);
+    let node = world.signer(UserRole::Node, "db1.acme.net", 50);
     let token = node.token();
     let met = TokenCache::default();
     met.verify_user(&world.trust, &token, NOW).unwrap();
-    let bytes = met.vouch(&world.trust, &keeper, NOW).unwrap();
+    let bytes = met.export_verified(&world.trust, &keeper, NOW).unwrap();
 
     let later = TokenCache::default();
-    assert_eq!(later.recall(&world.trust, keeper.public(), &bytes, NOW), 1);
+    assert_eq!(
+        later.import_verified(&world.trust, keeper.public_key(), &bytes, NOW),
+        1
+    );
     later.verify_user(&world.trust, &token, NOW).unwrap();
     // Its signature was not looked at again, and any other token's is.
-    let other = world.signer(Role::Node, "db2.acme.net", 51);
+    let other = world.signer(UserRole::Node, "db2.acme.net", 51);
     let other_token = other.token();
     let (content, _) = other_token.rsplit_once('.').unwrap();
     let (_, signature) = token.rsplit_once('.').unwrap();
@@ -325,12 +370,18 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     // A revocation is a changed trust, and for that nobody has vouched.
     let revoked = world.account_token(ISSUED + 1, |account| {
         let revocations = &mut account.revocations;
-        revocations.insert(node.public().to_string(), NOW / 1000);
+        revocations.insert(node.public_key().to_string(), NOW / 1000);
     });
     let changed = world.trust.update(&revoked).unwrap();
     let later = TokenCache::default();
-    assert_eq!(later.recall(&changed, keeper.public(), &bytes, NOW), 0);
-    assert_eq!(later.recall(&world.trust, other.public(), &bytes, NOW), 0);
+    assert_eq!(
+        later.import_verified(&changed, keeper.public_key(), &bytes, NOW),
+        0
+    );
+    assert_eq!(
+        later.import_verified(&world.trust, other.public_key(), &bytes, NOW),
+        0
+    );
     let refused = later.verify_user(&changed, &token, NOW);
     assert!(
         matches!(refused, Err(TokenError::Revoked { .. })),

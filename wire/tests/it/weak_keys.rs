@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use curve25519_dalek::constants::EIGHT_TORSION;
-use muster_wire::token::encode::Validity;
-use muster_wire::token::{PublicKey, Role};
+use muster_wire::token::encode::TokenValidity;
+use muster_wire::token::{PublicKey, UserRole};
 use serde_json::json;
 
 use crate::tokens::{alice, refused, resigned};
@@ -33,15 +33,20 @@ fn points() -> Vec<[u8; 32]> {
 #[test]
 fn keys_of_small_order_are_refused() {
     let world = World::new();
-    let by = world.role_key(Role::Node);
+    let by = world.role_key(UserRole::Node);
     for point in points() {
         let text = spell(USER, &point);
         let weak = PublicKey::parse(&text).unwrap();
-        assert!(weak.verifying().is_err(), "{point:?}");
-        let token = resigned(&alice(&world, Validity::from(ISSUED)), by, 1, |claims| {
-            claims["sub"] = json!(text);
-            claims["iss"] = json!(by.public());
-        });
+        assert!(weak.verifying_key().is_err(), "{point:?}");
+        let token = resigned(
+            &alice(&world, TokenValidity::without_end(ISSUED)),
+            by,
+            1,
+            |claims| {
+                claims["sub"] = json!(text);
+                claims["iss"] = json!(by.public_key());
+            },
+        );
         assert_eq!(refused(&world, &token), "token_malformed", "{point:?}");
     }
 }
@@ -59,10 +64,15 @@ fn a_role_key_of_small_order_issues_nothing() {
             json["signing_keys"][1]["key"] = json!(issuer);
             *account = serde_json::from_value(json).unwrap();
         });
-        let by = world.role_key(Role::Caller);
-        let token = resigned(&alice(&world, Validity::from(ISSUED)), by, 1, |claims| {
-            claims["iss"] = json!(issuer);
-        });
+        let by = world.role_key(UserRole::Caller);
+        let token = resigned(
+            &alice(&world, TokenValidity::without_end(ISSUED)),
+            by,
+            1,
+            |claims| {
+                claims["iss"] = json!(issuer);
+            },
+        );
         let (content, _) = token.rsplit_once('.').unwrap();
         let forged = format!("{content}.{}", URL_SAFE_NO_PAD.encode(neutral));
         // An account token that lists such a key may be refused as a whole.

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Expected, Kind, Signer, seal};
-use muster_wire::status::Status;
-use muster_wire::subject::Address;
-use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role, Trust};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, ExpectedAnswer, Signer, sign_envelope};
+use muster_wire::status::ReplyStatus;
+use muster_wire::subject::RequestAddress;
+use muster_wire::token::claims::{
+    AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
+};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -26,8 +28,8 @@ pub(crate) const ISSUED: u64 = NOW / 1000 - 3600;
 pub(crate) struct World {
     pub(crate) operator: KeyPair,
     pub(crate) account: KeyPair,
-    roles: Vec<(Role, KeyPair)>,
-    pub(crate) trust: Trust,
+    roles: Vec<(UserRole, KeyPair)>,
+    pub(crate) trust: AccountTrust,
 }
 
 /// The key of a number.
@@ -44,12 +46,12 @@ impl World {
     pub(crate) fn with_seed(seed: u8) -> Self {
         let operator = key(KeyKind::Operator, seed);
         let account = key(KeyKind::Account, seed + 1);
-        let numbered = (seed + 2..).zip(Role::ALL);
+        let numbered = (seed + 2..).zip(UserRole::ALL);
         let roles: Vec<_> = numbered
             .map(|(n, r)| (r, key(KeyKind::Account, n)))
             .collect();
         let token = account_token(&operator, &account, &roles, ISSUED, |_| {});
-        let trust = Trust::new(operator.public(), &token).unwrap();
+        let trust = AccountTrust::new(operator.public_key(), &token).unwrap();
         Self {
             operator,
             account,
@@ -62,7 +64,7 @@ impl World {
     pub(crate) fn account_token(
         &self,
         issued_at: u64,
-        change: impl FnOnce(&mut Account),
+        change: impl FnOnce(&mut AccountClaims),
     ) -> String {
         account_token(
             &self.operator,
@@ -74,7 +76,7 @@ impl World {
     }
 
     /// The signing key of a role.
-    pub(crate) fn role_key(&self, role: Role) -> &KeyPair {
+    pub(crate) fn role_key(&self, role: UserRole) -> &KeyPair {
         &self
             .roles
             .iter()
@@ -86,47 +88,59 @@ impl World {
     /// A user's token.
     pub(crate) fn token(
         &self,
-        role: Role,
+        role: UserRole,
         name: &str,
         key: &KeyPair,
-        validity: Validity,
+        validity: TokenValidity,
     ) -> String {
-        let nats = User::new(self.account.public(), vec!["agent:puppetral".to_owned()]);
+        let nats = UserClaims::new(
+            self.account.public_key(),
+            vec!["agent:puppetral".to_owned()],
+        );
         let name = Identity::parse(name).unwrap();
-        encode::user(&name, key.public(), nats, validity, self.role_key(role)).unwrap()
+        encode::issue_user_token(&name, key.public_key(), nats, validity, self.role_key(role))
+            .unwrap()
     }
 
     /// A party that can sign.
-    pub(crate) fn signer(&self, role: Role, name: &str, seed: u8) -> Signer {
-        self.signer_for(role, name, seed, Validity::from(ISSUED))
+    pub(crate) fn signer(&self, role: UserRole, name: &str, seed: u8) -> Signer {
+        self.signer_for(role, name, seed, TokenValidity::without_end(ISSUED))
     }
 
     pub(crate) fn signer_for(
         &self,
-        role: Role,
+        role: UserRole,
         name: &str,
         seed: u8,
-        validity: Validity,
+        validity: TokenValidity,
     ) -> Signer {
         let key = key(KeyKind::User, seed);
         let token = self.token(role, name, &key, validity);
-        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+        Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
     /// A party whose token has these tags.
-    pub(crate) fn signer_tagged(&self, role: Role, name: &str, seed: u8, tags: &[&str]) -> Signer {
+    pub(crate) fn signer_tagged(
+        &self,
+        role: UserRole,
+        name: &str,
+        seed: u8,
+        tags: &[&str],
+    ) -> Signer {
         let key = key(KeyKind::User, seed);
         let tags = tags.iter().map(ToString::to_string).collect();
-        let nats = User::new(self.account.public(), tags);
-        let validity = Validity::from(ISSUED);
+        let nats = UserClaims::new(self.account.public_key(), tags);
+        let validity = TokenValidity::without_end(ISSUED);
         let issuer = self.role_key(role);
-        let token = encode::user(&identity(name), key.public(), nats, validity, issuer).unwrap();
-        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+        let token =
+            encode::issue_user_token(&identity(name), key.public_key(), nats, validity, issuer)
+                .unwrap();
+        Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
     /// A newer token of the account, by which this key is revoked.
     pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
-        let revoke = |claims: &mut Account| claims.revoke(key, ISSUED);
+        let revoke = |claims: &mut AccountClaims| claims.revoke_user(key, ISSUED);
         account_token(
             &self.operator,
             &self.account,
@@ -137,34 +151,41 @@ impl World {
     }
 
     pub(crate) fn caller(&self) -> Signer {
-        self.signer(Role::Caller, "alice", 100)
+        self.signer(UserRole::Caller, "alice", 100)
     }
 
     pub(crate) fn node(&self) -> Signer {
-        self.signer(Role::Node, "db1.acme.net", 101)
+        self.signer(UserRole::Node, "db1.acme.net", 101)
     }
 }
 
 fn account_token(
     operator: &KeyPair,
     account: &KeyPair,
-    roles: &[(Role, KeyPair)],
+    roles: &[(UserRole, KeyPair)],
     issued_at: u64,
-    change: impl FnOnce(&mut Account),
+    change: impl FnOnce(&mut AccountClaims),
 ) -> String {
     let collectives = [name("fleet")];
-    let scoped = |(role, key): &(Role, KeyPair)| {
-        let scope = ScopedKey::new(key.public(), *role, role.template(&collectives));
+    let scoped = |(role, key): &(UserRole, KeyPair)| {
+        let scope = ScopedKey::new(
+            key.public_key(),
+            *role,
+            role.permission_template(&collectives),
+        );
         SigningKeyEntry::Scoped(Box::new(scope))
     };
-    let mut claims = Account::new(Limits::with_jetstream(), roles.iter().map(scoped).collect());
+    let mut claims = AccountClaims::new(
+        AccountLimits::with_jetstream(),
+        roles.iter().map(scoped).collect(),
+    );
     change(&mut claims);
-    let validity = Validity::from(issued_at);
-    encode::account("fleet", account.public(), claims, validity, operator).unwrap()
+    let validity = TokenValidity::without_end(issued_at);
+    encode::issue_account_token("fleet", account.public_key(), claims, validity, operator).unwrap()
 }
 
-pub(crate) fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
+pub(crate) fn name(text: &str) -> SubjectName {
+    SubjectName::parse(text).unwrap()
 }
 
 pub(crate) fn identity(text: &str) -> Identity {
@@ -188,7 +209,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         collective: name("fleet"),
         agent: name("puppetral"),
         action: name("do"),
-        target: Target::Nodes(nodes),
+        target: RequestTarget::Nodes(nodes),
         issued_at: NOW,
         ttl: 60_000,
         timeout: None,
@@ -209,7 +230,7 @@ pub(crate) fn reply() -> Reply {
         sender: identity("db1.acme.net"),
         agent: name("puppetral"),
         action: name("do"),
-        statuscode: Status::Ok,
+        statuscode: ReplyStatus::Ok,
         statusmsg: "OK".to_owned(),
         reason: None,
         data: data(json!({"ensure": "present", "uid": 1001})),
@@ -221,18 +242,18 @@ pub(crate) fn reply() -> Reply {
 }
 
 /// What replies to [`request`] must answer.
-pub(crate) fn expected(request: &Request) -> Expected<'_> {
-    Expected {
+pub(crate) fn expected(request: &Request) -> ExpectedAnswer<'_> {
+    ExpectedAnswer {
         request: Some(request.id),
         agent: &request.agent,
         action: &request.action,
     }
 }
 
-pub(crate) fn broadcast() -> Address {
-    Address::parse("fleet.puppetral.do.all").unwrap()
+pub(crate) fn broadcast() -> RequestAddress {
+    RequestAddress::parse("fleet.puppetral.do.all").unwrap()
 }
 
-pub(crate) fn sealed(kind: Kind, body: &impl Serialize, signer: &Signer) -> Vec<u8> {
-    seal(kind, body, signer).unwrap()
+pub(crate) fn sealed(kind: EnvelopeKind, body: &impl Serialize, signer: &Signer) -> Vec<u8> {
+    sign_envelope(kind, body, signer).unwrap()
 }

@@ -2,39 +2,41 @@
 
 use serde_json::Value;
 
-use super::Told;
-use super::http::Session;
+use super::CloudMetadata;
+use super::http::MetadataSession;
 
 /// The version of the service that is spoken.
-const PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";
+const METADATA_PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";
 
 /// Asks; nothing if whoever is there is not it.
-pub(super) fn ask(session: &Session<'_>) -> Option<Told> {
+pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetadata> {
     // Somebody else's answer may be no JSON at all.
-    let document = session.document(PATH, &[("Metadata", "true")]).ok()??;
+    let document = session
+        .fetch_document(METADATA_PATH, &[("Metadata", "true")])
+        .ok()??;
     let text = |path: &str| {
         let value = document.pointer(path)?.as_str()?;
         (!value.is_empty()).then(|| value.to_owned())
     };
     let instance_id = text("/compute/vmId")?;
     let address = "/network/interface/0/ipv4/ipAddress/0";
-    Some(Told {
+    Some(CloudMetadata {
         instance_id: Some(instance_id),
         hostname: text("/compute/osProfile/computerName").or_else(|| text("/compute/name")),
         region: text("/compute/location"),
         zone: text("/compute/zone"),
         kind: text("/compute/vmSize"),
-        image: image(&document),
+        image: image_name(&document),
         account: text("/compute/subscriptionId"),
         local_ip: text(&format!("{address}/privateIpAddress")),
         public_ip: text(&format!("{address}/publicIpAddress")),
-        tags: tags(&document),
+        tags: read_tags(&document),
         flat: Vec::new(),
     })
 }
 
 /// The gallery's name for it, or publisher, offer, sku and version.
-fn image(document: &Value) -> Option<String> {
+fn image_name(document: &Value) -> Option<String> {
     let reference = document.pointer("/compute/storageProfile/imageReference")?;
     let text = |name: &str| {
         reference
@@ -52,7 +54,7 @@ fn image(document: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(":"))
 }
 
-fn tags(document: &Value) -> Vec<(String, String)> {
+fn read_tags(document: &Value) -> Vec<(String, String)> {
     let tags = document
         .pointer("/compute/tagsList")
         .and_then(Value::as_array);

@@ -3,15 +3,15 @@
 //! Version 1, without a token, is asked only where the configuration allows it: whoever can make the machine fetch an address could
 //! ask it too.
 
-use super::http::Session;
-use super::{Told, region_of};
+use super::http::MetadataSession;
+use super::{CloudMetadata, region_of_zone};
 
 /// How long the session may last, in seconds.
-const TTL: &str = "60";
+const TOKEN_TTL_SECONDS: &str = "60";
 /// Longest session token that is sent back.
-const TOKEN_BYTES: usize = 1024;
+const MAX_TOKEN_BYTES: usize = 1024;
 /// What is asked for, below `/latest/meta-data/`. Each becomes a fact of its own too: `ec2_placement_availability_zone`.
-const PATHS: [&str; 17] = [
+const METADATA_PATHS: [&str; 17] = [
     "instance-id",
     "instance-type",
     "ami-id",
@@ -31,13 +31,16 @@ const PATHS: [&str; 17] = [
     "security-groups",
 ];
 /// Most tags that are asked for, a question each.
-const TAGS: usize = 32;
+const MAX_TAGS: usize = 32;
 
 /// Asks; nothing if whoever is there is not it.
-pub(super) fn ask(session: &Session<'_>, imds_v1: bool) -> Result<Option<Told>, String> {
-    let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", TTL)];
-    let token = match session.put("/latest/api/token", &ttl) {
-        Ok(token) => token.filter(|token| is_token(token)),
+pub(super) fn fetch_metadata(
+    session: &MetadataSession<'_>,
+    imds_v1: bool,
+) -> Result<Option<CloudMetadata>, String> {
+    let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS)];
+    let token = match session.send_put("/latest/api/token", &ttl) {
+        Ok(token) => token.filter(|token| is_session_token(token)),
         Err(_) if imds_v1 => None,
         Err(problem) => return Err(problem),
     };
@@ -48,25 +51,29 @@ pub(super) fn ask(session: &Session<'_>, imds_v1: bool) -> Result<Option<Told>, 
         .iter()
         .map(|token| ("X-aws-ec2-metadata-token", token.as_str()))
         .collect();
-    let get = |path: &str| session.value(&format!("/latest/meta-data/{path}"), &headers);
-    if !get("instance-id")?.is_some_and(|id| is_instance(id.trim())) {
+    let get = |path: &str| session.fetch_value(&format!("/latest/meta-data/{path}"), &headers);
+    if !get("instance-id")?.is_some_and(|id| is_instance_id(id.trim())) {
         return Ok(None);
     }
-    let mut told = Told::default();
-    for path in PATHS {
+    let mut told = CloudMetadata::default();
+    for path in METADATA_PATHS {
         if let Some(value) = get(path)? {
-            enter(&mut told, path, value.trim());
+            add_value(&mut told, path, value.trim());
         }
     }
     if told.region.is_none() {
-        told.region = told.zone.as_deref().and_then(region_of);
+        told.region = told.zone.as_deref().and_then(region_of_zone);
         let flat = told.region.clone();
         told.flat
             .extend(flat.map(|region| ("ec2_placement_region".to_owned(), region)));
     }
     // Offered where the instance's options allow it.
     if let Some(names) = get("tags/instance/")? {
-        for name in names.lines().filter(|name| is_tag(name)).take(TAGS) {
+        for name in names
+            .lines()
+            .filter(|name| is_tag_name(name))
+            .take(MAX_TAGS)
+        {
             if let Some(value) = get(&format!("tags/instance/{name}"))? {
                 told.tags.push((name.to_owned(), value));
             }
@@ -75,7 +82,7 @@ pub(super) fn ask(session: &Session<'_>, imds_v1: bool) -> Result<Option<Told>, 
     Ok(Some(told))
 }
 
-fn enter(told: &mut Told, path: &str, value: &str) {
+fn add_value(told: &mut CloudMetadata, path: &str, value: &str) {
     let known = match path {
         "instance-id" => Some(&mut told.instance_id),
         "instance-type" => Some(&mut told.kind),
@@ -97,13 +104,13 @@ fn enter(told: &mut Told, path: &str, value: &str) {
 }
 
 /// What may be in a header that is sent back.
-fn is_token(text: &str) -> bool {
+fn is_session_token(text: &str) -> bool {
     let text = text.trim_end();
-    (1..=TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// An instance's name, as Amazon's are: it tells its service from somebody who answers everything.
-fn is_instance(id: &str) -> bool {
+fn is_instance_id(id: &str) -> bool {
     let hexadecimal = |rest: &str| {
         (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
@@ -111,7 +118,7 @@ fn is_instance(id: &str) -> bool {
 }
 
 /// A name that can be part of a path.
-fn is_tag(name: &str) -> bool {
+fn is_tag_name(name: &str) -> bool {
     let belongs = |c: char| c.is_ascii_alphanumeric() || "_.:=+@-".contains(c);
-    !name.is_empty() && name.len() <= super::NAME_CHARS && name.chars().all(belongs)
+    !name.is_empty() && name.len() <= super::MAX_TAG_NAME_CHARS && name.chars().all(belongs)
 }

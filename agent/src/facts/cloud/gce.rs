@@ -2,26 +2,28 @@
 //!
 //! Attributes of instance and project are not asked for: start-up scripts and keys are among them.
 
-use super::Told;
-use super::http::Session;
+use super::CloudMetadata;
+use super::http::MetadataSession;
 
-const FLAVOR: &str = "Metadata-Flavor";
-const GOOGLE: &str = "Google";
+const FLAVOR_HEADER: &str = "Metadata-Flavor";
+const FLAVOR_VALUE: &str = "Google";
 
 /// Asks; nothing if whoever is there is not it.
-pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
-    let headers = [(FLAVOR, GOOGLE)];
-    let first = session.get("/computeMetadata/v1/instance/id", &headers)?;
-    let flavor = first.headers().get(FLAVOR);
-    if first.status() != 200 || flavor.is_none_or(|flavor| flavor != GOOGLE) {
+pub(super) fn fetch_metadata(
+    session: &MetadataSession<'_>,
+) -> Result<Option<CloudMetadata>, String> {
+    let headers = [(FLAVOR_HEADER, FLAVOR_VALUE)];
+    let first = session.send_get("/computeMetadata/v1/instance/id", &headers)?;
+    let flavor = first.headers().get(FLAVOR_HEADER);
+    if first.status() != 200 || flavor.is_none_or(|flavor| flavor != FLAVOR_VALUE) {
         return Ok(None);
     }
-    let get = |path: &str| session.value(&format!("/computeMetadata/v1/{path}"), &headers);
-    let zone = get("instance/zone")?.as_deref().map(last);
-    let tags = session.document("/computeMetadata/v1/instance/tags?alt=json", &headers)?;
+    let get = |path: &str| session.fetch_value(&format!("/computeMetadata/v1/{path}"), &headers);
+    let zone = get("instance/zone")?.as_deref().map(last_segment);
+    let tags = session.fetch_document("/computeMetadata/v1/instance/tags?alt=json", &headers)?;
     let tags = tags.as_ref().and_then(|tags| tags.as_array());
     let tags = tags.into_iter().flatten().filter_map(|tag| tag.as_str());
-    Ok(Some(Told {
+    Ok(Some(CloudMetadata {
         instance_id: get("instance/id")?,
         hostname: get("instance/hostname")?,
         // europe-west1-b is in europe-west1.
@@ -29,8 +31,8 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
             .as_deref()
             .and_then(|zone| Some(zone.rsplit_once('-')?.0.to_owned())),
         zone,
-        kind: get("instance/machine-type")?.as_deref().map(last),
-        image: get("instance/image")?.as_deref().map(last),
+        kind: get("instance/machine-type")?.as_deref().map(last_segment),
+        image: get("instance/image")?.as_deref().map(last_segment),
         account: get("project/project-id")?,
         local_ip: get("instance/network-interfaces/0/ip")?,
         public_ip: get("instance/network-interfaces/0/access-configs/0/external-ip")?
@@ -44,7 +46,7 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
 }
 
 /// `projects/123/zones/europe-west1-b` is that zone.
-fn last(path: &str) -> String {
+fn last_segment(path: &str) -> String {
     let path = path.trim();
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }

@@ -9,39 +9,39 @@ use serde_json::Value;
 use ureq::http::Response;
 
 /// How long it may take to be connected. On the link it takes a millisecond; where no cloud is, nobody answers at all.
-const CONNECTING: Duration = Duration::from_millis(200);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long one answer may take.
-const ANSWERING: Duration = Duration::from_secs(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long all questions of one collection may take together.
-const ALL: Duration = Duration::from_secs(5);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a single value.
-const VALUE_BYTES: u64 = 16 * 1024;
+const MAX_VALUE_BYTES: u64 = 16 * 1024;
 /// Most bytes of a document.
-const DOCUMENT_BYTES: u64 = 256 * 1024;
+const MAX_DOCUMENT_BYTES: u64 = 256 * 1024;
 
 /// A header.
-pub(super) type Header<'a> = (&'a str, &'a str);
+pub(super) type HttpHeader<'a> = (&'a str, &'a str);
 
 /// Where the service is.
 #[derive(Debug, Clone)]
-pub(super) struct Service {
+pub(super) struct MetadataService {
     base: String,
     agent: ureq::Agent,
 }
 
 /// One collection's questions.
 #[derive(Debug)]
-pub(super) struct Session<'a> {
-    service: &'a Service,
+pub(super) struct MetadataSession<'a> {
+    service: &'a MetadataService,
     ends: Instant,
 }
 
-impl Service {
+impl MetadataService {
     /// The service at this address.
     pub(super) fn new(base: &str) -> Self {
         let config = ureq::Agent::config_builder()
-            .timeout_connect(Some(CONNECTING))
-            .timeout_global(Some(ANSWERING))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(RESPONSE_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -53,41 +53,41 @@ impl Service {
     }
 
     /// Whether anybody is there at all.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_reachable(&self) -> bool {
         let authority = self.base.trim_start_matches("http://");
         let addresses = authority
             .to_socket_addrs()
             .or_else(|_| format!("{authority}:80").to_socket_addrs());
         let first = addresses.ok().and_then(|mut addresses| addresses.next());
-        first.is_some_and(|address| TcpStream::connect_timeout(&address, CONNECTING).is_ok())
+        first.is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
     }
 
     /// Begins to ask.
-    pub(super) fn session(&self) -> Session<'_> {
-        Session {
+    pub(super) fn start_session(&self) -> MetadataSession<'_> {
+        MetadataSession {
             service: self,
-            ends: Instant::now() + ALL,
+            ends: Instant::now() + SESSION_TIMEOUT,
         }
     }
 }
 
-impl Session<'_> {
+impl MetadataSession<'_> {
     /// The value at a path; nothing where there is none, or whoever answers wants something else.
-    pub(super) fn value(
+    pub(super) fn fetch_value(
         &self,
         path: &str,
-        headers: &[Header<'_>],
+        headers: &[HttpHeader<'_>],
     ) -> Result<Option<String>, String> {
-        self.text(path, headers, VALUE_BYTES)
+        self.fetch_text(path, headers, MAX_VALUE_BYTES)
     }
 
     /// The JSON document at a path.
-    pub(super) fn document(
+    pub(super) fn fetch_document(
         &self,
         path: &str,
-        headers: &[Header<'_>],
+        headers: &[HttpHeader<'_>],
     ) -> Result<Option<Value>, String> {
-        let Some(text) = self.text(path, headers, DOCUMENT_BYTES)? else {
+        let Some(text) = self.fetch_text(path, headers, MAX_DOCUMENT_BYTES)? else {
             return Ok(None);
         };
         let read = serde_json::from_str(&text);
@@ -95,23 +95,23 @@ impl Session<'_> {
             .map_err(|error| format!("{path} is not JSON: {error}"))
     }
 
-    fn text(
+    fn fetch_text(
         &self,
         path: &str,
-        headers: &[Header<'_>],
+        headers: &[HttpHeader<'_>],
         limit: u64,
     ) -> Result<Option<String>, String> {
-        let response = self.get(path, headers)?;
-        body(response, path, limit)
+        let response = self.send_get(path, headers)?;
+        read_body(response, path, limit)
     }
 
     /// The answer itself, for whoever has to look at its headers first.
-    pub(super) fn get(
+    pub(super) fn send_get(
         &self,
         path: &str,
-        headers: &[Header<'_>],
+        headers: &[HttpHeader<'_>],
     ) -> Result<Response<ureq::Body>, String> {
-        self.in_time()?;
+        self.check_deadline()?;
         let mut request = self
             .service
             .agent
@@ -123,8 +123,12 @@ impl Session<'_> {
     }
 
     /// What comes back for an empty PUT.
-    pub(super) fn put(&self, path: &str, headers: &[Header<'_>]) -> Result<Option<String>, String> {
-        self.in_time()?;
+    pub(super) fn send_put(
+        &self,
+        path: &str,
+        headers: &[HttpHeader<'_>],
+    ) -> Result<Option<String>, String> {
+        self.check_deadline()?;
         let mut request = self
             .service
             .agent
@@ -135,22 +139,22 @@ impl Session<'_> {
         let response = request
             .send_empty()
             .map_err(|error| format!("{path}: {error}"))?;
-        body(response, path, VALUE_BYTES)
+        read_body(response, path, MAX_VALUE_BYTES)
     }
 
-    fn in_time(&self) -> Result<(), String> {
+    fn check_deadline(&self) -> Result<(), String> {
         if Instant::now() < self.ends {
             return Ok(());
         }
         Err(format!(
             "its answers took longer than {} s together",
-            ALL.as_secs()
+            SESSION_TIMEOUT.as_secs()
         ))
     }
 }
 
 /// The body of an answer that says "here it is"; nothing of any other.
-fn body(
+fn read_body(
     mut response: Response<ureq::Body>,
     path: &str,
     limit: u64,

@@ -4,18 +4,18 @@
 
 use serde_json::Value;
 
-use super::Told;
-use super::http::Session;
+use super::CloudMetadata;
+use super::http::MetadataSession;
 
 /// Asks; nothing if whoever is there is not it.
-pub(super) fn ask(session: &Session<'_>) -> Option<Told> {
+pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetadata> {
     // Somebody else's answer may be no JSON at all.
     let path = "/openstack/latest/meta_data.json";
-    let document = session.document(path, &[]).ok()??;
+    let document = session.fetch_document(path, &[]).ok()??;
     let text = |name: &str| Some(document.get(name)?.as_str()?.to_owned());
     let instance_id = text("uuid")?;
     let beside = |path: &str| {
-        let value = session.value(&format!("/latest/meta-data/{path}"), &[]);
+        let value = session.fetch_value(&format!("/latest/meta-data/{path}"), &[]);
         value
             .ok()
             .flatten()
@@ -23,7 +23,7 @@ pub(super) fn ask(session: &Session<'_>) -> Option<Told> {
     };
     let tags = document.get("meta").and_then(Value::as_object);
     let tags = tags.into_iter().flatten();
-    Some(Told {
+    Some(CloudMetadata {
         instance_id: Some(instance_id),
         hostname: text("hostname").or_else(|| text("name")),
         region: None,

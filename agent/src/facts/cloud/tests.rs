@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Cloud, region_of};
+use super::{CloudCollector, region_of_zone};
 use crate::facts::FactError;
 
 /// One question, as it came.
@@ -58,12 +58,12 @@ impl Stub {
         stub
     }
 
-    fn cloud(&self, word: &str, imds_v1: bool) -> Cloud {
-        Cloud::new(word, Some(&format!("http://{}", self.address)), imds_v1).unwrap()
+    fn cloud(&self, word: &str, imds_v1: bool) -> CloudCollector {
+        CloudCollector::new(word, Some(&format!("http://{}", self.address)), imds_v1).unwrap()
     }
 
     fn collect(&self, word: &str) -> Value {
-        Value::Object(self.cloud(word, false).collect().unwrap())
+        Value::Object(self.cloud(word, false).collect_facts().unwrap())
     }
 
     fn asked(&self) -> Vec<Question> {
@@ -259,10 +259,10 @@ fn nobody_asks_for_user_data_or_credentials() {
 fn a_service_without_tokens_is_asked_only_where_that_is_allowed() {
     let stub = ec2(true);
     assert!(matches!(
-        stub.cloud("ec2", false).collect(),
+        stub.cloud("ec2", false).collect_facts(),
         Err(FactError::Cloud { .. })
     ));
-    let facts = stub.cloud("ec2", true).collect().unwrap();
+    let facts = stub.cloud("ec2", true).collect_facts().unwrap();
     assert_eq!(facts["cloud"]["instance_id"], "i-0123456789abcdef0");
 }
 
@@ -305,12 +305,15 @@ fn where_no_cloud_is_there_are_no_facts_and_no_problem() {
     drop(free);
     let url = format!("http://{address}");
     let begun = Instant::now();
-    let auto = Cloud::new("auto", Some(&url), false).unwrap();
-    assert!(auto.collect().unwrap().is_empty());
+    let auto = CloudCollector::new("auto", Some(&url), false).unwrap();
+    assert!(auto.collect_facts().unwrap().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(5));
-    let named = Cloud::new("azure", Some(&url), false).unwrap();
-    assert!(matches!(named.collect(), Err(FactError::Cloud { .. })));
-    assert!(Cloud::new("off", None, false).is_none());
+    let named = CloudCollector::new("azure", Some(&url), false).unwrap();
+    assert!(matches!(
+        named.collect_facts(),
+        Err(FactError::Cloud { .. })
+    ));
+    assert!(CloudCollector::new("off", None, false).is_none());
     // Somebody who is no metadata service: a web server that answers everything.
     for body in ["<html>welcome</html>", "{}", ""] {
         let stub = Stub::new(move |_| reply(200, body));
@@ -330,9 +333,12 @@ fn a_cloud_that_stops_to_answer_is_a_problem() {
         reply(200, json!({"uuid": "1", "name": "web-4"}).to_string())
     });
     let cloud = stub.cloud("auto", false);
-    assert_eq!(cloud.collect().unwrap()["cloud"]["instance_id"], "1");
+    assert_eq!(cloud.collect_facts().unwrap()["cloud"]["instance_id"], "1");
     *gone.lock().unwrap() = true;
-    assert!(matches!(cloud.collect(), Err(FactError::Cloud { .. })));
+    assert!(matches!(
+        cloud.collect_facts(),
+        Err(FactError::Cloud { .. })
+    ));
 }
 
 #[test]
@@ -346,7 +352,7 @@ fn endless_slow_and_steering_answers_do_no_harm() {
         _ => reply(404, ""),
     });
     assert!(matches!(
-        huge.cloud("openstack", false).collect(),
+        huge.cloud("openstack", false).collect_facts(),
         Err(FactError::Cloud { .. })
     ));
     // A value larger than any, and one with escapes and a line break.
@@ -374,8 +380,8 @@ fn endless_slow_and_steering_answers_do_no_harm() {
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", slow.local_addr().unwrap());
     let begun = Instant::now();
-    let cloud = Cloud::new("auto", Some(&url), false).unwrap();
-    assert!(cloud.collect().unwrap().is_empty());
+    let cloud = CloudCollector::new("auto", Some(&url), false).unwrap();
+    assert!(cloud.collect_facts().unwrap().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(20));
     // A header that would be sent back.
     let liar = Stub::new(|question| match question.path.as_str() {
@@ -383,7 +389,7 @@ fn endless_slow_and_steering_answers_do_no_harm() {
         _ => reply(200, "i-0123456789abcdef0"),
     });
     assert!(matches!(
-        liar.cloud("ec2", false).collect(),
+        liar.cloud("ec2", false).collect_facts(),
         Err(FactError::Cloud { .. })
     ));
     // A redirect is not followed.
@@ -399,11 +405,11 @@ fn endless_slow_and_steering_answers_do_no_harm() {
 
 #[test]
 fn a_zone_tells_its_region() {
-    assert_eq!(region_of("eu-west-1b").as_deref(), Some("eu-west-1"));
+    assert_eq!(region_of_zone("eu-west-1b").as_deref(), Some("eu-west-1"));
     assert_eq!(
-        region_of("us-gov-west-1a").as_deref(),
+        region_of_zone("us-gov-west-1a").as_deref(),
         Some("us-gov-west-1")
     );
-    assert_eq!(region_of("nova"), None);
-    assert_eq!(region_of("us-west-2-lax-1"), None);
+    assert_eq!(region_of_zone("nova"), None);
+    assert_eq!(region_of_zone("us-west-2-lax-1"), None);
 }

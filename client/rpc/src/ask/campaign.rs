@@ -3,87 +3,91 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::runs::{Campaign, Halt, Mission, News, Outcome};
-use muster_client::{Answer, ClientError};
-use muster_ddl::Action;
+use muster_client::runs::{
+    PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec, PuppetRolloutStopReason, RunOutcome,
+};
+use muster_client::{ClientError, ReceivedReply};
+use muster_ddl::ActionSchema;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use super::fleet::Fleet;
-use super::interrupt::Interrupt;
-use super::recorder::Recorder;
+use super::fleet::FleetConnection;
+use super::interrupt::InterruptListener;
+use super::recorder::JobRecorder;
 use crate::error::Error;
-use crate::jobs::End;
-use crate::report::Reply;
-use crate::runs::board::{Board, Line};
-use crate::runs::{Ended, Runs};
+use crate::jobs::JobEnd;
+use crate::report::NodeReply;
+use crate::runs::board::{RunLogLine, RunLogTracker};
+use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// How often it is looked whether something that was held back is to be told.
-const TICK: Duration = Duration::from_millis(250);
+const HELD_LINE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Something that can be shown at once.
 #[derive(Debug, Clone, Copy)]
-pub enum RunNews<'a> {
+pub enum PuppetRolloutNotice<'a> {
     /// A line of the log; for an end, the whole of it.
-    Told(&'a Line, Option<&'a Ended>),
+    Told(&'a RunLogLine, Option<&'a EndedRun>),
     /// Nobody else is asked; so many are waited for.
-    Halted(Halt, usize),
+    Halted(PuppetRolloutStopReason, usize),
     /// Why a question could not be sent.
     Failed(&'a ClientError),
 }
 
-impl Fleet {
+impl FleetConnection {
     /// Longest time that is waited for an answer beside what the action itself may take.
-    pub fn patience(&self) -> Duration {
+    pub fn reply_grace_time(&self) -> Duration {
         self.listen
     }
 
     /// Carries the mission out, and adds what comes of it to the runs. The first Ctrl-C lets nobody else be asked; those who were
     /// asked are waited for.
-    pub async fn run_all(
+    pub async fn run_puppet_rollout(
         &self,
-        mission: Mission,
-        action: &Action,
-        (runs, recorder): (Runs, &mut Recorder<'_>),
-        mut show: impl FnMut(RunNews<'_>) -> Result<(), Error>,
-    ) -> Result<Runs, Error> {
+        mission: PuppetRolloutSpec,
+        action: &ActionSchema,
+        (runs, recorder): (PuppetRunsReport, &mut JobRecorder<'_>),
+        mut show: impl FnMut(PuppetRolloutNotice<'_>) -> Result<(), Error>,
+    ) -> Result<PuppetRunsReport, Error> {
         let begun = Instant::now();
-        let mut campaign = self.client.campaign(mission);
-        let mut course = Course {
-            board: Board::new(runs.limit),
+        let mut campaign = self.client.start_puppet_rollout(mission);
+        let mut course = PuppetRolloutProgress {
+            board: RunLogTracker::new(runs.limit),
             runs,
             recorder,
             action,
             asked: 0,
         };
-        let mut interrupt = Interrupt::listen();
-        let mut tick = tokio::time::interval(TICK);
+        let mut interrupt = InterruptListener::listen();
+        let mut tick = tokio::time::interval(HELD_LINE_CHECK_INTERVAL);
         loop {
             let tales = tokio::select! {
                 news = campaign.next() => match news {
-                    Some(news) => course.take(news, &campaign),
+                    Some(news) => course.handle_event(news, &campaign),
                     None => break,
                 },
-                () = interrupt.came() => {
-                    campaign.halt(Halt::Interrupted);
-                    vec![Tale::Halted(Halt::Interrupted, campaign.under_way())]
+                () = interrupt.wait_for_signal() => {
+                    campaign.stop(PuppetRolloutStopReason::Interrupted);
+                    vec![QueuedRolloutNotice::Halted(PuppetRolloutStopReason::Interrupted, campaign.in_flight_count())]
                 }
-                _ = tick.tick() => lines(course.board.due(open(&campaign))),
+                _ = tick.tick() => queue_lines(course.board.release_due(count_unfinished(&campaign))),
             };
             for tale in &tales {
-                show(course.news(tale))?;
+                show(course.build_notice(tale))?;
             }
         }
-        let halt = campaign.halted();
-        course.recorder.end(match halt {
-            None => End::Finished,
-            Some(Halt::Canary { .. } | Halt::Failures { .. }) => End::Stopped,
-            Some(Halt::Interrupted) => End::Interrupted,
-            Some(Halt::Broken) => End::Broken,
+        let halt = campaign.stop_reason();
+        course.recorder.record_end(match halt {
+            None => JobEnd::Finished,
+            Some(
+                PuppetRolloutStopReason::Canary { .. } | PuppetRolloutStopReason::Failures { .. },
+            ) => JobEnd::Stopped,
+            Some(PuppetRolloutStopReason::Interrupted) => JobEnd::Interrupted,
+            Some(PuppetRolloutStopReason::Broken) => JobEnd::Broken,
         });
         let mut runs = course.runs;
-        runs.not_asked.extend(campaign.left().cloned());
-        Ok(Runs {
+        runs.not_asked.extend(campaign.unasked_nodes().cloned());
+        Ok(PuppetRunsReport {
             halt,
             took: begun.elapsed(),
             ..runs
@@ -92,79 +96,103 @@ impl Fleet {
 }
 
 /// How many have not ended, and will: those who were asked, and those who will be.
-fn open(campaign: &Campaign) -> usize {
-    let left = match campaign.halted() {
-        None => campaign.left().count(),
+fn count_unfinished(campaign: &PuppetRollout) -> usize {
+    let left = match campaign.stop_reason() {
+        None => campaign.unasked_nodes().count(),
         Some(_) => 0,
     };
-    campaign.under_way() + left
+    campaign.in_flight_count() + left
 }
 
 /// Something to be told.
-enum Tale {
-    Line(Line),
-    Halted(Halt, usize),
+enum QueuedRolloutNotice {
+    Line(RunLogLine),
+    Halted(PuppetRolloutStopReason, usize),
     Failed(ClientError),
 }
 
-fn lines(lines: Vec<Line>) -> Vec<Tale> {
-    lines.into_iter().map(Tale::Line).collect()
+fn queue_lines(lines: Vec<RunLogLine>) -> Vec<QueuedRolloutNotice> {
+    lines.into_iter().map(QueuedRolloutNotice::Line).collect()
 }
 
 /// What has come of it so far, and where it is written.
-struct Course<'c, 'p> {
-    runs: Runs,
-    recorder: &'c mut Recorder<'p>,
-    board: Board,
-    action: &'c Action,
+struct PuppetRolloutProgress<'c, 'p> {
+    runs: PuppetRunsReport,
+    recorder: &'c mut JobRecorder<'p>,
+    board: RunLogTracker,
+    action: &'c ActionSchema,
     /// How many questions were sent.
     asked: usize,
 }
 
-impl Course<'_, '_> {
+impl PuppetRolloutProgress<'_, '_> {
     /// Takes news in; answers what is to be told of them.
-    fn take(&mut self, news: News, campaign: &Campaign) -> Vec<Tale> {
+    fn handle_event(
+        &mut self,
+        news: PuppetRolloutEvent,
+        campaign: &PuppetRollout,
+    ) -> Vec<QueuedRolloutNotice> {
         match news {
-            News::Asked(node) => {
+            PuppetRolloutEvent::Asked(node) => {
                 self.asked += 1;
-                self.recorder.run(self.asked, node);
+                self.recorder.record_run(self.asked, node);
             }
-            News::Sent { request, .. } => {
+            PuppetRolloutEvent::Sent { request, .. } => {
                 let request = request.to_string();
-                self.recorder.sent(&request);
+                self.recorder.record_request(&request);
                 self.runs.requests.push(request);
             }
-            News::State { node, state } => {
-                return lines(self.board.state(&node, &state, open(campaign)));
+            PuppetRolloutEvent::State { node, state } => {
+                return queue_lines(self.board.handle_state(
+                    &node,
+                    &state,
+                    count_unfinished(campaign),
+                ));
             }
-            News::Ended {
+            PuppetRolloutEvent::Ended {
                 node,
                 run,
                 outcome,
                 answer,
-            } => return lines(self.ended((node, run), outcome, answer, open(campaign))),
-            News::Disbelieved(word) => *self.runs.disbelieved.entry(word).or_default() += 1,
-            News::Halted(halt) => return vec![Tale::Halted(halt, campaign.under_way())],
-            News::Failed(error) => return vec![Tale::Failed(error)],
+            } => {
+                return queue_lines(self.handle_run_end(
+                    (node, run),
+                    outcome,
+                    answer,
+                    count_unfinished(campaign),
+                ));
+            }
+            PuppetRolloutEvent::Disbelieved(word) => {
+                *self.runs.disbelieved.entry(word).or_default() += 1;
+            }
+            PuppetRolloutEvent::Halted(halt) => {
+                return vec![QueuedRolloutNotice::Halted(
+                    halt,
+                    campaign.in_flight_count(),
+                )];
+            }
+            PuppetRolloutEvent::Failed(error) => return vec![QueuedRolloutNotice::Failed(error)],
         }
         Vec::new()
     }
 
-    fn ended(
+    fn handle_run_end(
         &mut self,
         (node, run): (Identity, Uuid),
-        mut outcome: Outcome,
-        answer: Option<Box<Answer>>,
+        mut outcome: RunOutcome,
+        answer: Option<Box<ReceivedReply>>,
         open: usize,
-    ) -> Vec<Line> {
+    ) -> Vec<RunLogLine> {
         outcome.data = self.action.redact_output(&outcome.data);
         if let Some(answer) = answer {
-            self.recorder.reply(&reply(*answer, &outcome));
+            self.recorder
+                .record_reply(&to_node_reply(*answer, &outcome));
         } else if outcome.is_absent() {
-            self.recorder.waved(&BTreeSet::from([node.clone()]));
+            self.recorder
+                .record_not_connected(&BTreeSet::from([node.clone()]));
         }
-        let lines = self.board.ended(&node, &outcome, open);
-        let ended = Ended {
+        let lines = self.board.handle_end(&node, &outcome, open);
+        let ended = EndedRun {
             run,
             outcome,
             earlier: false,
@@ -174,24 +202,26 @@ impl Course<'_, '_> {
     }
 
     /// It, for whoever draws.
-    fn news<'t>(&'t self, tale: &'t Tale) -> RunNews<'t> {
+    fn build_notice<'t>(&'t self, tale: &'t QueuedRolloutNotice) -> PuppetRolloutNotice<'t> {
         match tale {
-            Tale::Line(line) => {
+            QueuedRolloutNotice::Line(line) => {
                 let ended = match line {
-                    Line::Ended(node, _) => self.runs.ended.get(node),
+                    RunLogLine::Ended(node, _) => self.runs.ended.get(node),
                     _ => None,
                 };
-                RunNews::Told(line, ended)
+                PuppetRolloutNotice::Told(line, ended)
             }
-            Tale::Halted(halt, under_way) => RunNews::Halted(*halt, *under_way),
-            Tale::Failed(error) => RunNews::Failed(error),
+            QueuedRolloutNotice::Halted(halt, under_way) => {
+                PuppetRolloutNotice::Halted(*halt, *under_way)
+            }
+            QueuedRolloutNotice::Failed(error) => PuppetRolloutNotice::Failed(error),
         }
     }
 }
 
 /// The answer as jobs keep it.
-fn reply(answer: Answer, outcome: &Outcome) -> Reply {
-    Reply {
+fn to_node_reply(answer: ReceivedReply, outcome: &RunOutcome) -> NodeReply {
+    NodeReply {
         node: answer.reply.sender,
         status: answer.reply.statuscode,
         message: answer.reply.statusmsg,

@@ -4,15 +4,15 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
 use tokio::sync::oneshot;
 
-use super::error::AskError;
-use crate::printer::Printer;
+use super::error::FleetRequestError;
+use crate::printer::OutputPrinter;
 
 /// Longest answer that is read, in bytes.
-const LONGEST: u64 = 256;
+const MAX_ANSWER_BYTES: u64 = 256;
 
 /// When to ask, as the configuration says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Confirm {
+pub enum ConfirmMode {
     /// At a terminal, before more than so many nodes are changed.
     #[default]
     Auto,
@@ -24,7 +24,7 @@ pub enum Confirm {
 
 /// What is known before nodes are asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Occasion {
+pub struct ConfirmContext {
     /// The action leaves nodes as they were.
     pub read_only: bool,
     /// How many nodes are meant.
@@ -37,7 +37,7 @@ pub struct Occasion {
 
 /// What to do first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum First {
+pub enum ConfirmDecision {
     /// Nothing.
     Go,
     /// Ask.
@@ -46,23 +46,23 @@ pub enum First {
     Refuse,
 }
 
-impl Confirm {
+impl ConfirmMode {
     /// Decides. Nobody is ever waited for who is not there.
-    pub fn first(self, above: usize, occasion: Occasion) -> First {
-        let Occasion {
+    pub fn decide(self, above: usize, occasion: ConfirmContext) -> ConfirmDecision {
+        let ConfirmContext {
             read_only,
             nodes,
             yes,
             terminal,
         } = occasion;
         if read_only || yes || nodes == 0 {
-            return First::Go;
+            return ConfirmDecision::Go;
         }
         match (self, terminal) {
-            (Self::Always, false) => First::Refuse,
-            (Self::Always, true) => First::Ask,
-            (Self::Auto, true) if nodes > above => First::Ask,
-            (Self::Auto | Self::Never, _) => First::Go,
+            (Self::Always, false) => ConfirmDecision::Refuse,
+            (Self::Always, true) => ConfirmDecision::Ask,
+            (Self::Auto, true) if nodes > above => ConfirmDecision::Ask,
+            (Self::Auto | Self::Never, _) => ConfirmDecision::Go,
         }
     }
 }
@@ -73,29 +73,35 @@ pub fn is_terminal() -> bool {
 }
 
 /// Asks at the terminal. Everything but a clear yes is a no.
-pub async fn agreed(question: &str, printer: &Printer) -> Result<bool, AskError> {
-    printer.ask(question);
+pub async fn ask_confirmation(
+    question: &str,
+    printer: &OutputPrinter,
+) -> Result<bool, FleetRequestError> {
+    printer.print_question(question);
     let (sender, receiver) = oneshot::channel();
     // The thread may outlive us in its read; it ends with the process.
     std::thread::spawn(move || {
         let mut line = String::new();
-        let read = io::stdin().lock().take(LONGEST).read_line(&mut line);
+        let read = io::stdin()
+            .lock()
+            .take(MAX_ANSWER_BYTES)
+            .read_line(&mut line);
         drop(sender.send(read.map(|_| line)));
     });
     tokio::select! {
         line = receiver => Ok(matches!(line, Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes"))),
-        _ = tokio::signal::ctrl_c() => Err(AskError::Interrupted),
+        _ = tokio::signal::ctrl_c() => Err(FleetRequestError::Interrupted),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Confirm, First, Occasion};
+    use super::{ConfirmContext, ConfirmDecision, ConfirmMode};
 
     #[test]
     fn who_is_asked_and_who_is_not() {
-        use Confirm::{Always, Auto, Never};
-        use First::{Ask, Go, Refuse};
+        use ConfirmDecision::{Ask, Go, Refuse};
+        use ConfirmMode::{Always, Auto, Never};
         let table = [
             // when, nodes, read only, yes, terminal
             (Auto, 25, false, false, true, Go),
@@ -111,13 +117,13 @@ mod tests {
             (Never, 1000, false, false, true, Go),
         ];
         for (when, nodes, read_only, yes, terminal, first) in table {
-            let occasion = Occasion {
+            let occasion = ConfirmContext {
                 read_only,
                 nodes,
                 yes,
                 terminal,
             };
-            assert_eq!(when.first(25, occasion), first, "{when:?} {occasion:?}");
+            assert_eq!(when.decide(25, occasion), first, "{when:?} {occasion:?}");
         }
     }
 }

@@ -3,21 +3,25 @@
 use std::io;
 use std::path::PathBuf;
 
-use muster_client::discovery::{OptionError, Unanswerable};
+use muster_client::discovery::{DiscoveryOptionError, UnsupportedCondition};
 use muster_client::{ClientError, DdlStoreError};
-use muster_ddl::InputError;
+use muster_ddl::InputValidationError;
 use muster_wire::filter::FilterError;
 
-use super::fetched::FetchError;
+use super::fetched::DdlFetchError;
 use super::locate::LocateError;
-use crate::exit::Exit;
-use crate::jobs::JobError;
+use crate::exit::CommandExitCode;
+use crate::jobs::SavedJobError;
 
 /// Why nothing came of asking.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum FleetRequestError {
     /// A filter that cannot be read.
-    #[error("{flag}: {source}\n\n  {}\n  {}", shown(source), caret(source))]
+    #[error(
+        "{flag}: {source}\n\n  {}\n  {}",
+        printable_filter(source),
+        caret_line(source)
+    )]
     Filter {
         /// The flag.
         flag: &'static str,
@@ -68,7 +72,7 @@ pub enum AskError {
         /// The agent.
         agent: String,
         /// Which input, and why.
-        source: Box<InputError>,
+        source: Box<InputValidationError>,
     },
     /// A secret cannot be read from the standard input.
     #[error("cannot read the input `{input}` from the standard input")]
@@ -84,10 +88,10 @@ pub enum AskError {
     Locate(#[from] LocateError),
     /// An option of a discovery method.
     #[error(transparent)]
-    DiscoveryOption(#[from] OptionError),
+    DiscoveryOption(#[from] DiscoveryOptionError),
     /// A condition that the discovery method cannot answer.
     #[error(transparent)]
-    Unanswerable(#[from] Unanswerable),
+    Unanswerable(#[from] UnsupportedCondition),
     /// A request for everybody, which the configuration does not want.
     #[error("no request sent: `{action}` may change something, and nothing says which nodes it is for (`discovery.require_filter` in {})", file.display())]
     Unfiltered {
@@ -109,7 +113,7 @@ pub enum AskError {
     Schemas(#[from] DdlStoreError),
     /// A schema was not fetched.
     #[error(transparent)]
-    Fetch(#[from] FetchError),
+    Fetch(#[from] DdlFetchError),
     /// The way to the fleet.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -137,7 +141,7 @@ pub enum AskError {
     },
     /// A job cannot be used.
     #[error(transparent)]
-    Job(#[from] JobError),
+    Job(#[from] SavedJobError),
     /// The file that results should go to.
     #[error("cannot write into {}", path.display())]
     Output {
@@ -152,11 +156,11 @@ pub enum AskError {
     Json(#[from] serde_json::Error),
 }
 
-impl AskError {
+impl FleetRequestError {
     /// Next steps, one line each.
     pub fn hints(&self) -> Vec<String> {
         match self {
-            Self::Filter { flag, .. } => vec![example(flag).to_owned()],
+            Self::Filter { flag, .. } => vec![filter_example(flag).to_owned()],
             Self::UnknownAgent {
                 nearest,
                 command,
@@ -187,21 +191,21 @@ impl AskError {
                 let nearest = nearest
                     .iter()
                     .map(|action| format!("did you mean `rpc do {agent} {action}`?"));
-                nearest.chain([documentation(agent)]).collect()
+                nearest.chain([documentation_hint(agent)]).collect()
             }
             Self::Unfiltered { .. } => vec![
                 "say whom you mean, as in `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` means every node".to_owned(),
             ],
             Self::Job(error) => error.hints(),
             Self::Unconfirmed | Self::LiveHolders { .. } => vec!["`--yes` confirms beforehand".to_owned()],
-            Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation(agent)],
+            Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation_hint(agent)],
             Self::Fetch(error) => error.hint().map(str::to_owned).into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Filter { .. }
             | Self::NoPair { .. }
@@ -215,8 +219,8 @@ impl AskError {
             | Self::Client(ClientError::ForeignInbox { .. })
             | Self::Unconfirmed
             | Self::LiveHolders { .. }
-            | Self::Input { .. } => Exit::Usage,
-            Self::Job(error) => error.exit(),
+            | Self::Input { .. } => CommandExitCode::Usage,
+            Self::Job(error) => error.exit_code(),
             Self::Secret { .. }
             | Self::Locate(_)
             | Self::Schemas(_)
@@ -225,16 +229,16 @@ impl AskError {
             | Self::Interrupted
             | Self::Declined
             | Self::Output { .. }
-            | Self::Json(_) => Exit::Local,
+            | Self::Json(_) => CommandExitCode::Local,
         }
     }
 }
 
-fn documentation(agent: &str) -> String {
+fn documentation_hint(agent: &str) -> String {
     format!("`rpc plugin doc {agent}` tells what the actions do and take")
 }
 
-fn example(flag: &str) -> &'static str {
+fn filter_example(flag: &str) -> &'static str {
     match flag {
         "--with-fact" => {
             "write it like `-F customer=acme`, `-F os.family=Debian`, `-F processors>=4` or `-F role=/^web/`"
@@ -248,7 +252,7 @@ fn example(flag: &str) -> &'static str {
 }
 
 /// The filter's text as one line of as many columns as it has characters.
-fn shown(error: &FilterError) -> String {
+fn printable_filter(error: &FilterError) -> String {
     error
         .text()
         .chars()
@@ -262,7 +266,7 @@ fn shown(error: &FilterError) -> String {
         .collect()
 }
 
-fn caret(error: &FilterError) -> String {
+fn caret_line(error: &FilterError) -> String {
     let before = error
         .column()
         .saturating_sub(1)

@@ -11,8 +11,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use muster_client::discovery::external::{
-    MAX_BYTES, PROTOCOL_VARIABLE, REPLY_VARIABLE, REQUEST_PROTOCOL, REQUEST_VARIABLE, ReplyError,
-    reply,
+    DiscoveryReplyError, MAX_REPLY_BYTES, PROTOCOL_VARIABLE, REPLY_VARIABLE, REQUEST_PROTOCOL,
+    REQUEST_VARIABLE, parse_reply,
 };
 use muster_wire::identity::Identity;
 use nix::sys::signal::{Signal, killpg};
@@ -22,19 +22,19 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 #[expect(clippy::disallowed_types, reason = "this is the file that starts it")]
 use tokio::process::{Child, Command};
 
-use super::error::AskError;
-use super::interrupt::Interrupt;
+use super::error::FleetRequestError;
+use super::interrupt::InterruptListener;
 use super::locate::LocateError;
 use crate::files;
-use crate::printer::Printer;
+use crate::printer::OutputPrinter;
 use crate::render::printable;
 
 /// So much of what it says is kept, in bytes; the rest is read and forgotten.
-const KEPT: usize = 16 * 1024;
+const MAX_KEPT_OUTPUT_BYTES: usize = 16 * 1024;
 
 /// Why the program told nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum ExternalError {
+pub enum DiscoveryProgramError {
     /// It cannot be started.
     #[error("cannot start the discovery program {}", program.display())]
     Start {
@@ -76,10 +76,10 @@ pub enum ExternalError {
         program: PathBuf,
         /// Why.
         #[source]
-        source: ReplyError,
+        source: DiscoveryReplyError,
     },
     /// Its reply is longer than the limit.
-    #[error("the reply of the discovery program {} is longer than {MAX_BYTES} bytes", program.display())]
+    #[error("the reply of the discovery program {} is longer than {MAX_REPLY_BYTES} bytes", program.display())]
     TooLong {
         /// The program.
         program: PathBuf,
@@ -87,27 +87,27 @@ pub enum ExternalError {
 }
 
 /// The nodes that the program tells.
-pub async fn run(
+pub async fn run_discovery_program(
     command: &[String],
     timeout: Duration,
     request: &Value,
-    printer: &Printer,
-) -> Result<BTreeSet<Identity>, AskError> {
-    let mut interrupt = Interrupt::listen();
+    printer: &OutputPrinter,
+) -> Result<BTreeSet<Identity>, FleetRequestError> {
+    let mut interrupt = InterruptListener::listen();
     tokio::select! {
-        nodes = ask(command, timeout, request, printer) => Ok(nodes.map_err(LocateError::from)?),
-        () = interrupt.came() => Err(AskError::Interrupted),
+        nodes = exchange_request(command, timeout, request, printer) => Ok(nodes.map_err(LocateError::from)?),
+        () = interrupt.wait_for_signal() => Err(FleetRequestError::Interrupted),
     }
 }
 
-async fn ask(
+async fn exchange_request(
     command: &[String],
     timeout: Duration,
     request: &Value,
-    printer: &Printer,
-) -> Result<BTreeSet<Identity>, ExternalError> {
+    printer: &OutputPrinter,
+) -> Result<BTreeSet<Identity>, DiscoveryProgramError> {
     let program = || PathBuf::from(command.first().map_or("", String::as_str));
-    let failed = |source| ExternalError::Files {
+    let failed = |source| DiscoveryProgramError::Files {
         program: program(),
         source,
     };
@@ -121,52 +121,53 @@ async fn ask(
     );
     std::fs::write(&question, request.to_string()).map_err(failed)?;
     std::fs::write(&answer, "").map_err(failed)?;
-    let child = start(command, &question, &answer, directory.path());
-    let child = child.map_err(|source| ExternalError::Start {
+    let child = spawn_program(command, &question, &answer, directory.path());
+    let child = child.map_err(|source| DiscoveryProgramError::Start {
         program: program(),
         source,
     })?;
-    let ended = tokio::time::timeout(timeout, Group(child).end()).await;
+    let ended =
+        tokio::time::timeout(timeout, DiscoveryProcessGroup(child).wait_with_output()).await;
     let Ok(ended) = ended else {
-        return Err(ExternalError::Slow {
+        return Err(DiscoveryProgramError::Slow {
             program: program(),
             within: timeout,
         });
     };
     let (status, said, complained) = ended.map_err(failed)?;
     for line in said.lines() {
-        printer.detail(format_args!(
+        printer.print_detail(format_args!(
             "{}: {}",
             program().display(),
-            printable::line(line)
+            printable::escape_to_line(line)
         ));
     }
     for line in complained.lines() {
-        printer.warn(format_args!(
+        printer.print_warning(format_args!(
             "{}: {}",
             program().display(),
-            printable::line(line)
+            printable::escape_to_line(line)
         ));
     }
     if !status.success() {
-        return Err(ExternalError::Failed {
+        return Err(DiscoveryProgramError::Failed {
             program: program(),
             status,
         });
     }
-    let text = match files::read(&answer, MAX_BYTES) {
+    let text = match files::read_text(&answer, MAX_REPLY_BYTES) {
         Ok(text) => text,
-        Err(files::FileError::System { source, .. }) => return Err(failed(source)),
-        Err(_) => return Err(ExternalError::TooLong { program: program() }),
+        Err(files::RpcFileError::System { source, .. }) => return Err(failed(source)),
+        Err(_) => return Err(DiscoveryProgramError::TooLong { program: program() }),
     };
-    reply(&text).map_err(|source| ExternalError::Reply {
+    parse_reply(&text).map_err(|source| DiscoveryProgramError::Reply {
         program: program(),
         source,
     })
 }
 
 #[expect(clippy::disallowed_types, reason = "this is the file that starts it")]
-fn start(
+fn spawn_program(
     command: &[String],
     question: &Path,
     answer: &Path,
@@ -198,18 +199,18 @@ fn start(
 }
 
 /// A program with all that it starts; none of it outlives this.
-struct Group(Child);
+struct DiscoveryProcessGroup(Child);
 
-impl Group {
+impl DiscoveryProcessGroup {
     /// Waits for its end, and takes what it says meanwhile.
-    async fn end(mut self) -> io::Result<(ExitStatus, String, String)> {
+    async fn wait_with_output(mut self) -> io::Result<(ExitStatus, String, String)> {
         let (out, err) = (self.0.stdout.take(), self.0.stderr.take());
-        let (status, out, err) = tokio::join!(self.0.wait(), kept(out), kept(err));
+        let (status, out, err) = tokio::join!(self.0.wait(), read_capped(out), read_capped(err));
         Ok((status?, out, err))
     }
 }
 
-impl Drop for Group {
+impl Drop for DiscoveryProcessGroup {
     fn drop(&mut self) {
         // Without a number it was waited for, and its group may be somebody else's by now.
         let group = self.0.id().and_then(|id| i32::try_from(id).ok());
@@ -218,14 +219,14 @@ impl Drop for Group {
 }
 
 /// The beginning of what comes, all of which is read.
-async fn kept(pipe: Option<impl AsyncRead + Unpin>) -> String {
+async fn read_capped(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut pipe) = pipe else {
         return String::new();
     };
     let mut kept = Vec::new();
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let room = KEPT.saturating_sub(kept.len()).min(count);
+        let room = MAX_KEPT_OUTPUT_BYTES.saturating_sub(kept.len()).min(count);
         kept.extend(buffer.iter().take(room));
     }
     String::from_utf8_lossy(&kept).into_owned()

@@ -4,22 +4,22 @@
 
 use std::collections::BTreeMap;
 
-use muster_ddl::{Ddl, DdlError};
+use muster_ddl::{AgentDdl, DdlError};
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::files::FileError;
-use crate::report::{Reply, Report};
+use crate::files::RpcFileError;
+use crate::report::{NodeReply, RequestReport};
 
 /// How many nodes an error names.
-const NAMED: usize = 5;
+const MAX_NAMED_NODES: usize = 5;
 
 /// A schema that can be used.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchedDdl {
     /// The schema.
-    pub ddl: Ddl,
+    pub ddl: AgentDdl,
     /// Its text, as the nodes have it.
     pub text: String,
     /// The sum of the text.
@@ -28,7 +28,7 @@ pub struct Fetched {
 
 /// Why a schema was not fetched.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub enum DdlFetchError {
     /// Nobody has the agent.
     #[error("no node that was asked told the DDL of the agent {agent:?}")]
     Nobody {
@@ -36,7 +36,7 @@ pub enum FetchError {
         agent: String,
     },
     /// Nodes have different versions.
-    #[error("nodes differ in the DDL of the agent {agent:?}:{}", listed(.versions))]
+    #[error("nodes differ in the DDL of the agent {agent:?}:{}", list_versions(.versions))]
     Differ {
         /// The agent.
         agent: String,
@@ -71,10 +71,10 @@ pub enum FetchError {
     Homeless,
     /// It cannot be kept.
     #[error("cannot keep the DDL")]
-    Keep(#[from] FileError),
+    Keep(#[from] RpcFileError),
 }
 
-impl FetchError {
+impl DdlFetchError {
     /// What the user may do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -87,26 +87,26 @@ impl FetchError {
     }
 }
 
-impl Fetched {
+impl FetchedDdl {
     /// A schema with the sum that it really has.
     #[cfg(test)]
-    pub fn of(agent: &str, text: String) -> Result<Self, FetchError> {
-        let sha256 = sum(&text);
-        Self::checked(agent, &sha256, text)
+    pub fn of(agent: &str, text: String) -> Result<Self, DdlFetchError> {
+        let sha256 = sha256_hex(&text);
+        Self::from_text(agent, &sha256, text)
     }
 
     /// A schema that has this sum and describes this agent.
-    pub fn checked(agent: &str, sha256: &str, text: String) -> Result<Self, FetchError> {
+    pub fn from_text(agent: &str, sha256: &str, text: String) -> Result<Self, DdlFetchError> {
         let name = || agent.to_owned();
-        if sum(&text) != sha256 {
-            return Err(FetchError::Sum { agent: name() });
+        if sha256_hex(&text) != sha256 {
+            return Err(DdlFetchError::Sum { agent: name() });
         }
-        let ddl = Ddl::from_slice(text.as_bytes()).map_err(|source| FetchError::Ddl {
+        let ddl = AgentDdl::from_slice(text.as_bytes()).map_err(|source| DdlFetchError::Ddl {
             agent: name(),
             source: Box::new(source),
         })?;
         if ddl.name() != agent {
-            return Err(FetchError::Name {
+            return Err(DdlFetchError::Name {
                 agent: name(),
                 found: ddl.name().to_owned(),
             });
@@ -119,12 +119,12 @@ impl Fetched {
     }
 
     /// The one schema that all answers to `rpcutil ddl` tell.
-    pub fn agreed(agent: &str, report: &Report) -> Result<Self, FetchError> {
+    pub fn from_report(agent: &str, report: &RequestReport) -> Result<Self, DdlFetchError> {
         let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
         let mut agreed = None;
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let (text, sha256) = (said(reply, "ddl"), said(reply, "sha256"));
-            let fetched = Self::checked(agent, sha256, text.to_owned())?;
+            let (text, sha256) = (output_text(reply, "ddl"), output_text(reply, "sha256"));
+            let fetched = Self::from_text(agent, sha256, text.to_owned())?;
             let short = sha256.get(..12).unwrap_or(sha256);
             let version = format!("{} ({short})", fetched.ddl.version());
             versions
@@ -135,29 +135,33 @@ impl Fetched {
         }
         match agreed {
             Some(fetched) if versions.len() == 1 => Ok(fetched),
-            Some(_) => Err(FetchError::Differ {
+            Some(_) => Err(DdlFetchError::Differ {
                 agent: agent.to_owned(),
                 versions,
             }),
-            None => Err(FetchError::Nobody {
+            None => Err(DdlFetchError::Nobody {
                 agent: agent.to_owned(),
             }),
         }
     }
 }
 
-fn said<'a>(reply: &'a Reply, output: &str) -> &'a str {
+fn output_text<'a>(reply: &'a NodeReply, output: &str) -> &'a str {
     reply.data.get(output).and_then(Value::as_str).unwrap_or("")
 }
 
-fn sum(text: &str) -> String {
+fn sha256_hex(text: &str) -> String {
     format!("{:x}", Sha256::digest(text.as_bytes()))
 }
 
-fn listed(versions: &BTreeMap<String, Vec<Identity>>) -> String {
+fn list_versions(versions: &BTreeMap<String, Vec<Identity>>) -> String {
     let line = |(version, nodes): (&String, &Vec<Identity>)| {
-        let names: Vec<&str> = nodes.iter().take(NAMED).map(Identity::as_str).collect();
-        let more = match nodes.len().saturating_sub(NAMED) {
+        let names: Vec<&str> = nodes
+            .iter()
+            .take(MAX_NAMED_NODES)
+            .map(Identity::as_str)
+            .collect();
+        let more = match nodes.len().saturating_sub(MAX_NAMED_NODES) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -169,28 +173,28 @@ fn listed(versions: &BTreeMap<String, Vec<Identity>>) -> String {
 #[cfg(test)]
 mod tests {
     use muster_wire::identity::Identity;
-    use muster_wire::status::Status;
+    use muster_wire::status::ReplyStatus;
     use serde_json::json;
 
-    use super::{FetchError, Fetched};
-    use crate::report::{Reply, Report, RequestStats};
+    use super::{DdlFetchError, FetchedDdl};
+    use crate::report::{NodeReply, RequestReport, RequestStats};
 
     fn text(version: &str) -> String {
         json!({"metadata": {"name": "disk", "version": version}, "actions": []}).to_string()
     }
 
-    fn report(told: &[(&str, &str, &str)]) -> Report {
+    fn report(told: &[(&str, &str, &str)]) -> RequestReport {
         let reply = |(node, version, sum): &(&str, &str, &str)| {
-            let fetched = Fetched::of("disk", text(version)).unwrap();
+            let fetched = FetchedDdl::of("disk", text(version)).unwrap();
             let sha256 = if sum.is_empty() {
                 fetched.sha256.as_str()
             } else {
                 sum
             };
             let data = json!({"ddl": fetched.text, "sha256": sha256, "version": version});
-            Reply {
+            NodeReply {
                 node: Identity::parse(node).unwrap(),
-                status: Status::Ok,
+                status: ReplyStatus::Ok,
                 message: "OK".to_owned(),
                 reason: None,
                 data: data.as_object().cloned().unwrap(),
@@ -198,7 +202,7 @@ mod tests {
                 trace: None,
             }
         };
-        Report {
+        RequestReport {
             agent: "rpcutil".to_owned(),
             action: "ddl".to_owned(),
             replies: told.iter().map(reply).collect(),
@@ -211,7 +215,10 @@ mod tests {
     fn a_schema_is_believed_when_all_tell_the_same() {
         let same = report(&[("a.net", "1.0.0", ""), ("b.net", "1.0.0", "")]);
         assert_eq!(
-            Fetched::agreed("disk", &same).unwrap().ddl.version(),
+            FetchedDdl::from_report("disk", &same)
+                .unwrap()
+                .ddl
+                .version(),
             "1.0.0"
         );
         let other = report(&[
@@ -219,25 +226,25 @@ mod tests {
             ("b.net", "2.0.0", ""),
             ("c.net", "2.0.0", ""),
         ]);
-        let error = Fetched::agreed("disk", &other).unwrap_err();
+        let error = FetchedDdl::from_report("disk", &other).unwrap_err();
         let told = error.to_string();
-        assert!(matches!(error, FetchError::Differ { .. }), "{told}");
+        assert!(matches!(error, DdlFetchError::Differ { .. }), "{told}");
         assert!(
             told.contains(": a.net\n") && told.ends_with(": b.net, c.net"),
             "{told}"
         );
         let forged = report(&[("a.net", "1.0.0", "00")]);
         assert!(matches!(
-            Fetched::agreed("disk", &forged),
-            Err(FetchError::Sum { .. })
+            FetchedDdl::from_report("disk", &forged),
+            Err(DdlFetchError::Sum { .. })
         ));
         assert!(matches!(
-            Fetched::agreed("disk", &report(&[])),
-            Err(FetchError::Nobody { .. })
+            FetchedDdl::from_report("disk", &report(&[])),
+            Err(DdlFetchError::Nobody { .. })
         ));
         assert!(matches!(
-            Fetched::of("cpu", text("1.0.0")),
-            Err(FetchError::Name { .. })
+            FetchedDdl::of("cpu", text("1.0.0")),
+            Err(DdlFetchError::Name { .. })
         ));
     }
 }

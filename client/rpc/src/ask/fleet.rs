@@ -4,38 +4,39 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use muster_client::{
-    Aim, Answer, Call, Client, ClientError, Method, Server, Source, Stats, Window,
+    BrokerAddress, CallStats, CallTarget, Client, ClientError, DiscoveryMethod, DiscoverySource,
+    DiscoveryWindow, ReceivedReply, RpcCall,
 };
-use muster_wire::identity::{Identity, Name};
-use muster_wire::trace::Traceparent;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::trace::TraceContext;
 
-use super::error::AskError;
-use super::interrupt::Interrupt;
-use super::locate::locate;
-use super::progress::Progress;
-use super::target::Target;
-use super::vouched::Vouched;
+use super::error::FleetRequestError;
+use super::interrupt::InterruptListener;
+use super::locate::locate_nodes;
+use super::progress::ProgressReporter;
+use super::target::TargetSelection;
+use super::vouched::PersistentTokenCache;
 use crate::clock;
-use crate::report::{Gap, RequestStats};
-use crate::settings::Settings;
+use crate::report::{RequestStats, ResultGap};
+use crate::settings::RpcSettings;
 
 /// A connection to the fleet.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct FleetConnection {
     pub(super) client: Client,
     /// Remembers for the next command what this one has verified.
-    _vouched: Vouched,
+    _vouched: PersistentTokenCache,
     /// How long is listened for the first node.
     pub(super) listen: Duration,
     /// Where nodes are looked for.
-    source: Source,
+    source: DiscoverySource,
     /// Whether sensitive inputs travel in clear.
     pub(super) plain_secrets: bool,
 }
 
 /// The nodes that were found, and how.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct DiscoveredNodes {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
     /// How they were found.
@@ -44,18 +45,18 @@ pub struct Found {
 
 /// Who is pinged, and what is wanted of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ping<'a> {
+pub struct PingRequest<'a> {
     /// Whoever is meant.
-    pub target: &'a Target,
+    pub target: &'a TargetSelection,
     /// So many answers are enough.
     pub expect: Option<usize>,
     /// The trace that it is part of; then nodes tell how long each of their stages took.
-    pub traceparent: Option<Traceparent>,
+    pub traceparent: Option<TraceContext>,
 }
 
-impl Found {
+impl DiscoveredNodes {
     /// Nodes that somebody has named: nothing is looked for.
-    pub fn named(nodes: BTreeSet<Identity>) -> Self {
+    pub fn from_names(nodes: BTreeSet<Identity>) -> Self {
         let stats = RequestStats {
             started: clock::now(),
             ..RequestStats::default()
@@ -64,19 +65,22 @@ impl Found {
     }
 }
 
-impl Fleet {
+impl FleetConnection {
     /// Connects as the settings say; what the target names itself wins: a collective, a time to listen, where nodes are looked for.
-    pub async fn connect(settings: &Settings, target: &Target) -> Result<Self, AskError> {
-        let source = target.source(Some(settings))?;
+    pub async fn connect(
+        settings: &RpcSettings,
+        target: &TargetSelection,
+    ) -> Result<Self, FleetRequestError> {
+        let source = target.discovery_source(Some(settings))?;
         let servers = settings
             .urls
             .iter()
-            .map(|url| Server::parse(url, settings.plaintext_on_loopback));
+            .map(|url| BrokerAddress::parse(url, settings.plaintext_on_loopback));
         let servers = servers
             .collect::<Result<_, _>>()
             .map_err(ClientError::from)?;
-        let window = window(settings, target);
-        let client = Client::connect(muster_client::Settings {
+        let window = discovery_window(settings, target);
+        let client = Client::connect(muster_client::ClientSettings {
             servers,
             authority: settings.ca.clone(),
             credentials: settings.credentials.clone(),
@@ -90,7 +94,7 @@ impl Fleet {
         });
         let client = client.await?;
         Ok(Self {
-            _vouched: Vouched::recall(client.clone(), settings),
+            _vouched: PersistentTokenCache::load_for_client(client.clone(), settings),
             client,
             listen: window.first,
             source,
@@ -99,92 +103,92 @@ impl Fleet {
     }
 
     /// The collective that is asked.
-    pub fn collective(&self) -> &Name {
+    pub fn collective(&self) -> &SubjectName {
         self.client.collective()
     }
 
     /// How nodes are looked for.
-    pub fn method(&self) -> Method {
+    pub fn discovery_method(&self) -> DiscoveryMethod {
         self.source.method()
     }
 
     /// Pings whoever is meant, and shows each answer as it comes. Answers whether nothing was lost.
     pub async fn ping(
         &self,
-        target: &Target,
-        progress: &Progress<'_>,
-        show: impl FnMut(&Answer),
-    ) -> Result<bool, AskError> {
-        let ping = Ping {
+        target: &TargetSelection,
+        progress: &ProgressReporter<'_>,
+        show: impl FnMut(&ReceivedReply),
+    ) -> Result<bool, FleetRequestError> {
+        let ping = PingRequest {
             target,
             expect: None,
             traceparent: None,
         };
-        let stats = self.watch(ping, progress, show).await?;
+        let stats = self.ping_with_stats(ping, progress, show).await?;
         Ok(stats.is_none_or(|stats| stats.incomplete.is_none()))
     }
 
     /// Pings as is wanted, and shows each answer as it comes. The balance, unless there was nobody to ask.
-    pub async fn watch(
+    pub async fn ping_with_stats(
         &self,
-        ping: Ping<'_>,
-        progress: &Progress<'_>,
-        mut show: impl FnMut(&Answer),
-    ) -> Result<Option<Stats>, AskError> {
-        let aim = match self.located(ping.target, progress).await? {
+        ping: PingRequest<'_>,
+        progress: &ProgressReporter<'_>,
+        mut show: impl FnMut(&ReceivedReply),
+    ) -> Result<Option<CallStats>, FleetRequestError> {
+        let aim = match self.locate_nodes(ping.target, progress).await? {
             Some(nodes) if nodes.is_empty() => return Ok(None),
-            Some(nodes) => Aim::Nodes(nodes),
-            None => Aim::Filter(ping.target.filter.clone()),
+            Some(nodes) => CallTarget::Nodes(nodes),
+            None => CallTarget::Filter(ping.target.filter.clone()),
         };
-        let mut call = Call::new("rpcutil", "ping", aim).map_err(ClientError::from)?;
+        let mut call = RpcCall::new("rpcutil", "ping", aim).map_err(ClientError::from)?;
         call.wait = self.listen;
         call.expect = ping.expect;
         call.trace = ping.traceparent.is_some();
         call.traceparent = ping.traceparent;
-        let mut interrupt = Interrupt::listen();
-        let good = |answer: &Answer| {
+        let mut interrupt = InterruptListener::listen();
+        let good = |answer: &ReceivedReply| {
             if answer.is_ok() {
                 show(answer);
             }
         };
         tokio::select! {
-            stats = self.client.watch(call, good) => Ok(Some(stats?)),
-            () = interrupt.came() => Err(AskError::Interrupted),
+            stats = self.client.run_call(call, good) => Ok(Some(stats?)),
+            () = interrupt.wait_for_signal() => Err(FleetRequestError::Interrupted),
         }
     }
 
     /// Finds the nodes that are meant. Nodes that are named are taken at their names.
-    pub async fn discover(
+    pub async fn discover_nodes(
         &self,
-        target: &Target,
-        progress: &Progress<'_>,
-    ) -> Result<Found, AskError> {
+        target: &TargetSelection,
+        progress: &ProgressReporter<'_>,
+    ) -> Result<DiscoveredNodes, FleetRequestError> {
         let started = clock::now();
         let begun = Instant::now();
-        if let Some(nodes) = self.located(target, progress).await? {
+        if let Some(nodes) = self.locate_nodes(target, progress).await? {
             let stats = RequestStats {
                 started,
                 discovering: begun.elapsed(),
                 ..RequestStats::default()
             };
-            return Ok(Found { nodes, stats });
+            return Ok(DiscoveredNodes { nodes, stats });
         }
         let filter = &target.filter;
         if filter.identities_exact().is_some() {
-            let nodes = self.client.discover(filter).await?.nodes;
-            return Ok(Found::named(nodes));
+            let nodes = self.client.discover_nodes(filter).await?.nodes;
+            return Ok(DiscoveredNodes::from_names(nodes));
         }
-        let waiting = progress.discovering(Method::Broadcast);
-        let mut interrupt = Interrupt::listen();
+        let waiting = progress.show_discovery(DiscoveryMethod::Broadcast);
+        let mut interrupt = InterruptListener::listen();
         let mut count = 0;
         let discovered = tokio::select! {
-            discovered = self.client.discover_watching(filter, |_| { count += 1; waiting.count(count); }) => discovered?,
-            () = interrupt.came() => return Err(AskError::Interrupted),
+            discovered = self.client.discover_with_progress(filter, |_| { count += 1; waiting.set_count(count); }) => discovered?,
+            () = interrupt.wait_for_signal() => return Err(FleetRequestError::Interrupted),
         };
-        progress.discovered(waiting, Method::Broadcast, discovered.nodes.len());
+        progress.finish_discovery(waiting, DiscoveryMethod::Broadcast, discovered.nodes.len());
         let gaps = discovered
             .incomplete
-            .then_some(Gap::Discovery)
+            .then_some(ResultGap::Discovery)
             .into_iter()
             .collect();
         let stats = RequestStats {
@@ -193,54 +197,56 @@ impl Fleet {
             discovering: discovered.took,
             ..RequestStats::default()
         };
-        Ok(Found {
+        Ok(DiscoveredNodes {
             nodes: discovered.nodes,
             stats,
         })
     }
 
     /// The nodes that are meant, if they can be known without asking the fleet.
-    async fn located(
+    async fn locate_nodes(
         &self,
-        target: &Target,
-        progress: &Progress<'_>,
-    ) -> Result<Option<BTreeSet<Identity>>, AskError> {
-        let wanted = target.wanted(&self.source, Some(self.client.collective()));
-        if self.method() == Method::Broadcast {
+        target: &TargetSelection,
+        progress: &ProgressReporter<'_>,
+    ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
+        let wanted = target.discovery_query(&self.source, Some(self.client.collective()));
+        if self.discovery_method() == DiscoveryMethod::Broadcast {
             return Ok(None);
         }
-        let waiting = progress.discovering(self.method());
-        let nodes = locate(&self.source, &wanted, progress.printer()).await?;
+        let waiting = progress.show_discovery(self.discovery_method());
+        let nodes = locate_nodes(&self.source, &wanted, progress.printer()).await?;
         let count = nodes.as_ref().map_or(0, BTreeSet::len);
-        progress.discovered(waiting, self.method(), count);
+        progress.finish_discovery(waiting, self.discovery_method(), count);
         Ok(nodes)
     }
 }
 
 /// Silence ends it this long after the last answer, at least, when nodes must ask data sources first.
-const ASKING_QUIET: Duration = Duration::from_secs(2);
+const DATA_SOURCE_QUIET_TIME: Duration = Duration::from_secs(2);
 
 /// So many times as long as for the first is listened while nodes keep answering.
-const STRETCH: u32 = 5;
+const MAX_LISTEN_FACTOR: u32 = 5;
 
 /// Whoever says how long to listen is taken at their word; otherwise silence ends it.
-fn window(settings: &Settings, target: &Target) -> Window {
-    let quiet = settings.discovery_window.unwrap_or(Window::default().quiet);
+fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> DiscoveryWindow {
+    let quiet = settings
+        .discovery_window
+        .unwrap_or(DiscoveryWindow::default().quiet);
     match target.listen {
-        Some(listen) => Window {
+        Some(listen) => DiscoveryWindow {
             first: listen,
             quiet: listen,
             most: listen,
         },
-        None if target.patience > Duration::ZERO => Window {
+        None if target.patience > Duration::ZERO => DiscoveryWindow {
             first: settings.discovery_timeout + target.patience,
-            quiet: quiet.max(ASKING_QUIET),
-            most: settings.discovery_timeout * STRETCH + target.patience,
+            quiet: quiet.max(DATA_SOURCE_QUIET_TIME),
+            most: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.patience,
         },
-        None => Window {
+        None => DiscoveryWindow {
             first: settings.discovery_timeout,
             quiet,
-            most: settings.discovery_timeout * STRETCH,
+            most: settings.discovery_timeout * MAX_LISTEN_FACTOR,
         },
     }
 }

@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::{Answer, ClientError, Event, Stats, Tale};
-use muster_ddl::Action;
-use muster_ddl::aggregate::Summarizer;
+use muster_client::{CallEvent, CallStats, ClientError, ProgressUpdate, ReceivedReply};
+use muster_ddl::ActionSchema;
+use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use crate::report::{Gap, NodeTrace, Reply, Report, RequestStats};
+use crate::report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
 
 /// A report that grows, batch by batch.
 #[derive(Debug)]
-pub(super) struct Gathering<'a> {
-    action: &'a Action,
-    summarizer: Summarizer,
-    report: Report,
+pub(super) struct ReportBuilder<'a> {
+    action: &'a ActionSchema,
+    summarizer: ReplySummarizer,
+    report: RequestReport,
     awaited: BTreeSet<Identity>,
     published: Option<Instant>,
     begun: Instant,
@@ -28,24 +28,24 @@ pub(super) struct Gathering<'a> {
 
 /// What an event means for whoever watches.
 #[derive(Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum ReportUpdate<'a> {
     /// The question is out, as this request.
     Sent(String),
     /// An answer was added.
-    Reply(&'a Reply),
+    Reply(&'a NodeReply),
     /// A node tells how far it is.
-    Progress(Box<Tale>),
+    Progress(Box<ProgressUpdate>),
     /// The call is over.
     Over,
     /// Nothing to show.
     Quiet,
 }
 
-impl<'a> Gathering<'a> {
+impl<'a> ReportBuilder<'a> {
     /// Nothing has happened yet to a request to so many nodes. `stats` says how they were found.
     pub(super) fn new(
         agent: &str,
-        action: &'a Action,
+        action: &'a ActionSchema,
         discovered: usize,
         stats: RequestStats,
     ) -> Self {
@@ -53,11 +53,11 @@ impl<'a> Gathering<'a> {
             discovered,
             ..stats
         };
-        let report = Report {
+        let report = RequestReport {
             stats,
-            ..Report::nothing(agent, action.name())
+            ..RequestReport::empty(agent, action.name())
         };
-        let (summarizer, begun) = (Summarizer::new(action), Instant::now());
+        let (summarizer, begun) = (ReplySummarizer::new(action), Instant::now());
         Self {
             action,
             summarizer,
@@ -72,13 +72,13 @@ impl<'a> Gathering<'a> {
     }
 
     /// These nodes are asked now.
-    pub(super) fn begin(&mut self, batch: BTreeSet<Identity>) {
+    pub(super) fn begin_batch(&mut self, batch: BTreeSet<Identity>) {
         self.awaited = batch;
         self.begun = Instant::now();
     }
 
     /// Nobody is waited for any more: whoever of the batch has not answered is missing.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_batch(&mut self) {
         let stats = &mut self.report.stats;
         // Whoever is missing was waited for until now, not only until the last answer.
         if let Some(published) = self.published.take().filter(|_| !self.awaited.is_empty()) {
@@ -97,7 +97,7 @@ impl<'a> Gathering<'a> {
     }
 
     /// An answer to this request is to be taken in, whoever has sent it.
-    pub(super) fn about(&mut self, request: Uuid) {
+    pub(super) fn note_request(&mut self, request: Uuid) {
         let request = request.to_string();
         let requests = &mut self.report.stats.requests;
         if !requests.contains(&request) {
@@ -106,7 +106,7 @@ impl<'a> Gathering<'a> {
     }
 
     /// The id of the request that went out last.
-    pub(super) fn current(&self) -> Option<&str> {
+    pub(super) fn current_request(&self) -> Option<&str> {
         self.report.stats.requests.last().map(String::as_str)
     }
 
@@ -116,41 +116,44 @@ impl<'a> Gathering<'a> {
     }
 
     /// How many nodes have been heard of, present or absent.
-    pub(super) fn heard(&self) -> usize {
+    pub(super) fn heard_count(&self) -> usize {
         let stats = &self.report.stats;
-        stats.responses() + stats.missing.len()
+        stats.response_count() + stats.missing.len()
     }
 
     /// Takes one event in.
-    pub(super) fn take(&mut self, event: Event) -> Result<Step<'_>, ClientError> {
+    pub(super) fn handle_event(
+        &mut self,
+        event: CallEvent,
+    ) -> Result<ReportUpdate<'_>, ClientError> {
         let stats = &mut self.report.stats;
         match event {
-            Event::Published { request, .. } => {
+            CallEvent::Published { request, .. } => {
                 stats.requests.push(request.to_string());
                 self.publishing = self.begun.elapsed();
                 self.published = Some(Instant::now());
-                return Ok(Step::Sent(request.to_string()));
+                return Ok(ReportUpdate::Sent(request.to_string()));
             }
-            Event::Progress(tale) => return Ok(Step::Progress(tale)),
-            Event::Reply(answer) => return Ok(self.reply(*answer)),
-            Event::Unexpected(answer) => drop(stats.unexpected.insert(answer.reply.sender)),
-            Event::Absent(node) => {
+            CallEvent::Progress(tale) => return Ok(ReportUpdate::Progress(tale)),
+            CallEvent::Reply(answer) => return Ok(self.add_reply(*answer)),
+            CallEvent::Unexpected(answer) => drop(stats.unexpected.insert(answer.reply.sender)),
+            CallEvent::Absent(node) => {
                 self.awaited.remove(&node);
                 stats.missing.insert(node.clone());
                 stats.not_connected.insert(node);
             }
-            Event::Disbelieved(word) => *stats.disbelieved.entry(word).or_default() += 1,
-            Event::Finished(finished) => {
-                self.finish(&finished);
-                return Ok(Step::Over);
+            CallEvent::Disbelieved(word) => *stats.disbelieved.entry(word).or_default() += 1,
+            CallEvent::Finished(finished) => {
+                self.add_call_stats(&finished);
+                return Ok(ReportUpdate::Over);
             }
-            Event::Failed(error) => return Err(error),
+            CallEvent::Failed(error) => return Err(error),
         }
-        Ok(Step::Quiet)
+        Ok(ReportUpdate::Quiet)
     }
 
-    fn reply(&mut self, answer: Answer) -> Step<'_> {
-        let Answer {
+    fn add_reply(&mut self, answer: ReceivedReply) -> ReportUpdate<'_> {
+        let ReceivedReply {
             reply,
             after,
             verifying,
@@ -158,7 +161,7 @@ impl<'a> Gathering<'a> {
         let stats = &mut self.report.stats;
         self.awaited.remove(&reply.sender);
         self.waiting = self.waiting.max(after);
-        let reply = Reply {
+        let reply = NodeReply {
             node: reply.sender,
             status: reply.statuscode,
             message: reply.statusmsg,
@@ -173,33 +176,36 @@ impl<'a> Gathering<'a> {
         };
         if reply.is_ok() {
             stats.ok += 1;
-            self.summarizer.add(&reply.data);
+            self.summarizer.add_reply(&reply.data);
         } else {
             stats.failed += 1;
         }
         self.report.replies.push(reply);
-        self.report.replies.last().map_or(Step::Quiet, Step::Reply)
+        self.report
+            .replies
+            .last()
+            .map_or(ReportUpdate::Quiet, ReportUpdate::Reply)
     }
 
     /// The library's own balance: it knows times, and what was lost.
-    fn finish(&mut self, finished: &Stats) {
+    fn add_call_stats(&mut self, finished: &CallStats) {
         let stats = &mut self.report.stats;
         self.signing = finished.signing;
         self.publishing = finished.publishing;
         self.waiting = finished.waiting;
-        stats.gaps.extend(finished.incomplete.map(Gap::from));
+        stats.gaps.extend(finished.incomplete.map(ResultGap::from));
     }
 
     /// The result is not the whole truth.
-    pub(super) fn gap(&mut self, gap: Gap) {
+    pub(super) fn add_gap(&mut self, gap: ResultGap) {
         self.report.stats.gaps.insert(gap);
     }
 
     /// The report of what came. `not_asked` were meant, too.
-    pub(super) fn report(mut self, not_asked: BTreeSet<Identity>) -> Report {
-        self.end();
+    pub(super) fn into_report(mut self, not_asked: BTreeSet<Identity>) -> RequestReport {
+        self.end_batch();
         self.report.stats.not_asked = not_asked;
-        self.report.summaries = self.summarizer.finish();
+        self.report.summaries = self.summarizer.to_summaries();
         self.report
     }
 }

@@ -9,13 +9,13 @@ use signal_hook::flag::register_conditional_default;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ctrl-C, from now on. Where signals cannot be had it ends the process, as ever.
-pub(super) struct Interrupt {
+pub(super) struct InterruptListener {
     signal: Option<Signal>,
     /// Once it is raised the next signal has its default effect, whatever the process is busy with.
     came: Arc<AtomicBool>,
 }
 
-impl Interrupt {
+impl InterruptListener {
     /// Listens for it.
     pub(super) fn listen() -> Self {
         let came = Arc::new(AtomicBool::new(false));
@@ -28,7 +28,7 @@ impl Interrupt {
     }
 
     /// Waits until it comes.
-    pub(super) async fn came(&mut self) {
+    pub(super) async fn wait_for_signal(&mut self) {
         match &mut self.signal {
             Some(signal) => drop(signal.recv().await),
             None => std::future::pending().await,

@@ -5,36 +5,36 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_ddl::{Ddl, MAX_DDL_BYTES};
+use muster_ddl::{AgentDdl, MAX_DDL_BYTES};
 use serde::{Deserialize, Serialize};
 
-use super::fetched::{FetchError, Fetched};
+use super::fetched::{DdlFetchError, FetchedDdl};
 use crate::caches;
 use crate::clock;
-use crate::environment::Environment;
+use crate::environment::ProcessEnvironment;
 use crate::files;
-use crate::settings::Settings;
+use crate::settings::RpcSettings;
 
 /// The form of the files.
-const SCHEMA: &str = "muster.kept-ddl.v1";
+const CACHE_ENTRY_SCHEMA: &str = "muster.kept-ddl.v1";
 
 /// Where fetched schemas are.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct DdlCache {
     directory: Option<PathBuf>,
 }
 
 /// A schema with what is known of its origin.
 #[derive(Debug)]
-pub struct KeptDdl {
+pub struct CachedDdl {
     /// The schema.
-    pub ddl: Ddl,
+    pub ddl: AgentDdl,
     /// When it was fetched, as text.
     pub fetched_at: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct DdlCacheEntry {
     schema: String,
     agent: String,
     version: String,
@@ -43,55 +43,59 @@ struct Entry {
     ddl: String,
 }
 
-impl Kept {
+impl DdlCache {
     /// The schemas of the settings' organisation and collective; none without a home.
-    pub fn of(settings: &Settings, environment: &Environment) -> Self {
+    pub fn for_settings(settings: &RpcSettings, environment: &ProcessEnvironment) -> Self {
         let below = |home: &PathBuf| {
             home.join("ddl")
                 .join(settings.operator.to_string())
                 .join(settings.collective.as_str())
         };
         Self {
-            directory: caches::directory(environment).as_ref().map(below),
+            directory: caches::cache_directory(environment).as_ref().map(below),
         }
     }
 
     /// All schemas that can be used, by the names of their files. A damaged file is as good as none: it can be fetched again.
-    pub fn all(&self) -> Vec<KeptDdl> {
+    pub fn load_all(&self) -> Vec<CachedDdl> {
         let entries = self.directory.as_deref().map(fs::read_dir);
         let Some(Ok(entries)) = entries else {
             return Vec::new();
         };
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        paths.iter().filter_map(|path| read(path)).collect()
+        paths
+            .iter()
+            .filter_map(|path| read_cached_ddl(path))
+            .collect()
     }
 
     /// Keeps a schema in the place of an older one, whole or not at all. Answers the file.
-    pub fn keep(&self, fetched: &Fetched) -> Result<PathBuf, FetchError> {
-        let directory = self.directory.as_ref().ok_or(FetchError::Homeless)?;
+    pub fn store_ddl(&self, fetched: &FetchedDdl) -> Result<PathBuf, DdlFetchError> {
+        let directory = self.directory.as_ref().ok_or(DdlFetchError::Homeless)?;
         let path = directory.join(format!("{}.json", fetched.ddl.name()));
-        let entry = Entry {
-            schema: SCHEMA.to_owned(),
+        let entry = DdlCacheEntry {
+            schema: CACHE_ENTRY_SCHEMA.to_owned(),
             agent: fetched.ddl.name().to_owned(),
             version: fetched.ddl.version().to_owned(),
             sha256: fetched.sha256.clone(),
-            fetched_at: clock::rfc3339(clock::now()),
+            fetched_at: clock::format_rfc3339(clock::now()),
             ddl: fetched.text.clone(),
         };
         let bytes = serde_json::to_vec(&entry).map_err(io::Error::from);
-        let bytes = bytes.map_err(files::failed("write", &path))?;
-        caches::replace(&path, &bytes)?;
+        let bytes = bytes.map_err(files::file_error("write", &path))?;
+        caches::replace_cache_file(&path, &bytes)?;
         Ok(path)
     }
 }
 
-fn read(path: &Path) -> Option<KeptDdl> {
-    let entry: Entry = serde_json::from_slice(&caches::read(path, 2 * MAX_DDL_BYTES)?).ok()?;
-    let ddl = Fetched::checked(&entry.agent, &entry.sha256, entry.ddl)
+fn read_cached_ddl(path: &Path) -> Option<CachedDdl> {
+    let entry: DdlCacheEntry =
+        serde_json::from_slice(&caches::read_cache_file(path, 2 * MAX_DDL_BYTES)?).ok()?;
+    let ddl = FetchedDdl::from_text(&entry.agent, &entry.sha256, entry.ddl)
         .ok()?
         .ddl;
-    (entry.schema == SCHEMA).then_some(KeptDdl {
+    (entry.schema == CACHE_ENTRY_SCHEMA).then_some(CachedDdl {
         ddl,
         fetched_at: entry.fetched_at,
     })
@@ -99,25 +103,25 @@ fn read(path: &Path) -> Option<KeptDdl> {
 
 #[cfg(test)]
 mod tests {
-    use super::Kept;
-    use crate::ask::fetched::Fetched;
+    use super::DdlCache;
+    use crate::ask::fetched::FetchedDdl;
 
     #[test]
     fn what_is_kept_is_found_again_and_what_is_damaged_is_not() {
         let home = tempfile::tempdir().unwrap();
-        let kept = Kept {
+        let kept = DdlCache {
             directory: Some(home.path().join("a/b")),
         };
-        assert!(kept.all().is_empty());
+        assert!(kept.load_all().is_empty());
         let text = r#"{"metadata":{"name":"disk","version":"1.2.3"},"actions":[]}"#;
-        let fetched = Fetched::of("disk", text.to_owned()).unwrap();
-        let path = kept.keep(&fetched).unwrap();
-        let all = kept.all();
+        let fetched = FetchedDdl::of("disk", text.to_owned()).unwrap();
+        let path = kept.store_ddl(&fetched).unwrap();
+        let all = kept.load_all();
         assert_eq!((all.len(), all[0].ddl.version()), (1, "1.2.3"));
         let damaged = std::fs::read_to_string(&path)
             .unwrap()
             .replace("1.2.3", "6.6.6");
         std::fs::write(&path, damaged).unwrap();
-        assert!(kept.all().is_empty());
+        assert!(kept.load_all().is_empty());
     }
 }

@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_client::discovery::flat::{self, ListError};
-use muster_client::discovery::inventory::{Inventory, InventoryError};
+use muster_client::discovery::flat::{self, NodeListError};
+use muster_client::discovery::inventory::{FleetInventory, InventoryError};
 use muster_client::discovery::puppetdb::PuppetDbError;
-use muster_client::{Source, Wanted};
+use muster_client::{DiscoveryQuery, DiscoverySource};
 use muster_wire::identity::Identity;
 
-use super::error::AskError;
-use super::external::{self, ExternalError};
-use crate::printer::Printer;
+use super::error::FleetRequestError;
+use super::external::{self, DiscoveryProgramError};
+use crate::printer::OutputPrinter;
 
 /// Why nodes are not known.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum LocateError {
         path: PathBuf,
         /// Where and why.
         #[source]
-        source: ListError,
+        source: NodeListError,
     },
     /// The inventory.
     #[error("the inventory in {} cannot be used", path.display())]
@@ -43,50 +43,57 @@ pub enum LocateError {
     PuppetDb(#[from] PuppetDbError),
     /// The program.
     #[error(transparent)]
-    External(#[from] ExternalError),
+    External(#[from] DiscoveryProgramError),
 }
 
 /// The nodes that are wanted; `None` if only the fleet itself can tell.
-pub async fn locate(
-    source: &Source,
-    wanted: &Wanted,
-    printer: &Printer,
-) -> Result<Option<BTreeSet<Identity>>, AskError> {
+pub async fn locate_nodes(
+    source: &DiscoverySource,
+    wanted: &DiscoveryQuery,
+    printer: &OutputPrinter,
+) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
     // Nodes that are named are taken at their names, as they are by a broadcast: nobody needs to look for them.
-    let is_costly = matches!(source, Source::PuppetDb(_) | Source::External { .. });
-    if let Some(named) = wanted.named().filter(|_| is_costly) {
+    let is_costly = matches!(
+        source,
+        DiscoverySource::PuppetDb(_) | DiscoverySource::External { .. }
+    );
+    if let Some(named) = wanted.exact_nodes().filter(|_| is_costly) {
         return Ok(Some(named));
     }
     let nodes = match source {
-        Source::Broadcast => return Ok(None),
-        Source::Flat { file, form } => {
-            let nodes = flat::read_file(file, *form).map_err(of_list(file))?;
-            flat::narrow(nodes, &wanted.filter)
+        DiscoverySource::Broadcast => return Ok(None),
+        DiscoverySource::Flat { file, form } => {
+            let nodes = flat::read_list_file(file, *form).map_err(list_error(file))?;
+            flat::filter_identities(nodes, &wanted.filter)
         }
-        Source::Stdin { form } => {
-            let nodes = flat::read(io::stdin().lock(), *form).map_err(of_list(Path::new("-")))?;
-            flat::narrow(nodes, &wanted.filter)
+        DiscoverySource::Stdin { form } => {
+            let nodes =
+                flat::read_list(io::stdin().lock(), *form).map_err(list_error(Path::new("-")))?;
+            flat::filter_identities(nodes, &wanted.filter)
         }
-        Source::Inventory { file } => Inventory::read(file)
-            .and_then(|inventory| inventory.find(wanted))
+        DiscoverySource::Inventory { file } => FleetInventory::read(file)
+            .and_then(|inventory| inventory.find_nodes(wanted))
             .map_err(|source| LocateError::Inventory {
                 path: file.clone(),
                 source,
             })?,
-        Source::PuppetDb(server) => server.find(wanted).await.map_err(LocateError::from)?,
-        Source::External {
+        DiscoverySource::PuppetDb(server) => {
+            server.find_nodes(wanted).await.map_err(LocateError::from)?
+        }
+        DiscoverySource::External {
             command,
             timeout,
             options,
         } => {
-            let request = muster_client::discovery::external::request(wanted, *timeout, options);
-            external::run(command, *timeout, &request, printer).await?
+            let request =
+                muster_client::discovery::external::build_request(wanted, *timeout, options);
+            external::run_discovery_program(command, *timeout, &request, printer).await?
         }
     };
     Ok(Some(nodes))
 }
 
-fn of_list(path: &Path) -> impl FnOnce(ListError) -> LocateError {
+fn list_error(path: &Path) -> impl FnOnce(NodeListError) -> LocateError {
     move |source| LocateError::List {
         path: path.to_owned(),
         source,

@@ -1,7 +1,7 @@
 //! The name that somebody probably meant.
 
 /// The known name nearest to `word`, if it is near enough to be a slip of the fingers.
-pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn nearest_name<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     // Nobody slips that far, and distances of long words cost their product.
     if word.len() > 64 {
         return None;
@@ -13,15 +13,18 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::nearest_name;
 
     #[test]
     fn slips_are_understood_and_other_words_are_not() {
         let known = || ["puppetral", "rpcutil"].into_iter();
-        assert_eq!(nearest("rpcutl", known()), Some("rpcutil".to_owned()));
-        assert_eq!(nearest("pupetrla", known()), Some("puppetral".to_owned()));
-        assert_eq!(nearest("service", known()), None);
-        assert_eq!(nearest(&"x".repeat(100_000), known()), None);
-        assert_eq!(nearest("x", std::iter::empty()), None);
+        assert_eq!(nearest_name("rpcutl", known()), Some("rpcutil".to_owned()));
+        assert_eq!(
+            nearest_name("pupetrla", known()),
+            Some("puppetral".to_owned())
+        );
+        assert_eq!(nearest_name("service", known()), None);
+        assert_eq!(nearest_name(&"x".repeat(100_000), known()), None);
+        assert_eq!(nearest_name("x", std::iter::empty()), None);
     }
 }

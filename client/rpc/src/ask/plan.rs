@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 
 use muster_client::DdlStore;
-use muster_ddl::{Action, Ddl, InputError};
+use muster_ddl::{ActionSchema, AgentDdl, InputValidationError};
 use serde_json::{Map, Value};
 
-use super::error::AskError;
-use super::kept::KeptDdl;
-use super::nearest::nearest;
-use super::words::Words;
-use crate::settings::Settings;
+use super::error::FleetRequestError;
+use super::kept::CachedDdl;
+use super::nearest::nearest_name;
+use super::words::RequestWords;
+use crate::settings::RpcSettings;
 
 /// The schemas that are known, and what else a word could have meant.
 #[derive(Debug)]
-pub struct Schemas {
+pub struct AgentSchemas {
     /// The schemas.
     pub store: DdlStore,
     /// Where further ones belong.
@@ -25,18 +25,18 @@ pub struct Schemas {
 
 /// A request that its schema accepts.
 #[derive(Debug, Clone)]
-pub struct Plan<'a> {
+pub struct RequestPlan<'a> {
     /// The agent.
-    pub ddl: &'a Ddl,
+    pub ddl: &'a AgentDdl,
     /// The action.
-    pub action: &'a Action,
+    pub action: &'a ActionSchema,
     /// The inputs, defaults among them.
     pub data: Map<String, Value>,
 }
 
-impl Schemas {
+impl AgentSchemas {
     /// The built-in schemas, and those that the settings, if any, say where to find.
-    pub fn load(settings: Option<&Settings>) -> Result<Self, AskError> {
+    pub fn load(settings: Option<&RpcSettings>) -> Result<Self, FleetRequestError> {
         let directory = settings.map(|settings| settings.ddls.clone());
         let store = DdlStore::load(directory.as_deref())?;
         Ok(Self {
@@ -47,9 +47,9 @@ impl Schemas {
     }
 
     /// Adds schemas that were fetched, where none is known. Answers those that were added.
-    pub fn add_kept(&mut self, kept: Vec<KeptDdl>) -> Vec<(String, String)> {
+    pub fn add_cached(&mut self, kept: Vec<CachedDdl>) -> Vec<(String, String)> {
         let mut added = Vec::new();
-        for KeptDdl { ddl, fetched_at } in kept {
+        for CachedDdl { ddl, fetched_at } in kept {
             let name = ddl.name().to_owned();
             if self.store.add_absent(ddl) {
                 added.push((name, fetched_at));
@@ -59,59 +59,66 @@ impl Schemas {
     }
 
     /// The schema of an agent.
-    pub fn agent(&self, agent: &str) -> Result<&Ddl, AskError> {
-        self.store.get(agent).ok_or_else(|| AskError::UnknownAgent {
-            agent: agent.to_owned(),
-            nearest: nearest(agent, self.store.all().map(Ddl::name)),
-            command: nearest(agent, self.commands.iter().map(String::as_str)),
-            ddls: self.directory.clone(),
-        })
+    pub fn find_agent(&self, agent: &str) -> Result<&AgentDdl, FleetRequestError> {
+        self.store
+            .get(agent)
+            .ok_or_else(|| FleetRequestError::UnknownAgent {
+                agent: agent.to_owned(),
+                nearest: nearest_name(agent, self.store.all().map(AgentDdl::name)),
+                command: nearest_name(agent, self.commands.iter().map(String::as_str)),
+                ddls: self.directory.clone(),
+            })
     }
 
     /// The action that the words mean.
-    pub fn action(&self, words: &Words) -> Result<(&Ddl, &Action), AskError> {
-        let ddl = self.agent(&words.agent)?;
+    pub fn find_action(
+        &self,
+        words: &RequestWords,
+    ) -> Result<(&AgentDdl, &ActionSchema), FleetRequestError> {
+        let ddl = self.find_agent(&words.agent)?;
         let agent = || ddl.name().to_owned();
-        let known = || ddl.actions().iter().map(Action::name);
+        let known = || ddl.actions().iter().map(ActionSchema::name);
         let Some(name) = words.action.as_deref().or(ddl.default_action()) else {
-            return Err(AskError::NoAction {
+            return Err(FleetRequestError::NoAction {
                 agent: agent(),
                 known: known().map(str::to_owned).collect(),
             });
         };
-        let action = ddl.action(name).ok_or_else(|| AskError::UnknownAction {
-            agent: agent(),
-            action: name.to_owned(),
-            nearest: nearest(name, known()),
-            known: known().map(str::to_owned).collect(),
-        })?;
+        let action = ddl
+            .find_action(name)
+            .ok_or_else(|| FleetRequestError::UnknownAction {
+                agent: agent(),
+                action: name.to_owned(),
+                nearest: nearest_name(name, known()),
+                known: known().map(str::to_owned).collect(),
+            })?;
         Ok((ddl, action))
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> RequestPlan<'a> {
     /// Types and validates the inputs.
     pub fn new(
-        ddl: &'a Ddl,
-        action: &'a Action,
+        ddl: &'a AgentDdl,
+        action: &'a ActionSchema,
         inputs: &[(String, String)],
-    ) -> Result<Self, AskError> {
-        Self::over(ddl, action, Map::new(), inputs)
+    ) -> Result<Self, FleetRequestError> {
+        Self::with_base_inputs(ddl, action, Map::new(), inputs)
     }
 
     /// Types and validates the inputs; those of `base` count where no others are given.
-    pub fn over(
-        ddl: &'a Ddl,
-        action: &'a Action,
+    pub fn with_base_inputs(
+        ddl: &'a AgentDdl,
+        action: &'a ActionSchema,
         base: Map<String, Value>,
         inputs: &[(String, String)],
-    ) -> Result<Self, AskError> {
-        let refused = |source: InputError| AskError::Input {
+    ) -> Result<Self, FleetRequestError> {
+        let refused = |source: InputValidationError| FleetRequestError::Input {
             agent: ddl.name().to_owned(),
             source: Box::new(source),
         };
         let mut typed = base;
-        typed.extend(action.coerce(inputs).map_err(refused)?);
+        typed.extend(action.coerce_words(inputs).map_err(refused)?);
         let data = action.validate_input(&typed).map_err(refused)?;
         Ok(Self { ddl, action, data })
     }
@@ -122,25 +129,25 @@ mod tests {
     use muster_client::DdlStore;
     use serde_json::json;
 
-    use super::{Plan, Schemas};
-    use crate::ask::{AskError, Words};
-    use crate::exit::Exit;
+    use super::{AgentSchemas, RequestPlan};
+    use crate::ask::{FleetRequestError, RequestWords};
+    use crate::exit::CommandExitCode;
 
-    fn schemas() -> Schemas {
+    fn schemas() -> AgentSchemas {
         let commands = ["ping", "find", "facts"].map(str::to_owned).to_vec();
-        Schemas {
+        AgentSchemas {
             store: DdlStore::load(None).unwrap(),
             directory: None,
             commands,
         }
     }
 
-    fn plan(words: &str) -> Result<(String, serde_json::Value), AskError> {
+    fn plan(words: &str) -> Result<(String, serde_json::Value), FleetRequestError> {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        let words = Words::read(&words[0], &words[1..])?;
+        let words = RequestWords::parse(&words[0], &words[1..])?;
         let schemas = schemas();
-        let (ddl, action) = schemas.action(&words)?;
-        let plan = Plan::new(ddl, action, &words.inputs)?;
+        let (ddl, action) = schemas.find_action(&words)?;
+        let plan = RequestPlan::new(ddl, action, &words.inputs)?;
         Ok((plan.action.name().to_owned(), plan.data.into()))
     }
 
@@ -170,7 +177,7 @@ mod tests {
         ] {
             let error = plan(words).unwrap_err();
             assert!(error.to_string().contains(named), "{words}: {error}");
-            assert_eq!(error.exit(), Exit::Usage, "{words}");
+            assert_eq!(error.exit_code(), CommandExitCode::Usage, "{words}");
             assert!(!error.hints().is_empty(), "{words}");
         }
     }

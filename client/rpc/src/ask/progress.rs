@@ -5,84 +5,94 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use muster_client::Method;
+use muster_client::DiscoveryMethod;
 
-use crate::printer::{Printer, Talk};
+use crate::printer::{OutputPrinter, VerbosityLevel};
 
 /// Whether waiting is shown, and to whom it is told instead.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
-    printer: &'a Printer,
+pub struct ProgressReporter<'a> {
+    printer: &'a OutputPrinter,
     wanted: bool,
 }
 
 /// Something that is being waited for.
 #[derive(Debug)]
-pub struct Waiting(ProgressBar);
+pub struct ProgressIndicator(ProgressBar);
 
-impl<'a> Progress<'a> {
+impl<'a> ProgressReporter<'a> {
     /// Shows waiting if it is wanted and the user did not ask for quiet.
-    pub fn new(printer: &'a Printer, wanted: bool) -> Self {
+    pub fn new(printer: &'a OutputPrinter, wanted: bool) -> Self {
         Self {
             printer,
-            wanted: wanted && printer.talk() > Talk::Quiet,
+            wanted: wanted && printer.verbosity_level() > VerbosityLevel::Quiet,
         }
     }
 
     /// Where else to tell something.
-    pub fn printer(&self) -> &'a Printer {
+    pub fn printer(&self) -> &'a OutputPrinter {
         self.printer
     }
 
     /// Nodes are looked for.
-    pub fn discovering(&self, method: Method) -> Waiting {
-        let waiting = self.waiting(None, "{prefix} {msg}");
-        waiting.0.set_prefix(discovering(method));
+    pub fn show_discovery(&self, method: DiscoveryMethod) -> ProgressIndicator {
+        let waiting = self.create_indicator(None, "{prefix} {msg}");
+        waiting.0.set_prefix(discovery_message(method));
         waiting.0.set_message("0");
         waiting
     }
 
     /// So many nodes were found: said at a terminal, elsewhere only to who wants details.
-    pub fn discovered(&self, waiting: Waiting, method: Method, count: usize) {
+    pub fn finish_discovery(
+        &self,
+        waiting: ProgressIndicator,
+        method: DiscoveryMethod,
+        count: usize,
+    ) {
         let shown = !waiting.0.is_hidden();
-        waiting.over();
-        let line = format!("{} {count}", discovering(method));
+        waiting.finish();
+        let line = format!("{} {count}", discovery_message(method));
         if shown {
-            self.printer.say(format_args!("{line}\n"));
+            self.printer.print_message(format_args!("{line}\n"));
         } else {
-            self.printer.detail(line);
+            self.printer.print_detail(line);
         }
     }
 
     /// Answers of so many nodes are awaited.
-    pub fn calling(&self, nodes: usize) -> Waiting {
+    pub fn show_call(&self, nodes: usize) -> ProgressIndicator {
         let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-        self.waiting(
+        self.create_indicator(
             Some(nodes),
             "{pos} / {len}  {elapsed:>4} [{bar:50}] {percent:>3}%",
         )
     }
 
     /// The batch with this number, of so many, goes out to so many nodes. A single one is not worth a word.
-    pub fn batch(&self, waiting: &Waiting, (number, count): (usize, usize), nodes: usize) {
+    pub fn announce_batch(
+        &self,
+        waiting: &ProgressIndicator,
+        (number, count): (usize, usize),
+        nodes: usize,
+    ) {
         if count > 1 {
             let nodes = format_args!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" });
             let line = format_args!("Batch {number} of {count}: {nodes}");
-            waiting.aside(|| self.printer.say(line));
+            waiting.suspend(|| self.printer.print_message(line));
         }
     }
 
     /// Tells what can be done now.
-    pub fn hint(&self, waiting: &Waiting, what: impl Display) {
-        waiting.aside(|| self.printer.hint(what));
+    pub fn print_hint(&self, waiting: &ProgressIndicator, what: impl Display) {
+        waiting.suspend(|| self.printer.print_hint(what));
     }
 
     /// Tells why nobody else is asked.
-    pub fn complain(&self, waiting: &Waiting, why: impl Display) {
-        waiting.aside(|| self.printer.error(why));
+    pub fn print_error(&self, waiting: &ProgressIndicator, why: impl Display) {
+        waiting.suspend(|| self.printer.print_error(why));
     }
 
-    fn waiting(&self, length: Option<u64>, template: &str) -> Waiting {
+    fn create_indicator(&self, length: Option<u64>, template: &str) -> ProgressIndicator {
         let target = if self.wanted {
             ProgressDrawTarget::stderr()
         } else {
@@ -93,29 +103,29 @@ impl<'a> Progress<'a> {
         let bar =
             ProgressBar::with_draw_target(length, target).with_style(style.progress_chars("=> "));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Waiting(bar)
+        ProgressIndicator(bar)
     }
 }
 
-fn discovering(method: Method) -> String {
+fn discovery_message(method: DiscoveryMethod) -> String {
     format!("Discovering nodes using the {method} method ....")
 }
 
-impl Waiting {
+impl ProgressIndicator {
     /// So many have been heard of.
-    pub fn count(&self, count: usize) {
+    pub fn set_count(&self, count: usize) {
         self.0
             .set_position(u64::try_from(count).unwrap_or(u64::MAX));
         self.0.set_message(count.to_string());
     }
 
     /// Takes the bar off the screen for as long as something is printed.
-    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 
     /// Nothing is awaited any more: the line goes away.
-    pub fn over(self) {
+    pub fn finish(self) {
         self.0.finish_and_clear();
     }
 }

@@ -6,22 +6,22 @@ use std::collections::BTreeSet;
 use muster_wire::identity::Identity;
 
 use crate::clock;
-use crate::jobs::{End, Entry, JobError, Journal};
-use crate::printer::Printer;
-use crate::report::Reply;
+use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
+use crate::printer::OutputPrinter;
+use crate::report::NodeReply;
 
 /// Writes what happens into a journal, if there is one.
 #[derive(Debug)]
-pub struct Recorder<'a> {
-    journal: Option<Journal>,
-    printer: &'a Printer,
+pub struct JobRecorder<'a> {
+    journal: Option<JobJournal>,
+    printer: &'a OutputPrinter,
     /// Nodes that are recorded as not connected.
     absent: BTreeSet<Identity>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> JobRecorder<'a> {
     /// A recorder into this journal; without one it records nothing.
-    pub fn new(journal: Option<Journal>, printer: &'a Printer) -> Self {
+    pub fn new(journal: Option<JobJournal>, printer: &'a OutputPrinter) -> Self {
         Self {
             journal,
             printer,
@@ -30,65 +30,65 @@ impl<'a> Recorder<'a> {
     }
 
     /// The job's id, if it is recorded.
-    pub fn id(&self) -> Option<&str> {
-        self.journal.as_ref().map(Journal::id)
+    pub fn job_id(&self) -> Option<&str> {
+        self.journal.as_ref().map(JobJournal::job_id)
     }
 
     /// These nodes are asked now. On disk before anything is sent, so that nobody is asked twice by a job that goes on.
-    pub(super) fn wave(&mut self, number: usize, nodes: &BTreeSet<Identity>) {
+    pub(super) fn record_wave(&mut self, number: usize, nodes: &BTreeSet<Identity>) {
         let nodes = nodes.clone();
-        self.write(|journal| {
-            journal.add(&Entry::Wave { number, nodes })?;
+        self.write_entry(|journal| {
+            journal.append_entry(&JobEntry::Wave { number, nodes })?;
             journal.sync()
         });
     }
 
     /// This node is asked for its run, whose identity is on the disk already: nothing is lost when this is.
-    pub(super) fn run(&mut self, number: usize, node: Identity) {
+    pub(super) fn record_run(&mut self, number: usize, node: Identity) {
         let nodes = BTreeSet::from([node]);
-        self.write(|journal| journal.add(&Entry::Wave { number, nodes }));
+        self.write_entry(|journal| journal.append_entry(&JobEntry::Wave { number, nodes }));
     }
 
     /// The question is out.
-    pub(super) fn sent(&mut self, request: &str) {
+    pub(super) fn record_request(&mut self, request: &str) {
         let request = request.to_owned();
-        self.write(|journal| journal.add(&Entry::Sent { request }));
+        self.write_entry(|journal| journal.append_entry(&JobEntry::Sent { request }));
     }
 
     /// A node has answered.
-    pub(super) fn reply(&mut self, reply: &Reply) {
-        self.write(|journal| journal.reply(reply));
+    pub(super) fn record_reply(&mut self, reply: &NodeReply) {
+        self.write_entry(|journal| journal.append_reply(reply));
     }
 
     /// The wave is over; these nodes are not connected, of earlier waves too.
-    pub(super) fn waved(&mut self, not_connected: &BTreeSet<Identity>) {
+    pub(super) fn record_not_connected(&mut self, not_connected: &BTreeSet<Identity>) {
         let nodes: BTreeSet<Identity> = not_connected.difference(&self.absent).cloned().collect();
         self.absent.extend(nodes.iter().cloned());
-        self.write(|journal| {
+        self.write_entry(|journal| {
             if !nodes.is_empty() {
-                journal.add(&Entry::NotConnected { nodes })?;
+                journal.append_entry(&JobEntry::NotConnected { nodes })?;
             }
             journal.sync()
         });
     }
 
     /// All is over.
-    pub(super) fn end(&mut self, how: End) {
+    pub(super) fn record_end(&mut self, how: JobEnd) {
         let time = clock::now();
-        self.write(|journal| {
-            journal.add(&Entry::End { how, time })?;
+        self.write_entry(|journal| {
+            journal.append_entry(&JobEntry::End { how, time })?;
             journal.sync()
         });
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut Journal) -> Result<(), JobError>) {
+    fn write_entry(&mut self, write: impl FnOnce(&mut JobJournal) -> Result<(), SavedJobError>) {
         let Some(journal) = &mut self.journal else {
             return;
         };
         if let Err(error) = write(journal) {
-            let id = journal.id();
-            let why = crate::diagnostics::chain(&error);
-            self.printer.warn(format_args!(
+            let id = journal.job_id();
+            let why = crate::diagnostics::error_chain(&error);
+            self.printer.print_warning(format_args!(
                 "the job {id} is not recorded any more, and cannot be resumed from here on: {why}"
             ));
             self.journal = None;

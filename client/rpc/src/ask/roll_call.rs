@@ -1,23 +1,23 @@
 //! One question to everybody, to see who is there twice and whose answers are not to be believed: what a diagnosis needs and
-//! [`Fleet::ping`](super::Fleet::ping) keeps to itself.
+//! [`FleetConnection::ping`](super::FleetConnection::ping) keeps to itself.
 
 use std::collections::BTreeMap;
 
-use muster_client::{Aim, Answer, Call, ClientError, Event};
+use muster_client::{CallEvent, CallTarget, ClientError, ReceivedReply, RpcCall};
 use muster_wire::Millis;
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 
-use super::error::AskError;
-use super::fleet::Fleet;
-use super::interrupt::Interrupt;
+use super::error::FleetRequestError;
+use super::fleet::FleetConnection;
+use super::interrupt::InterruptListener;
 use crate::clock;
 
 /// Who answered, and how.
 #[derive(Debug, Default)]
 pub struct RollCall {
     /// The first answer of each node.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ReceivedReply>,
     /// When each of them came, by our clock.
     pub arrived: Vec<Millis>,
     /// Nodes that answered more than once, and how often beside the first time.
@@ -28,39 +28,45 @@ pub struct RollCall {
     pub incomplete: bool,
 }
 
-impl Fleet {
+impl FleetConnection {
     /// Asks everybody who matches for an action of `rpcutil` that takes no inputs.
-    pub async fn roll_call(&self, filter: &Filter, action: &str) -> Result<RollCall, AskError> {
-        let mut call =
-            Call::new("rpcutil", action, Aim::Filter(filter.clone())).map_err(ClientError::from)?;
+    pub async fn roll_call(
+        &self,
+        filter: &NodeFilter,
+        action: &str,
+    ) -> Result<RollCall, FleetRequestError> {
+        let mut call = RpcCall::new("rpcutil", action, CallTarget::Filter(filter.clone()))
+            .map_err(ClientError::from)?;
         call.wait = self.listen;
         let mut events = self.client.call(call);
-        let mut interrupt = Interrupt::listen();
+        let mut interrupt = InterruptListener::listen();
         let mut seen = RollCall::default();
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = interrupt.came() => return Err(AskError::Interrupted),
+                () = interrupt.wait_for_signal() => return Err(FleetRequestError::Interrupted),
             };
             match event {
                 None => return Ok(seen),
-                Some(Event::Failed(error)) => return Err(error.into()),
-                Some(event) => seen.note(event),
+                Some(CallEvent::Failed(error)) => return Err(error.into()),
+                Some(event) => seen.record_event(event),
             }
         }
     }
 }
 
 impl RollCall {
-    fn note(&mut self, event: Event) {
+    fn record_event(&mut self, event: CallEvent) {
         match event {
-            Event::Reply(answer) => {
+            CallEvent::Reply(answer) => {
                 self.answers.push(*answer);
                 self.arrived.push(clock::now());
             }
-            Event::Unexpected(answer) => *self.twice.entry(answer.reply.sender).or_default() += 1,
-            Event::Disbelieved(word) => *self.disbelieved.entry(word).or_default() += 1,
-            Event::Finished(stats) => self.incomplete = stats.incomplete.is_some(),
+            CallEvent::Unexpected(answer) => {
+                *self.twice.entry(answer.reply.sender).or_default() += 1;
+            }
+            CallEvent::Disbelieved(word) => *self.disbelieved.entry(word).or_default() += 1,
+            CallEvent::Finished(stats) => self.incomplete = stats.incomplete.is_some(),
             _ => {}
         }
     }

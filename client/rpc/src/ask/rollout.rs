@@ -4,26 +4,29 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use muster_client::{Aim, Answers, Call, ClientError, Event, Rollout, Stop, Tale};
+use muster_client::{
+    BatchedRollout, BatchedRolloutStopReason, CallEvent, CallTarget, ClientError, ProgressUpdate,
+    ReplyDelivery, RpcCall,
+};
 use muster_wire::identity::Identity;
-use muster_wire::trace::Traceparent;
+use muster_wire::trace::TraceContext;
 
-use super::error::AskError;
-use super::fleet::{Fleet, Found};
-use super::gather::{Gathering, Step};
-use super::interrupt::Interrupt;
-use super::plan::Plan;
-use super::progress::{Progress, Waiting};
-use super::recorder::Recorder;
+use super::error::FleetRequestError;
+use super::fleet::{DiscoveredNodes, FleetConnection};
+use super::gather::{ReportBuilder, ReportUpdate};
+use super::interrupt::InterruptListener;
+use super::plan::RequestPlan;
+use super::progress::{ProgressIndicator, ProgressReporter};
+use super::recorder::JobRecorder;
 use crate::error::Error;
-use crate::jobs::End;
-use crate::report::{Gap, Reply, Report};
+use crate::jobs::JobEnd;
+use crate::report::{NodeReply, RequestReport, ResultGap};
 
 /// A request, and how long it may take.
 #[derive(Debug)]
-pub struct Question<'a> {
+pub struct FleetRequest<'a> {
     /// What is asked.
-    pub plan: &'a Plan<'a>,
+    pub plan: &'a RequestPlan<'a>,
     /// How long the action may take on a node; as long as its schema says when absent.
     pub timeout: Option<Duration>,
     /// How long a node may take until it begins.
@@ -31,7 +34,7 @@ pub struct Question<'a> {
     /// Whether nodes are to tell of progress.
     pub stream: bool,
     /// In which batches.
-    pub rollout: Rollout,
+    pub rollout: BatchedRollout,
     /// How long to pause between batches.
     pub pause: Duration,
     /// So many answers are enough.
@@ -39,22 +42,22 @@ pub struct Question<'a> {
     /// Nodes tell how long each of their stages took.
     pub trace: bool,
     /// The trace that it is part of.
-    pub traceparent: Option<Traceparent>,
+    pub traceparent: Option<TraceContext>,
     /// That a second person agrees.
     pub approval: Option<String>,
 }
 
 /// Something of a request that can be shown at once.
 #[derive(Debug, Clone, Copy)]
-pub enum News<'a> {
+pub enum FleetRequestUpdate<'a> {
     /// A node has answered.
-    Reply(&'a Reply),
+    Reply(&'a NodeReply),
     /// A node tells how far it is.
-    Progress(&'a Tale),
+    Progress(&'a ProgressUpdate),
 }
 
 /// How waiting for a batch ended, when it was not by itself.
-enum Broken {
+enum BatchWaitFailure {
     /// The user wants no more.
     Interrupted,
     /// The batch could not be sent.
@@ -63,15 +66,15 @@ enum Broken {
     Output(Error),
 }
 
-impl<'a> Question<'a> {
+impl<'a> FleetRequest<'a> {
     /// A question to all nodes at once, which may begin within a minute.
-    pub fn new(plan: &'a Plan<'a>) -> Self {
+    pub fn new(plan: &'a RequestPlan<'a>) -> Self {
         Self {
             plan,
             timeout: None,
             ttl: Duration::from_mins(1),
             stream: false,
-            rollout: Rollout::default(),
+            rollout: BatchedRollout::default(),
             pause: Duration::ZERO,
             expect: None,
             trace: false,
@@ -81,38 +84,38 @@ impl<'a> Question<'a> {
     }
 }
 
-impl Fleet {
+impl FleetConnection {
     /// Asks the nodes, and shows each answer as it comes. Nothing is sent if there is no node. An interruption ends the
     /// waiting and the rollout, not what nodes do that were asked. So does a batch that cannot be sent, unless it is the
     /// first: then nobody was asked, and it is an error.
-    pub async fn ask(
+    pub async fn run_request(
         &self,
-        question: Question<'_>,
-        found: Found,
-        recorder: &mut Recorder<'_>,
-        progress: &Progress<'_>,
-        mut show: impl FnMut(News<'_>) -> Result<(), Error>,
-    ) -> Result<Report, Error> {
-        let Found { nodes, mut stats } = found;
+        question: FleetRequest<'_>,
+        found: DiscoveredNodes,
+        recorder: &mut JobRecorder<'_>,
+        progress: &ProgressReporter<'_>,
+        mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), Error>,
+    ) -> Result<RequestReport, Error> {
+        let DiscoveredNodes { nodes, mut stats } = found;
         (stats.wanted, stats.traceparent) = (question.expect, question.traceparent);
         let (agent, action) = (question.plan.ddl.name(), question.plan.action);
-        let mut gathering = Gathering::new(agent, action, nodes.len(), stats);
+        let mut gathering = ReportBuilder::new(agent, action, nodes.len(), stats);
         if nodes.is_empty() {
-            return Ok(gathering.report(nodes));
+            return Ok(gathering.into_report(nodes));
         }
         let mut batches = VecDeque::from(question.rollout.batches(&nodes));
         let (count, mut asked) = (batches.len(), 0);
-        let mut end = End::Finished;
-        let waiting = progress.calling(nodes.len());
-        let mut interrupt = Interrupt::listen();
+        let mut end = JobEnd::Finished;
+        let waiting = progress.show_call(nodes.len());
+        let mut interrupt = InterruptListener::listen();
         while let Some(batch) = batches.pop_front() {
             asked += 1;
-            progress.batch(&waiting, (asked, count), batch.len());
-            recorder.wave(asked, &batch);
-            gathering.begin(batch.clone());
-            let call = self.call(&question, batch)?;
+            progress.announce_batch(&waiting, (asked, count), batch.len());
+            recorder.record_wave(asked, &batch);
+            gathering.begin_batch(batch.clone());
+            let call = self.build_call(&question, batch)?;
             let ended = self
-                .wait(
+                .wait_for_batch(
                     call,
                     (&mut gathering, recorder),
                     &mut interrupt,
@@ -120,131 +123,138 @@ impl Fleet {
                     &mut show,
                 )
                 .await;
-            recorder.waved(&gathering.stats().not_connected);
-            gathering.end();
+            recorder.record_not_connected(&gathering.stats().not_connected);
+            gathering.end_batch();
             match ended {
                 Ok(()) => {}
-                Err(Broken::Interrupted) => {
-                    end = End::Interrupted;
-                    gathering.gap(Gap::Interrupted);
-                    let id = recorder.id().or(gathering.current());
-                    if let (Some(id), false) = (id, action.read_only()) {
+                Err(BatchWaitFailure::Interrupted) => {
+                    end = JobEnd::Interrupted;
+                    gathering.add_gap(ResultGap::Interrupted);
+                    let id = recorder.job_id().or(gathering.current_request());
+                    if let (Some(id), false) = (id, action.is_read_only()) {
                         let command = format_args!("nodes go on; `rpc cancel {id}` stops them");
-                        progress.hint(&waiting, command);
+                        progress.print_hint(&waiting, command);
                     }
                     break;
                 }
-                Err(Broken::Failed(error)) if asked == 1 => {
-                    recorder.end(End::Broken);
-                    return Err(AskError::from(error).into());
+                Err(BatchWaitFailure::Failed(error)) if asked == 1 => {
+                    recorder.record_end(JobEnd::Broken);
+                    return Err(FleetRequestError::from(error).into());
                 }
-                Err(Broken::Failed(error)) => {
-                    end = End::Broken;
-                    gathering.gap(Gap::Broken);
-                    progress.complain(&waiting, error);
+                Err(BatchWaitFailure::Failed(error)) => {
+                    end = JobEnd::Broken;
+                    gathering.add_gap(ResultGap::Broken);
+                    progress.print_error(&waiting, error);
                     break;
                 }
-                Err(Broken::Output(error)) => return Err(error),
+                Err(BatchWaitFailure::Output(error)) => return Err(error),
             }
             if batches.is_empty() {
                 break;
             }
-            let bad = gathering.stats().bad();
-            if let Err(stop) = question.rollout.verdict(asked, bad, nodes.len()) {
-                progress.complain(&waiting, reason(stop, (asked, count)));
-                end = End::Stopped;
+            let bad = gathering.stats().unsuccessful_count();
+            if let Err(stop) = question.rollout.check_limits(asked, bad, nodes.len()) {
+                progress.print_error(&waiting, stop_reason_text(stop, (asked, count)));
+                end = JobEnd::Stopped;
                 break;
             }
             tokio::select! {
                 () = tokio::time::sleep(question.pause) => {}
-                () = interrupt.came() => {
-                    end = End::Interrupted;
-                    gathering.gap(Gap::Interrupted);
+                () = interrupt.wait_for_signal() => {
+                    end = JobEnd::Interrupted;
+                    gathering.add_gap(ResultGap::Interrupted);
                     break;
                 }
             }
         }
-        waiting.over();
-        recorder.end(end);
-        Ok(gathering.report(batches.into_iter().flatten().collect()))
+        waiting.finish();
+        recorder.record_end(end);
+        Ok(gathering.into_report(batches.into_iter().flatten().collect()))
     }
 
     /// Asks the nodes at once, and leaves the answers to nobody or to somebody else; returns the request's id when the broker has
     /// the question, and the nodes that were not asked, because they did not tell the key that a secret would be sealed for.
-    pub async fn give(
+    pub async fn send_without_waiting(
         &self,
-        question: &Question<'_>,
+        question: &FleetRequest<'_>,
         nodes: BTreeSet<Identity>,
-        answers: Answers,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<(String, BTreeSet<Identity>), AskError> {
-        recorder.wave(1, &nodes);
-        let call = Call {
+        answers: ReplyDelivery,
+        recorder: &mut JobRecorder<'_>,
+    ) -> Result<(String, BTreeSet<Identity>), FleetRequestError> {
+        recorder.record_wave(1, &nodes);
+        let call = RpcCall {
             answers,
-            ..self.call(question, nodes)?
+            ..self.build_call(question, nodes)?
         };
         let mut events = self.client.call(call);
         while let Some(event) = events.next().await {
             match event {
-                Event::Finished(stats) => {
+                CallEvent::Finished(stats) => {
                     let request = stats.request.to_string();
-                    recorder.sent(&request);
-                    recorder.waved(&stats.missing);
-                    recorder.end(End::Unattended);
+                    recorder.record_request(&request);
+                    recorder.record_not_connected(&stats.missing);
+                    recorder.record_end(JobEnd::Unattended);
                     return Ok((request, stats.missing));
                 }
-                Event::Failed(error) => {
-                    recorder.end(End::Broken);
+                CallEvent::Failed(error) => {
+                    recorder.record_end(JobEnd::Broken);
                     return Err(error.into());
                 }
                 _ => {}
             }
         }
-        Err(AskError::Interrupted)
+        Err(FleetRequestError::Interrupted)
     }
 
     /// Makes one call, and waits for its end.
-    async fn wait(
+    async fn wait_for_batch(
         &self,
-        call: Call,
-        (gathering, recorder): (&mut Gathering<'_>, &mut Recorder<'_>),
-        interrupt: &mut Interrupt,
-        waiting: &Waiting,
-        show: &mut impl FnMut(News<'_>) -> Result<(), Error>,
-    ) -> Result<(), Broken> {
+        call: RpcCall,
+        (gathering, recorder): (&mut ReportBuilder<'_>, &mut JobRecorder<'_>),
+        interrupt: &mut InterruptListener,
+        waiting: &ProgressIndicator,
+        show: &mut impl FnMut(FleetRequestUpdate<'_>) -> Result<(), Error>,
+    ) -> Result<(), BatchWaitFailure> {
         let mut events = self.client.call(call);
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = interrupt.came() => return Err(Broken::Interrupted),
+                () = interrupt.wait_for_signal() => return Err(BatchWaitFailure::Interrupted),
             };
             let Some(event) = event else { return Ok(()) };
-            match gathering.take(event).map_err(Broken::Failed)? {
-                Step::Sent(request) => recorder.sent(&request),
-                Step::Reply(reply) => {
-                    recorder.reply(reply);
+            match gathering
+                .handle_event(event)
+                .map_err(BatchWaitFailure::Failed)?
+            {
+                ReportUpdate::Sent(request) => recorder.record_request(&request),
+                ReportUpdate::Reply(reply) => {
+                    recorder.record_reply(reply);
                     waiting
-                        .aside(|| show(News::Reply(reply)))
-                        .map_err(Broken::Output)?;
+                        .suspend(|| show(FleetRequestUpdate::Reply(reply)))
+                        .map_err(BatchWaitFailure::Output)?;
                 }
-                Step::Progress(tale) => waiting
-                    .aside(|| show(News::Progress(&tale)))
-                    .map_err(Broken::Output)?,
-                Step::Over => return Ok(()),
-                Step::Quiet => {}
+                ReportUpdate::Progress(tale) => waiting
+                    .suspend(|| show(FleetRequestUpdate::Progress(&tale)))
+                    .map_err(BatchWaitFailure::Output)?,
+                ReportUpdate::Over => return Ok(()),
+                ReportUpdate::Quiet => {}
             }
-            waiting.count(gathering.heard());
+            waiting.set_count(gathering.heard_count());
         }
     }
 
-    fn call(&self, question: &Question<'_>, nodes: BTreeSet<Identity>) -> Result<Call, AskError> {
-        let Plan { ddl, action, data } = question.plan;
-        let call =
-            Call::new(ddl.name(), action.name(), Aim::Nodes(nodes)).map_err(ClientError::from)?;
+    fn build_call(
+        &self,
+        question: &FleetRequest<'_>,
+        nodes: BTreeSet<Identity>,
+    ) -> Result<RpcCall, FleetRequestError> {
+        let RequestPlan { ddl, action, data } = question.plan;
+        let call = RpcCall::new(ddl.name(), action.name(), CallTarget::Nodes(nodes))
+            .map_err(ClientError::from)?;
         let wait = question.timeout.unwrap_or(ddl.timeout_of(action)) + self.listen;
         let sensitive = data.keys().filter(|name| action.is_sensitive(name));
         let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
-        Ok(Call {
+        Ok(RpcCall {
             sensitive,
             data: data.clone(),
             timeout: question.timeout,
@@ -261,12 +271,12 @@ impl Fleet {
 }
 
 /// Why nobody else is asked, in words.
-fn reason(stop: Stop, (asked, count): (usize, usize)) -> String {
+fn stop_reason_text(stop: BatchedRolloutStopReason, (asked, count): (usize, usize)) -> String {
     let why = match stop {
-        Stop::Canary { bad } => {
+        BatchedRolloutStopReason::Canary { bad } => {
             format!("{bad} of the canaries failed or did not answer")
         }
-        Stop::Failures { bad, allowed } => {
+        BatchedRolloutStopReason::Failures { bad, allowed } => {
             format!("{bad} nodes failed or did not answer, and {allowed} may")
         }
     };

@@ -3,39 +3,46 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 
-use muster_ddl::Action;
+use muster_ddl::ActionSchema;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use tokio::sync::oneshot;
 
-use super::error::AskError;
+use super::error::FleetRequestError;
 
 /// Longest secret in bytes.
-const LONGEST: u64 = 64 * 1024;
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
 /// The inputs with every `-` of a sensitive one replaced by a line of the standard input.
 pub async fn read_secrets(
-    action: &Action,
+    action: &ActionSchema,
     mut inputs: Vec<(String, String)>,
-) -> Result<Vec<(String, String)>, AskError> {
+) -> Result<Vec<(String, String)>, FleetRequestError> {
     for (name, value) in &mut inputs {
         if value == "-" && action.is_sensitive(name) {
-            *value = ask(name).await?;
+            *value = prompt_secret(name).await?;
         }
     }
     Ok(inputs)
 }
 
 /// Asks on a thread of its own, so that an interruption finds the terminal's echo restored.
-async fn ask(name: &str) -> Result<String, AskError> {
-    let failed = |source| AskError::Secret {
+async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
+    let failed = |source| FleetRequestError::Secret {
         input: name.to_owned(),
         source,
     };
     let interactive = io::stdin().is_terminal();
-    let _silence = interactive.then(Silence::new).transpose().map_err(failed)?;
+    let _silence = interactive
+        .then(TerminalEchoGuard::new)
+        .transpose()
+        .map_err(failed)?;
     if interactive {
         let mut screen = io::stderr();
-        let prompt = write!(screen, "{}: ", crate::render::printable::line(name));
+        let prompt = write!(
+            screen,
+            "{}: ",
+            crate::render::printable::escape_to_line(name)
+        );
         prompt.and_then(|()| screen.flush()).map_err(failed)?;
     }
     let (sender, receiver) = oneshot::channel();
@@ -43,7 +50,7 @@ async fn ask(name: &str) -> Result<String, AskError> {
     std::thread::spawn(move || drop(sender.send(read_line(&mut io::stdin().lock()))));
     let line = tokio::select! {
         line = receiver => line.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into())),
-        _ = tokio::signal::ctrl_c() => return Err(AskError::Interrupted),
+        _ = tokio::signal::ctrl_c() => return Err(FleetRequestError::Interrupted),
     };
     if interactive {
         // The user's own line end was not echoed either; that the screen is gone will show later.
@@ -55,16 +62,16 @@ async fn ask(name: &str) -> Result<String, AskError> {
 /// One line without its end.
 fn read_line(input: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
-    if io::Read::take(input, LONGEST + 1).read_line(&mut line)? == 0 {
+    if io::Read::take(input, MAX_SECRET_BYTES + 1).read_line(&mut line)? == 0 {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "there is no further line",
         ));
     }
-    if line.len() as u64 > LONGEST {
+    if line.len() as u64 > MAX_SECRET_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("the line is longer than {LONGEST} bytes"),
+            format!("the line is longer than {MAX_SECRET_BYTES} bytes"),
         ));
     }
     let line = line.strip_suffix('\n').unwrap_or(&line);
@@ -72,9 +79,9 @@ fn read_line(input: &mut impl BufRead) -> io::Result<String> {
 }
 
 /// The terminal without echo, until it is dropped.
-struct Silence(nix::sys::termios::Termios);
+struct TerminalEchoGuard(nix::sys::termios::Termios);
 
-impl Silence {
+impl TerminalEchoGuard {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut silent = before.clone();
@@ -84,7 +91,7 @@ impl Silence {
     }
 }
 
-impl Drop for Silence {
+impl Drop for TerminalEchoGuard {
     fn drop(&mut self) {
         // A terminal that is gone needs no echo.
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);
@@ -93,7 +100,7 @@ impl Drop for Silence {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, read_line};
+    use super::{MAX_SECRET_BYTES, read_line};
 
     #[test]
     fn a_line_is_taken_without_its_end_and_leaves_the_next_one() {
@@ -106,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_refused() {
-        let limit = usize::try_from(LONGEST).unwrap();
+        let limit = usize::try_from(MAX_SECRET_BYTES).unwrap();
         assert_eq!(
             read_line(&mut "x".repeat(limit).as_bytes()).unwrap().len(),
             limit

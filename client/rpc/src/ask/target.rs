@@ -3,45 +3,45 @@
 use std::path::Path;
 use std::time::Duration;
 
-use muster_client::discovery::{Kind, Options};
-use muster_client::{DataStore, Source, Wanted};
-use muster_ddl::Action;
-use muster_wire::filter::{Filter, FilterError};
-use muster_wire::identity::Name;
+use muster_client::discovery::{ConditionKind, DiscoveryOptions};
+use muster_client::{DataDdlStore, DiscoveryQuery, DiscoverySource};
+use muster_ddl::ActionSchema;
+use muster_wire::filter::{FilterError, NodeFilter};
+use muster_wire::identity::SubjectName;
 
-use super::error::AskError;
-use crate::cli::filters::{Conditions, Filters};
-use crate::settings::Settings;
+use super::error::FleetRequestError;
+use crate::cli::filters::{ConditionArgs, FilterArgs};
+use crate::settings::RpcSettings;
 
 /// Which nodes are meant.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Target {
+pub struct TargetSelection {
     /// What they must satisfy, the agent that is asked among it.
-    pub filter: Filter,
+    pub filter: NodeFilter,
     /// What was typed of it.
-    typed: Filter,
+    typed: NodeFilter,
     /// Groups of an inventory: `-I group:NAME`.
     groups: Vec<String>,
     /// Queries for `PuppetDB`: `-I pql:QUERY`.
     pql: Vec<String>,
     /// Where they are looked for; the configured place when absent.
-    source: Option<Source>,
+    source: Option<DiscoverySource>,
     /// The collective; the configured one when absent.
-    pub collective: Option<Name>,
+    pub collective: Option<SubjectName>,
     /// Listen exactly this long for nodes.
     pub listen: Option<Duration>,
     /// How much longer nodes may take, for the data sources that they must ask.
     pub patience: Duration,
 }
 
-type With = fn(Filter, &str) -> Result<Filter, FilterError>;
+type AddFlagConditionFn = fn(NodeFilter, &str) -> Result<NodeFilter, FilterError>;
 
-impl Target {
+impl TargetSelection {
     /// Reads the flags; expressions are checked against the data sources that are known.
-    pub fn read(flags: &Filters, data: &DataStore) -> Result<Self, AskError> {
+    pub fn from_flags(flags: &FilterArgs, data: &DataDdlStore) -> Result<Self, FleetRequestError> {
         let mut identities = Vec::new();
         let (mut groups, mut pql) = (Vec::new(), Vec::new());
-        let Conditions {
+        let ConditionArgs {
             facts,
             classes,
             agents,
@@ -56,69 +56,80 @@ impl Target {
                 _ => identities.push(text.clone()),
             }
         }
-        let kinds: [(&'static str, &[String], With); 5] = [
-            ("--with-fact", facts, Filter::with_fact),
-            ("--with-class", classes, Filter::with_class),
-            ("--with-agent", agents, Filter::with_agent),
-            ("--with-identity", &identities, Filter::with_identity),
-            ("--with", mixed, Filter::with_words),
+        let kinds: [(&'static str, &[String], AddFlagConditionFn); 5] = [
+            ("--with-fact", facts, NodeFilter::with_fact),
+            ("--with-class", classes, NodeFilter::with_class),
+            ("--with-agent", agents, NodeFilter::with_agent),
+            ("--with-identity", &identities, NodeFilter::with_identity),
+            ("--with", mixed, NodeFilter::with_words),
         ];
-        let mut filter = Filter::default();
+        let mut filter = NodeFilter::default();
         for (flag, texts, with) in kinds {
             for text in texts {
-                filter = with(filter, text).map_err(|source| AskError::Filter { flag, source })?;
+                filter = with(filter, text)
+                    .map_err(|source| FleetRequestError::Filter { flag, source })?;
             }
         }
-        let sources = data.sources();
+        let sources = data.declared_sources();
         for text in select {
             filter = filter
                 .with_declared_select(text, &sources)
-                .map_err(|source| AskError::Filter {
+                .map_err(|source| FleetRequestError::Filter {
                     flag: "--select",
                     source,
                 })?;
         }
         Ok(Self {
             typed: filter.clone(),
-            patience: data.patience(&filter),
+            patience: data.evaluation_time(&filter),
             filter,
             groups,
             pql,
-            source: source(flags)?,
+            source: source_from_flags(flags)?,
             collective: flags.target.clone(),
             listen: flags.discovery_timeout,
         })
     }
 
     /// All nodes of a collective, or of the configured one.
-    pub fn of_collective(collective: Option<Name>) -> Self {
+    pub fn for_collective(collective: Option<SubjectName>) -> Self {
         Self {
             collective,
-            source: Some(Source::Broadcast),
+            source: Some(DiscoverySource::Broadcast),
             ..Self::default()
         }
     }
 
     /// Where the nodes are looked for. What is wanted of them must be something that can be answered there.
-    pub fn source(&self, settings: Option<&Settings>) -> Result<Source, AskError> {
+    pub fn discovery_source(
+        &self,
+        settings: Option<&RpcSettings>,
+    ) -> Result<DiscoverySource, FleetRequestError> {
         let configured = || settings.map(|settings| settings.source.clone());
         let source = self.source.clone().or_else(configured);
-        let source = source.unwrap_or(Source::Broadcast);
+        let source = source.unwrap_or(DiscoverySource::Broadcast);
         let method = source.method();
-        method.check(&self.wanted(&source, None))?;
+        method.check_supported(&self.discovery_query(&source, None))?;
         Ok(source)
     }
 
     /// What is wanted of nodes that are looked for there. A source that knows nothing of agents is not asked for the one that the
     /// request is for: a node without it says so.
-    pub fn wanted(&self, source: &Source, collective: Option<&Name>) -> Wanted {
-        let knows_agents = source.method().answers().contains(&Kind::Agents);
+    pub fn discovery_query(
+        &self,
+        source: &DiscoverySource,
+        collective: Option<&SubjectName>,
+    ) -> DiscoveryQuery {
+        let knows_agents = source
+            .method()
+            .supported_conditions()
+            .contains(&ConditionKind::Agents);
         let filter = if knows_agents {
             &self.filter
         } else {
             &self.typed
         };
-        Wanted {
+        DiscoveryQuery {
             filter: filter.clone(),
             groups: self.groups.clone(),
             pql: self.pql.clone(),
@@ -128,12 +139,12 @@ impl Target {
 
     /// Refuses a request that may change something and means everybody, where the settings want it to say whom it means. The
     /// agent alone says nothing: everybody has it.
-    pub fn check_filtered(
+    pub fn check_required_filter(
         &self,
-        source: &Source,
-        action: &Action,
-        settings: &Settings,
-    ) -> Result<(), AskError> {
+        source: &DiscoverySource,
+        action: &ActionSchema,
+        settings: &RpcSettings,
+    ) -> Result<(), FleetRequestError> {
         let typed = &self.typed;
         let filtered = !typed.facts().is_empty()
             || !typed.classes().is_empty()
@@ -141,24 +152,27 @@ impl Target {
             || typed.select().is_some()
             || !self.groups.is_empty()
             || !self.pql.is_empty()
-            || matches!(source, Source::Flat { .. } | Source::Stdin { .. });
-        if filtered || action.read_only() || !settings.require_filter {
+            || matches!(
+                source,
+                DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. }
+            );
+        if filtered || action.is_read_only() || !settings.require_filter {
             return Ok(());
         }
-        Err(AskError::Unfiltered {
+        Err(FleetRequestError::Unfiltered {
             action: action.name().to_owned(),
             file: settings.file.clone(),
         })
     }
 
     /// The target of a request to `agent`: whoever has it, unless nodes are named.
-    pub fn with_agent(mut self, agent: &str) -> Result<Self, AskError> {
+    pub fn with_agent(mut self, agent: &str) -> Result<Self, FleetRequestError> {
         let is_named = self.groups.is_empty()
             && self.pql.is_empty()
             && self.filter.identities_exact().is_some();
         if !is_named {
             let with = self.filter.with_agent(agent);
-            self.filter = with.map_err(|source| AskError::Filter {
+            self.filter = with.map_err(|source| FleetRequestError::Filter {
                 flag: "--with-agent",
                 source,
             })?;
@@ -168,56 +182,60 @@ impl Target {
 }
 
 /// Where the flags say that nodes are looked for, if they do.
-fn source(flags: &Filters) -> Result<Option<Source>, AskError> {
+fn source_from_flags(flags: &FilterArgs) -> Result<Option<DiscoverySource>, FleetRequestError> {
     if let Some(list) = &flags.nodes {
         let (file, form) = (list.clone(), None);
         let is_stdin = list.as_os_str() == "-";
         return Ok(Some(if is_stdin {
-            Source::Stdin { form }
+            DiscoverySource::Stdin { form }
         } else {
-            Source::Flat { file, form }
+            DiscoverySource::Flat { file, form }
         }));
     }
     let Some(method) = flags.method else {
         return Ok(None);
     };
-    let mut options = Options::default();
+    let mut options = DiscoveryOptions::default();
     for pair in &flags.options {
-        options.pair(pair)?;
+        options.add_pair(pair)?;
     }
-    Ok(Some(Source::read(method, &options, Path::new(""))?))
+    Ok(Some(DiscoverySource::from_options(
+        method,
+        &options,
+        Path::new(""),
+    )?))
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_client::DataStore;
+    use muster_client::DataDdlStore;
 
-    use super::Target;
-    use crate::ask::error::AskError;
-    use crate::cli::filters::{Conditions, Filters};
-    use crate::exit::Exit;
+    use super::TargetSelection;
+    use crate::ask::error::FleetRequestError;
+    use crate::cli::filters::{ConditionArgs, FilterArgs};
+    use crate::exit::CommandExitCode;
 
-    fn read(flags: &Filters) -> Result<Target, AskError> {
-        Target::read(flags, &DataStore::load(None).unwrap())
+    fn read(flags: &FilterArgs) -> Result<TargetSelection, FleetRequestError> {
+        TargetSelection::from_flags(flags, &DataDdlStore::load(None).unwrap())
     }
 
-    fn of(conditions: Conditions) -> Filters {
-        Filters {
+    fn of(conditions: ConditionArgs) -> FilterArgs {
+        FilterArgs {
             conditions,
-            ..Filters::default()
+            ..FilterArgs::default()
         }
     }
 
-    fn words(text: &str) -> Filters {
-        of(Conditions {
+    fn words(text: &str) -> FilterArgs {
+        of(ConditionArgs {
             mixed: vec![text.to_owned()],
-            ..Conditions::default()
+            ..ConditionArgs::default()
         })
     }
 
     #[test]
     fn all_flags_go_into_one_filter() {
-        let flags = of(Conditions {
+        let flags = of(ConditionArgs {
             facts: vec!["customer=acme".into()],
             classes: vec!["mysql::master".into()],
             agents: vec!["puppetral".into()],
@@ -241,15 +259,15 @@ mod tests {
           environment=development =x
                                   ^
         "#);
-        assert_eq!(error.exit(), Exit::Usage);
+        assert_eq!(error.exit_code(), CommandExitCode::Usage);
         assert_eq!(error.hints().len(), 1);
     }
 
     #[test]
     fn an_expression_is_checked_before_anybody_is_asked() {
-        let flags = of(Conditions {
+        let flags = of(ConditionArgs {
             select: vec!["apache and fstat('/etc/hosts').md=/^ab/".into()],
-            ..Conditions::default()
+            ..ConditionArgs::default()
         });
         let error = read(&flags).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
@@ -258,25 +276,25 @@ mod tests {
           apache and fstat('/etc/hosts').md=/^ab/
                                          ^
         "#);
-        assert_eq!(error.exit(), Exit::Usage);
+        assert_eq!(error.exit_code(), CommandExitCode::Usage);
     }
 
     #[test]
     fn a_source_is_asked_only_what_it_can_answer() {
-        let flags = |nodes: Option<&str>, words: &[&str], identities: &[&str]| Filters {
+        let flags = |nodes: Option<&str>, words: &[&str], identities: &[&str]| FilterArgs {
             nodes: nodes.map(Into::into),
-            conditions: Conditions {
+            conditions: ConditionArgs {
                 mixed: words.iter().map(ToString::to_string).collect(),
                 identities: identities.iter().map(ToString::to_string).collect(),
-                ..Conditions::default()
+                ..ConditionArgs::default()
             },
-            ..Filters::default()
+            ..FilterArgs::default()
         };
         let listed = read(&flags(Some("list"), &[], &["/^web/"])).unwrap();
         let listed = listed.with_agent("service").unwrap();
-        let source = listed.source(None).unwrap();
+        let source = listed.discovery_source(None).unwrap();
         // The agent is implied, and a list knows nothing of agents.
-        let wanted = listed.wanted(&source, None);
+        let wanted = listed.discovery_query(&source, None);
         assert_eq!(
             (
                 wanted.filter.agents().len(),
@@ -298,9 +316,9 @@ mod tests {
                 "cannot answer PQL (-I pql:QUERY); only puppetdb can",
             ),
         ] {
-            let error = read(&flags).unwrap().source(None).unwrap_err();
+            let error = read(&flags).unwrap().discovery_source(None).unwrap_err();
             assert!(error.to_string().contains(told), "{error}");
-            assert_eq!(error.exit(), Exit::Usage);
+            assert_eq!(error.exit_code(), CommandExitCode::Usage);
         }
     }
 
@@ -311,9 +329,9 @@ mod tests {
             .with_agent("rpcutil")
             .unwrap();
         assert_eq!(target.filter.agents().len(), 1);
-        let named = of(Conditions {
+        let named = of(ConditionArgs {
             identities: vec!["db1".into()],
-            ..Conditions::default()
+            ..ConditionArgs::default()
         });
         let target = read(&named).unwrap().with_agent("rpcutil").unwrap();
         assert_eq!(target.filter.identities_exact(), Some(vec!["db1"]));

@@ -1,10 +1,10 @@
 //! The words of a request, `AGENT [ACTION] [KEY=VALUE]...`, apart from what they mean. Values stay as typed.
 
-use super::error::AskError;
+use super::error::FleetRequestError;
 
 /// The words, sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub struct RequestWords {
     /// The agent.
     pub agent: String,
     /// The action; the agent's own default when absent.
@@ -13,16 +13,16 @@ pub struct Words {
     pub inputs: Vec<(String, String)>,
 }
 
-impl Words {
+impl RequestWords {
     /// Sorts the words. The first word after the agent is an action unless there is a `=` in it.
-    pub fn read(agent: &str, words: &[String]) -> Result<Self, AskError> {
+    pub fn parse(agent: &str, words: &[String]) -> Result<Self, FleetRequestError> {
         let (action, pairs) = match words.split_first() {
             Some((first, rest)) if !first.contains('=') => (Some(first.clone()), rest),
             _ => (None, words),
         };
         let inputs = pairs
             .iter()
-            .map(|word| pair(word))
+            .map(|word| parse_pair(word))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             agent: agent.to_owned(),
@@ -33,10 +33,10 @@ impl Words {
 }
 
 /// The key is what stands before the first `=`; the value is all the rest.
-fn pair(word: &str) -> Result<(String, String), AskError> {
+fn parse_pair(word: &str) -> Result<(String, String), FleetRequestError> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(AskError::NoPair {
+        _ => Err(FleetRequestError::NoPair {
             word: word.to_owned(),
         }),
     }
@@ -46,13 +46,13 @@ fn pair(word: &str) -> Result<(String, String), AskError> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Words;
-    use crate::exit::Exit;
+    use super::RequestWords;
+    use crate::exit::CommandExitCode;
 
-    fn read(words: &[&str]) -> Result<Words, crate::ask::AskError> {
+    fn read(words: &[&str]) -> Result<RequestWords, crate::ask::FleetRequestError> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let (agent, rest) = words.split_first().unwrap();
-        Words::read(agent, rest)
+        RequestWords::parse(agent, rest)
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         ] {
             let error = read(&words).unwrap_err();
             assert!(error.to_string().starts_with(named), "{error}");
-            assert_eq!(error.exit(), Exit::Usage);
+            assert_eq!(error.exit_code(), CommandExitCode::Usage);
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         #[test]
         fn values_arrive_unchanged(key in "[^=]+", value in any::<String>()) {
             let words = vec!["action".to_owned(), format!("{key}={value}")];
-            prop_assert_eq!(Words::read("agent", &words).unwrap().inputs, vec![(key, value)]);
+            prop_assert_eq!(RequestWords::parse("agent", &words).unwrap().inputs, vec![(key, value)]);
         }
     }
 }

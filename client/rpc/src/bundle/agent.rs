@@ -2,29 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use muster_ddl::Ddl;
-use muster_wire::bundle::{Content, Mode};
+use muster_ddl::AgentDdl;
+use muster_wire::bundle::{BundleFile, BundleFileMode};
 
-use super::{BundleFileError, shown};
+use super::{BundleFileError, printable_text};
 
 /// The DDL, when the agent of this name has all that it runs.
-pub fn check(
+pub fn check_agent_files(
     name: &str,
-    files: &BTreeMap<&str, Content<'_>>,
-) -> Result<(Ddl, semver::Version), BundleFileError> {
+    files: &BTreeMap<&str, BundleFile<'_>>,
+) -> Result<(AgentDdl, semver::Version), BundleFileError> {
     let file = format!("{name}.json");
     let content = files
         .get(file.as_str())
         .ok_or_else(|| BundleFileError::Agent(format!("{file} is not there")))?;
-    let ddl =
-        Ddl::from_slice(content.bytes).map_err(|source| BundleFileError::Ddl { file, source })?;
+    let ddl = AgentDdl::from_slice(content.bytes)
+        .map_err(|source| BundleFileError::Ddl { file, source })?;
     if ddl.name() != name {
-        let told = shown(ddl.name());
+        let told = printable_text(ddl.name());
         return Err(BundleFileError::Agent(format!(
             "{name}.json describes the agent {told}; name the file {told}.json"
         )));
     }
-    let scripts = |action: &&muster_ddl::Action| action.implemented_by().is_some();
+    let scripts = |action: &&muster_ddl::ActionSchema| action.implemented_by().is_some();
     let external = ddl.metadata().provider.as_deref() == Some("external");
     if !external && !ddl.actions().iter().any(|action| scripts(&action)) {
         return Err(BundleFileError::Agent(format!(
@@ -32,28 +32,28 @@ pub fn check(
         )));
     }
     for action in ddl.actions() {
-        has_program(name, action.implemented_by(), files)?;
+        check_program(name, action.implemented_by(), files)?;
     }
     let version = ddl.version().to_owned();
     match semver::Version::parse(&version) {
         Ok(parsed) => Ok((ddl, parsed)),
         Err(source) => {
-            let version = shown(&version);
+            let version = printable_text(&version);
             Err(BundleFileError::Version { version, source })
         }
     }
 }
 
-/// Where a node looks for it, one of these must be a program: `plugins/host/src/external/draft.rs` is the other side.
-fn has_program(
+/// Where a node looks for it, one of these must be a program: `plugins/host/src/external/candidate.rs` is the other side.
+fn check_program(
     name: &str,
     script: Option<&str>,
-    files: &BTreeMap<&str, Content<'_>>,
+    files: &BTreeMap<&str, BundleFile<'_>>,
 ) -> Result<(), BundleFileError> {
     let is_program = |path: &str| {
         files
             .get(path)
-            .is_some_and(|file| file.mode == Mode::Program)
+            .is_some_and(|file| file.mode == BundleFileMode::Program)
     };
     let platform = format!("{name}/{name}-");
     let found = match script {
@@ -68,5 +68,7 @@ fn has_program(
     if found {
         return Ok(());
     }
-    Err(BundleFileError::NoProgram(shown(script.unwrap_or(name))))
+    Err(BundleFileError::NoProgram(printable_text(
+        script.unwrap_or(name),
+    )))
 }

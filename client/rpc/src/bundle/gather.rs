@@ -5,32 +5,32 @@ use std::fs::{self, DirEntry};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_wire::bundle::{Content, Mode};
+use muster_wire::bundle::{BundleFile, BundleFileMode};
 use muster_wire::limits;
 
-use super::{BundleFileError, read};
+use super::{BundleFileError, read_limited};
 
 /// What a directory has.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct BundleSourceFiles {
     /// Modes and bytes by paths.
-    pub files: BTreeMap<String, (Mode, Vec<u8>)>,
+    pub files: BTreeMap<String, (BundleFileMode, Vec<u8>)>,
     /// What is not packed.
     pub left_out: Vec<PathBuf>,
 }
 
-impl Gathered {
+impl BundleSourceFiles {
     /// The files as a bundle takes them.
-    pub fn contents(&self) -> BTreeMap<String, Content<'_>> {
+    pub fn contents(&self) -> BTreeMap<String, BundleFile<'_>> {
         let files = self.files.iter().map(|(path, (mode, bytes))| {
             let (mode, bytes) = (*mode, bytes.as_slice());
-            (path.clone(), Content { mode, bytes })
+            (path.clone(), BundleFile { mode, bytes })
         });
         files.collect()
     }
 
     /// The agent's name: that of the only DDL.
-    pub fn agent(&self, directory: &Path) -> Result<String, BundleFileError> {
+    pub fn agent_name(&self, directory: &Path) -> Result<String, BundleFileError> {
         let ddls: Vec<&str> = self
             .files
             .keys()
@@ -49,17 +49,17 @@ impl Gathered {
 
 /// Reads a directory and those in it, but for what is hidden, Python's caches, earlier bundles, and tests as
 /// `rpc plugin generate` writes them.
-pub fn gather(directory: &Path) -> Result<Gathered, BundleFileError> {
-    let mut gathered = Gathered::default();
+pub fn collect_bundle_files(directory: &Path) -> Result<BundleSourceFiles, BundleFileError> {
+    let mut gathered = BundleSourceFiles::default();
     let mut bytes = 0;
-    walk(directory, "", &mut gathered, &mut bytes)?;
+    collect_directory(directory, "", &mut gathered, &mut bytes)?;
     Ok(gathered)
 }
 
-fn walk(
+fn collect_directory(
     directory: &Path,
     above: &str,
-    gathered: &mut Gathered,
+    gathered: &mut BundleSourceFiles,
     total: &mut usize,
 ) -> Result<(), BundleFileError> {
     let failed = |source| BundleFileError::File {
@@ -78,26 +78,26 @@ fn walk(
             .ok_or_else(|| BundleFileError::Unreadable(path.clone()))?;
         let kind = entry
             .file_type()
-            .map_err(BundleFileError::file("look at", &path))?;
+            .map_err(BundleFileError::file_error("look at", &path))?;
         let below = format!("{above}{name}");
         if is_left_out(&below, name) {
             gathered.left_out.push(path);
         } else if kind.is_dir() {
             // Deeper is refused anyway, and nothing is read for it.
             if below.matches('/').count() < 3 {
-                walk(&path, &format!("{below}/"), gathered, total)?;
+                collect_directory(&path, &format!("{below}/"), gathered, total)?;
             }
         } else if kind.is_file() {
-            let bytes = read(&path, limits::BUNDLE_BYTES - *total)?;
+            let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES - *total)?;
             *total += bytes.len();
             let mode = fs::metadata(&path)
-                .map_err(BundleFileError::file("look at", &path))?
+                .map_err(BundleFileError::file_error("look at", &path))?
                 .permissions()
                 .mode();
             let mode = if mode & 0o111 == 0 {
-                Mode::Data
+                BundleFileMode::Data
             } else {
-                Mode::Program
+                BundleFileMode::Program
             };
             gathered.files.insert(below, (mode, bytes));
         } else {
@@ -121,9 +121,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    use muster_wire::bundle::Mode;
+    use muster_wire::bundle::BundleFileMode;
 
-    use super::{BundleFileError, gather};
+    use super::{BundleFileError, collect_bundle_files};
 
     #[test]
     fn files_are_gathered_with_their_modes_and_links_are_refused() {
@@ -141,7 +141,7 @@ mod tests {
             fs::write(path(name), name).unwrap();
         }
         fs::set_permissions(path("disk/run"), fs::Permissions::from_mode(0o700)).unwrap();
-        let gathered = gather(scratch.path()).unwrap();
+        let gathered = collect_bundle_files(scratch.path()).unwrap();
         let modes: Vec<_> = gathered
             .files
             .iter()
@@ -149,12 +149,15 @@ mod tests {
             .collect();
         assert_eq!(
             modes,
-            [("disk.json", Mode::Data), ("disk/run", Mode::Program)]
+            [
+                ("disk.json", BundleFileMode::Data),
+                ("disk/run", BundleFileMode::Program)
+            ]
         );
         assert_eq!(gathered.left_out.len(), 4);
-        assert_eq!(gathered.agent(scratch.path()).unwrap(), "disk");
+        assert_eq!(gathered.agent_name(scratch.path()).unwrap(), "disk");
         symlink("/etc/passwd", path("disk/link")).unwrap();
-        let refused = gather(scratch.path()).unwrap_err();
+        let refused = collect_bundle_files(scratch.path()).unwrap_err();
         assert!(matches!(refused, BundleFileError::NotPlain(_)), "{refused}");
     }
 }

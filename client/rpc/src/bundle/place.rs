@@ -7,24 +7,24 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_wire::bundle::{Content, Listed, Mode, OpenBundle};
-use muster_wire::identity::{Identity, Name};
+use muster_wire::bundle::{BundleFile, BundleFileMode, ManifestEntry, OpenBundle};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::{Millis, limits};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
-use super::{BundleFileError, read};
+use super::{BundleFileError, read_limited};
 
 /// Below the directory of agents. Nodes look there three levels deep.
-const BELOW: &str = "mcollective/agent";
+const AGENT_SUBDIRECTORY: &str = "mcollective/agent";
 /// In the agent's directory; hidden, so that nobody takes it for a DDL.
-const RECORD: &str = ".bundle.json";
+const INSTALL_RECORD_FILE: &str = ".bundle.json";
 
 /// What was installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct InstallRecord {
     /// The agent.
-    pub name: Name,
+    pub name: SubjectName,
     /// Its version.
     pub version: semver::Version,
     /// Who signed the bundle.
@@ -36,32 +36,35 @@ pub struct Record {
     /// When it was installed, by this machine's clock.
     pub installed_at: Millis,
     /// What was put there.
-    pub files: BTreeMap<String, Listed>,
+    pub files: BTreeMap<String, ManifestEntry>,
 }
 
 /// An installed bundle.
 #[derive(Debug)]
-pub struct Installed {
+pub struct InstalledBundle {
     /// What was put there.
-    pub record: Record,
+    pub record: InstallRecord,
     /// Where.
     pub directory: PathBuf,
 }
 
 /// Where a bundle of this agent is.
-pub fn directory(ddls: &Path, agent: &Name) -> PathBuf {
-    ddls.join(BELOW).join(agent.as_str())
+pub fn bundle_directory(ddls: &Path, agent: &SubjectName) -> PathBuf {
+    ddls.join(AGENT_SUBDIRECTORY).join(agent.as_str())
 }
 
 /// The bundle of this agent, if there is one.
-pub fn find(ddls: &Path, agent: &Name) -> Result<Option<Installed>, BundleFileError> {
-    let directory = directory(ddls, agent);
-    let path = directory.join(RECORD);
+pub fn find_installed(
+    ddls: &Path,
+    agent: &SubjectName,
+) -> Result<Option<InstalledBundle>, BundleFileError> {
+    let directory = bundle_directory(ddls, agent);
+    let path = directory.join(INSTALL_RECORD_FILE);
     if !path.exists() {
         return Ok(None);
     }
-    let bytes = read(&path, limits::BUNDLE_MANIFEST_BYTES)?;
-    let record: Record =
+    let bytes = read_limited(&path, limits::MAX_BUNDLE_MANIFEST_BYTES)?;
+    let record: InstallRecord =
         serde_json::from_slice(&bytes).map_err(|source| BundleFileError::Record {
             path: path.clone(),
             source,
@@ -75,34 +78,34 @@ pub fn find(ddls: &Path, agent: &Name) -> Result<Option<Installed>, BundleFileEr
             }
         })?;
     }
-    Ok(Some(Installed { record, directory }))
+    Ok(Some(InstalledBundle { record, directory }))
 }
 
 /// Puts a bundle in place. Either all of it is there afterwards, or all is as it was.
-pub fn install(
+pub fn install_bundle(
     ddls: &Path,
     bundle: &OpenBundle<'_>,
     now: Millis,
     downgrade: bool,
-) -> Result<Option<Record>, BundleFileError> {
+) -> Result<Option<InstallRecord>, BundleFileError> {
     let manifest = &bundle.manifest;
     if !ddls.is_dir() {
         return Err(BundleFileError::NoDirectory(ddls.to_owned()));
     }
-    let by_hand = ddls.join(manifest.ddl());
+    let by_hand = ddls.join(manifest.ddl_path());
     if by_hand.exists() {
         return Err(BundleFileError::InTheWay(by_hand));
     }
-    let before = find(ddls, &manifest.name)?;
-    let target = directory(ddls, &manifest.name);
+    let before = find_installed(ddls, &manifest.name)?;
+    let target = bundle_directory(ddls, &manifest.name);
     match &before {
-        Some(installed) => replaceable(installed, &manifest.version, downgrade)?,
+        Some(installed) => check_replaceable(installed, &manifest.version, downgrade)?,
         None if target.symlink_metadata().is_ok() => {
             return Err(BundleFileError::InTheWay(target));
         }
         None => {}
     }
-    let record = Record {
+    let record = InstallRecord {
         name: manifest.name.clone(),
         version: manifest.version.clone(),
         signer: bundle.signer.identity.clone(),
@@ -111,28 +114,28 @@ pub fn install(
         installed_at: now,
         files: manifest.files.clone(),
     };
-    let parent = ddls.join(BELOW);
+    let parent = ddls.join(AGENT_SUBDIRECTORY);
     make_directories(ddls)?;
     // Beside the target and not below it: nobody looks into hidden directories.
     let staging = tempfile::Builder::new()
         .prefix(".staging-")
         .tempdir_in(ddls)
-        .map_err(BundleFileError::file("make a directory in", ddls))?;
+        .map_err(BundleFileError::file_error("make a directory in", ddls))?;
     let fresh = staging.path().join(manifest.name.as_str());
-    stage(&fresh, bundle, &record)?;
+    stage_files(&fresh, bundle, &record)?;
     let placed = if before.is_some() {
-        exchange(&fresh, &target, staging.path())
+        exchange_directories(&fresh, &target, staging.path())
     } else {
         fs::rename(&fresh, &target)
     };
     placed
         .and_then(|()| File::open(&parent)?.sync_all())
-        .map_err(BundleFileError::file("put in place", &target))?;
+        .map_err(BundleFileError::file_error("put in place", &target))?;
     Ok(before.map(|installed| installed.record))
 }
 
 /// Swaps two directories at once; where the file system cannot, one after the other, and back if that fails.
-fn exchange(fresh: &Path, target: &Path, staging: &Path) -> io::Result<()> {
+fn exchange_directories(fresh: &Path, target: &Path, staging: &Path) -> io::Result<()> {
     if renameat_with(CWD, fresh, CWD, target, RenameFlags::EXCHANGE).is_ok() {
         return Ok(());
     }
@@ -145,8 +148,8 @@ fn exchange(fresh: &Path, target: &Path, staging: &Path) -> io::Result<()> {
 }
 
 /// An upgrade must lose nothing that a person made, and an older version is only taken by somebody who says so.
-fn replaceable(
-    installed: &Installed,
+fn check_replaceable(
+    installed: &InstalledBundle,
     version: &semver::Version,
     downgrade: bool,
 ) -> Result<(), BundleFileError> {
@@ -158,9 +161,9 @@ fn replaceable(
             offered: version.clone(),
         });
     }
-    let mut files = changed(installed)?;
+    let mut files = changed_files(installed)?;
     files.extend(
-        strange(installed)?
+        foreign_files(installed)?
             .into_iter()
             .map(|file| format!("{file} was added")),
     );
@@ -172,7 +175,7 @@ fn replaceable(
 }
 
 /// The files that are not as they were installed; those that are gone are no loss.
-pub fn changed(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
+pub fn changed_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let mut changed = Vec::new();
     for (file, listed) in &installed.record.files {
         let path = installed.directory.join(file);
@@ -183,10 +186,10 @@ pub fn changed(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
             changed.push(format!("{file} was changed"));
             continue;
         }
-        let bytes = read(&path, limits::BUNDLE_BYTES)?;
+        let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES)?;
         let mode = listed.mode;
         let bytes = bytes.as_slice();
-        if (Content { mode, bytes }).listed() != *listed {
+        if (BundleFile { mode, bytes }).manifest_entry() != *listed {
             changed.push(format!("{file} was changed"));
         }
     }
@@ -194,12 +197,12 @@ pub fn changed(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
 }
 
 /// The files that no bundle put there, but for Python's caches.
-fn strange(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
+fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let mut found = Vec::new();
     let mut waiting = vec![String::new()];
     while let Some(above) = waiting.pop() {
         let directory = installed.directory.join(&above);
-        let failed = || BundleFileError::file("list", &directory);
+        let failed = || BundleFileError::file_error("list", &directory);
         for entry in fs::read_dir(&directory).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -209,7 +212,7 @@ fn strange(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
                 format!("{above}/{name}")
             };
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if below == RECORD
+            if below == INSTALL_RECORD_FILE
                 || name == "__pycache__"
                 || installed.record.files.contains_key(&below)
             {
@@ -227,14 +230,15 @@ fn strange(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
 }
 
 /// Removes what the record names, the DDL first: from then on the node offers the agent no more. Tells what is left.
-pub fn remove(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
+pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let (record, directory) = (&installed.record, &installed.directory);
     let ddl = format!("{}.json", record.name);
     let others = record.files.keys().filter(|file| **file != ddl);
     let mut above: Vec<PathBuf> = Vec::new();
     for file in std::iter::once(&ddl).chain(others) {
         let path = directory.join(file);
-        gone(fs::remove_file(&path)).map_err(BundleFileError::file("remove", &path))?;
+        ignore_missing(fs::remove_file(&path))
+            .map_err(BundleFileError::file_error("remove", &path))?;
         above.extend(
             path.ancestors()
                 .skip(1)
@@ -242,9 +246,9 @@ pub fn remove(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
                 .map(Path::to_owned),
         );
     }
-    let left = strange(installed)?;
-    let path = directory.join(RECORD);
-    gone(fs::remove_file(&path)).map_err(BundleFileError::file("remove", &path))?;
+    let left = foreign_files(installed)?;
+    let path = directory.join(INSTALL_RECORD_FILE);
+    ignore_missing(fs::remove_file(&path)).map_err(BundleFileError::file_error("remove", &path))?;
     // The deepest first. Those that are not empty are not ours alone, and stay.
     above.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
     above.dedup();
@@ -255,7 +259,7 @@ pub fn remove(installed: &Installed) -> Result<Vec<String>, BundleFileError> {
 }
 
 /// What is gone need not be removed.
-fn gone(result: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
@@ -263,7 +267,11 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Writes the files, the record last, and waits until they are on the disk.
-fn stage(fresh: &Path, bundle: &OpenBundle<'_>, record: &Record) -> Result<(), BundleFileError> {
+fn stage_files(
+    fresh: &Path,
+    bundle: &OpenBundle<'_>,
+    record: &InstallRecord,
+) -> Result<(), BundleFileError> {
     make_directory(fresh)?;
     for (file, content) in &bundle.files {
         let path = fresh.join(file);
@@ -276,33 +284,33 @@ fn stage(fresh: &Path, bundle: &OpenBundle<'_>, record: &Record) -> Result<(), B
         for directory in above {
             make_directory(directory)?;
         }
-        write(&path, content.bytes, content.mode)?;
+        write_file(&path, content.bytes, content.mode)?;
     }
-    let path = fresh.join(RECORD);
+    let path = fresh.join(INSTALL_RECORD_FILE);
     let text = serde_json::to_vec_pretty(record).map_err(|source| BundleFileError::Record {
         path: path.clone(),
         source,
     })?;
-    write(&path, &text, Mode::Data)
+    write_file(&path, &text, BundleFileMode::Data)
 }
 
 /// Whatever the umask is: a node refuses agents that others can write to.
-fn write(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), BundleFileError> {
+fn write_file(path: &Path, bytes: &[u8], mode: BundleFileMode) -> Result<(), BundleFileError> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)
-        .map_err(BundleFileError::file("write", path))?;
+        .map_err(BundleFileError::file_error("write", path))?;
     file.write_all(bytes)
-        .and_then(|()| file.set_permissions(Permissions::from_mode(mode.bits())))
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode.permission_bits())))
         .and_then(|()| file.sync_all())
-        .map_err(BundleFileError::file("write", path))
+        .map_err(BundleFileError::file_error("write", path))
 }
 
 fn make_directories(ddls: &Path) -> Result<(), BundleFileError> {
     let mut path = ddls.to_owned();
-    for part in BELOW.split('/') {
+    for part in AGENT_SUBDIRECTORY.split('/') {
         path.push(part);
         make_directory(&path)?;
     }
@@ -313,8 +321,8 @@ fn make_directories(ddls: &Path) -> Result<(), BundleFileError> {
 fn make_directory(path: &Path) -> Result<(), BundleFileError> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755))
-            .map_err(BundleFileError::file("make", path)),
+            .map_err(BundleFileError::file_error("make", path)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(BundleFileError::file("make", path)(error)),
+        Err(error) => Err(BundleFileError::file_error("make", path)(error)),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Examples.
-pub const AFTER: &str = "\
+pub const AFTER_HELP: &str = "\
 Nodes demand it where their policy says `approved-by=...`, or for every action
 of the class root_equivalent if `policy.approve_dangerous` is set. It takes two people: nobody approves what they ask for themselves.
 
@@ -16,7 +16,7 @@ Examples:
 
 /// `rpc approve`.
 #[derive(Debug, Args)]
-pub struct Approve {
+pub struct ApproveArgs {
     /// What another wants to ask: a file that `rpc AGENT ACTION --request-approval FILE` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use muster_wire::audit::Anchor;
-use muster_wire::identity::{Identity, Name};
+use muster_wire::audit::AuditAnchor;
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::PublicKey;
 
-use super::json::Json;
+use super::json::JsonArgs;
 
 /// The commands on audit logs. They read files, and ask nobody.
 #[derive(Debug, Subcommand)]
-pub enum Audit {
+pub enum AuditCommand {
     /// Prove that nothing in a node's audit log was altered, removed or put in
     #[command(after_help = "\
 Exit codes: 0 intact, 2 something is wrong with the log, 1 it cannot be verified
@@ -21,18 +21,18 @@ Examples:
   rpc audit verify --operator OA... ./db1/audit.log -j
   rpc audit verify --key UB... audit.log           a key that is known otherwise
   rpc audit verify --anchor 812:mS5Y... audit.log  must still hold that line")]
-    Verify(Verify),
+    Verify(AuditVerifyArgs),
     /// Show the records of audit logs
     #[command(after_help = "Examples:
   rpc audit show /var/log/muster/audit.log
   rpc audit show --verdict denied --caller rip audit.log
   rpc audit show --agent puppetral -j audit.log | jq .data")]
-    Show(Show),
+    Show(AuditShowArgs),
 }
 
 /// `rpc audit verify`.
 #[derive(Debug, Args)]
-pub struct Verify {
+pub struct AuditVerifyArgs {
     /// The files of one node's log, in any order
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Verify {
     pub keys: Vec<PublicKey>,
     /// A line that must be there, as an earlier verification printed it; repeatable
     #[arg(long = "anchor", value_name = "NUMBER:HASH")]
-    pub anchors: Vec<Anchor>,
+    pub anchors: Vec<AuditAnchor>,
     /// The daemon's state directory, whose head records tell where its logs must end; on the node, as root
     /// [default: /var/lib/muster, if it can be read]
     #[arg(long, value_name = "DIR", verbatim_doc_comment)]
@@ -54,12 +54,12 @@ pub struct Verify {
     pub strict: bool,
     /// As JSON.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
 /// `rpc audit show`.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct AuditShowArgs {
     /// The files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
@@ -68,10 +68,10 @@ pub struct Show {
     pub caller: Option<Identity>,
     /// Only this agent
     #[arg(long, value_name = "NAME")]
-    pub agent: Option<Name>,
+    pub agent: Option<SubjectName>,
     /// Only what ended so: started, executed, denied, refused or lost
     #[arg(long, value_name = "VERDICT", hide_possible_values = true)]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<AuditVerdictFilter>,
     /// Print the records as they are, a line of JSON each
     #[arg(long, short)]
     pub json: bool,
@@ -79,7 +79,7 @@ pub struct Show {
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Verdict {
+pub enum AuditVerdictFilter {
     /// A change began.
     Started,
     /// It was done.
@@ -92,9 +92,9 @@ pub enum Verdict {
     Lost,
 }
 
-impl Verdict {
+impl AuditVerdictFilter {
     /// The word in the log.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Started => "started",
             Self::Executed => "executed",

@@ -5,34 +5,34 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::org::Where;
+use super::org::OrgDirectoryArgs;
 
 /// The commands on the broker.
 #[derive(Debug, Subcommand)]
-pub enum Broker {
+pub enum BrokerCommand {
     /// Print a configuration for nats-server, or write it
     #[command(after_help = "Examples:
   rpc broker config --org /srv/acme
   rpc broker config --jetstream-dir /var/lib/nats --write
   rpc broker config --out /etc/nats/nats.conf")]
-    Config(Config),
+    Config(BrokerConfigArgs),
     /// Give the broker other names: a new certificate, and new addresses for nodes and clients
     #[command(after_help = "Examples:
   rpc broker rename --host broker.acme.net --host 10.0.0.1")]
-    Rename(Rename),
+    Rename(BrokerRenameArgs),
     /// Become nats-server, with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
   rpc broker run -- --debug          what follows -- is for nats-server")]
-    Run(Run),
+    Run(BrokerRunArgs),
 }
 
 /// `rpc broker config`.
 #[derive(Debug, Args)]
-pub struct Config {
+pub struct BrokerConfigArgs {
     /// Which organisation.
     #[command(flatten)]
-    pub place: Where,
+    pub place: OrgDirectoryArgs,
     /// Where streams are kept.
     #[arg(
         long,
@@ -53,10 +53,10 @@ pub struct Config {
 
 /// `rpc broker rename`.
 #[derive(Debug, Args)]
-pub struct Rename {
+pub struct BrokerRenameArgs {
     /// Which organisation.
     #[command(flatten)]
-    pub place: Where,
+    pub place: OrgDirectoryArgs,
     /// Name or address under which the broker is reached; repeatable; replaces those before
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
@@ -64,10 +64,10 @@ pub struct Rename {
 
 /// `rpc broker run`.
 #[derive(Debug, Args)]
-pub struct Run {
+pub struct BrokerRunArgs {
     /// Which organisation.
     #[command(flatten)]
-    pub place: Where,
+    pub place: OrgDirectoryArgs,
     /// Arguments for nats-server
     #[arg(last = true, value_name = "ARGS")]
     pub arguments: Vec<OsString>,

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc cancel 20260131-235959-3f9a2c  all that this job has asked
   rpc cancel nightly-patch           the newest job of that name
   rpc cancel 01890a5d-ac96-774b-bcce-b302099a8057 -C apache
@@ -21,7 +21,7 @@ for its turn never start it. Exits with 1 when no node had it at work.";
 
 /// `rpc cancel`.
 #[derive(Debug, Args)]
-pub struct Cancel {
+pub struct CancelArgs {
     /// A job, named as for `rpc job show`, or a request's id, as `rpc do rpcutil running` tells it
     #[arg(value_name = "ID")]
     pub id: String,
@@ -30,8 +30,8 @@ pub struct Cancel {
     pub any: bool,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::completion::Shell;
+use crate::completion::CompletionShell;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   source <(rpc completion bash)
   rpc completion zsh > ~/.zfunc/_rpc
   rpc completion fish > ~/.config/fish/completions/rpc.fish
@@ -16,17 +16,17 @@ Names of nodes and facts are those that commands have seen in the last day.";
 
 /// `rpc completion`.
 #[derive(Debug, Args)]
-pub struct Completion {
+pub struct CompletionArgs {
     /// The shell: bash, zsh or fish
     #[arg(value_name = "SHELL", hide_possible_values = true)]
-    pub shell: Shell,
+    pub shell: CompletionShell,
 }
 
 /// `rpc complete`, for the scripts only.
 #[derive(Debug, Args)]
-pub struct Complete {
+pub struct CompleteArgs {
     /// The shell
-    pub shell: Shell,
+    pub shell: CompletionShell,
     /// What it knows of the line
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Complete {
 
 /// `rpc man`, for packages only.
 #[derive(Debug, Args)]
-pub struct Man {
+pub struct ManPagesArgs {
     /// The directory that the pages are written into
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,

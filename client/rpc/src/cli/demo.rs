@@ -6,26 +6,26 @@ use clap::{Args, Subcommand};
 
 /// The commands on the demonstration.
 #[derive(Debug, Subcommand)]
-pub enum Demo {
+pub enum DemoCommand {
     /// Start a broker and some nodes on this machine, each with a scratch root of its own
     #[command(after_help = "Examples:
   rpc demo up
   rpc demo up --nodes 20 --dir /tmp/fleet
   rpc demo up --nodes 10000 --virtual")]
-    Up(Up),
+    Up(DemoUpArgs),
     /// Show what runs
     #[command(after_help = "Examples:
   rpc demo status")]
-    Status(Place),
+    Status(DemoDirectoryArgs),
     /// Stop what was started, and remove what was made
     #[command(after_help = "Examples:
   rpc demo down")]
-    Down(Place),
+    Down(DemoDirectoryArgs),
 }
 
 /// Which demonstration.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct DemoDirectoryArgs {
     /// Directory of the demonstration [default: ~/.cache/muster/demo]
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
@@ -33,10 +33,10 @@ pub struct Place {
 
 /// `rpc demo up`.
 #[derive(Debug, Args)]
-pub struct Up {
+pub struct DemoUpArgs {
     /// Which demonstration.
     #[command(flatten)]
-    pub place: Place,
+    pub place: DemoDirectoryArgs,
     /// How many nodes; at most 500, unless they are virtual
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub nodes: u32,

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc doctor                         this side, the brokers, the whole fleet
   rpc doctor -I db1.acme.net         the same, of one node
   rpc doctor -j                      print one JSON document
@@ -19,11 +19,11 @@ a node; warnings are no errors.";
 
 /// `rpc doctor`.
 #[derive(Debug, Args)]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// Examples.
-pub const AFTER: &str =
+pub const AFTER_HELP: &str =
     "Nothing is sent, and no node is looked for. What is sensitive is not shown, and
 not signed either. With -v the signed bytes are shown, too.
 
@@ -16,7 +16,7 @@ Examples:
 
 /// `rpc explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct ExplainArgs {
     /// The agent
     #[arg(value_name = "AGENT")]
     pub agent: String,
@@ -25,8 +25,8 @@ pub struct Explain {
     pub words: Vec<String>,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 
-use super::filters::{Conditions, Filters};
-use super::json::Json;
+use super::filters::{ConditionArgs, FilterArgs};
+use super::json::JsonArgs;
 
 /// The commands on filters themselves. None of them asks anybody.
 #[derive(Debug, Subcommand)]
-pub enum Filter {
+pub enum FilterCommand {
     /// Say in English which nodes the filters mean, and ask nobody
     #[command(after_help = "Examples:
   rpc filter explain -W \"customer=acme apache\" -I /^web/
   rpc filter explain -S \"(country=uk or country=de) and not apache\"")]
-    Explain(Explain),
+    Explain(FilterExplainArgs),
     /// Hold filters against every node of a saved inventory, and ask nobody
     #[command(
         after_help = "For each node: match, no match, or unknown with the data sources that it would ask.
@@ -30,20 +30,20 @@ Examples:
   rpc filter test fleet.json -C apache 'service(\"sshd\").running' -v
   rpc filter test fleet.json 'puppet().enabled' --data 'puppet().enabled=true'"
     )]
-    Test(Test),
+    Test(FilterTestArgs),
 }
 
 /// `rpc filter explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct FilterExplainArgs {
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }
 
 /// `rpc filter test`.
 #[derive(Debug, Args)]
-pub struct Test {
+pub struct FilterTestArgs {
     /// The inventory: a file that `rpc inventory --export` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -55,16 +55,16 @@ pub struct Test {
     pub data: Vec<String>,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub conditions: Conditions,
+    pub conditions: ConditionArgs,
     /// Nodes of this collective
     #[arg(
         short = 'T',
         long,
         value_name = "COLLECTIVE",
-        help_heading = super::filters::HEADING
+        help_heading = super::filters::HELP_HEADING
     )]
-    pub target: Option<Name>,
+    pub target: Option<SubjectName>,
 }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc find -W \"environment=development customer=acme mysql::master\"
   rpc find -F \"os.family=Debian\" -A puppetral
   rpc find -I /^web/ -j
@@ -17,14 +17,14 @@ Exits with 1 when there is no such node.";
 
 /// `rpc find`.
 #[derive(Debug, Args)]
-pub struct Find {
+pub struct FindArgs {
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Print this for each node, as in '{{ node }} user=root'; @FILE reads a file
     #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["json", "jq"])]
     pub template: Option<String>,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

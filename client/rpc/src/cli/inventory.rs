@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use muster_wire::identity::Identity;
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// How the command is used.
 pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
@@ -16,7 +16,7 @@ pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --validate FILE";
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc inventory dev1.example.net
   rpc inventory dev1.example.net -j | jq .inventory.facts
   rpc inventory --collectives -C apache
@@ -30,7 +30,7 @@ Commands find nodes in such a file with `--dm inventory --do file=fleet.json`.
 Nodes that do not answer are not in it, and the export exits with 2.";
 
 /// Flags that have no meaning for one node, which is named.
-const WHICH: [&str; 9] = [
+const NODE_SELECTION_FLAGS: [&str; 9] = [
     "facts",
     "classes",
     "agents",
@@ -46,9 +46,9 @@ const WHICH: [&str; 9] = [
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate"]))]
 #[command(group = ArgGroup::new("anything").args(["node", "collectives", "map", "export", "validate", "template"]).multiple(true).required(true))]
-pub struct Inventory {
+pub struct InventoryArgs {
     /// The node
-    #[arg(value_name = "NODE", conflicts_with_all = WHICH)]
+    #[arg(value_name = "NODE", conflicts_with_all = NODE_SELECTION_FLAGS)]
     pub node: Option<Identity>,
     /// Count the nodes in each collective
     #[arg(long, visible_alias = "list-collectives", alias = "lc")]
@@ -72,12 +72,12 @@ pub struct Inventory {
     #[arg(long, requires = "export")]
     pub update: bool,
     /// Check an inventory, and ask nobody
-    #[arg(long, value_name = "FILE", conflicts_with_all = WHICH.into_iter().chain(["json", "jq"]))]
+    #[arg(long, value_name = "FILE", conflicts_with_all = NODE_SELECTION_FLAGS.into_iter().chain(["json", "jq"]))]
     pub validate: Option<PathBuf>,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

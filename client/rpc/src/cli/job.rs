@@ -2,16 +2,16 @@
 
 use clap::{Args, Subcommand};
 
-use super::json::Json;
+use super::json::JsonArgs;
 
 /// The commands on jobs that were kept.
 #[derive(Debug, Subcommand)]
-pub enum Job {
+pub enum JobCommand {
     /// List the jobs that are kept, the newest first
     #[command(after_help = "Examples:
   rpc job list
   rpc job list -j")]
-    List(List),
+    List(JobListArgs),
     /// Show what a job asked, whom, and what they answered
     #[command(
         after_help = "A job is named by its id, by the beginning of one, or by the name that --job
@@ -24,42 +24,42 @@ Examples:
 Exits as the request did: 0 when all succeeded, 2 when some failed, did not
 answer or were never asked, 3 when none answered."
     )]
-    Show(Show),
+    Show(JobShowArgs),
     /// Show what two jobs' nodes answered differently
     #[command(after_help = "Examples:
   rpc job diff 20260130 20260131
 
 Exits with 0 when they answered the same, with 2 when not.")]
-    Diff(Diff),
+    Diff(JobDiffArgs),
     /// Forget jobs
     #[command(after_help = "Examples:
   rpc job forget 20260131-235959-3f9a2c
   rpc job forget --all")]
-    Forget(Forget),
+    Forget(JobForgetArgs),
 }
 
 /// `rpc job list`.
 #[derive(Debug, Args)]
-pub struct List {
+pub struct JobListArgs {
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
 /// `rpc job show`.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct JobShowArgs {
     /// The job
     #[arg(value_name = "JOB")]
     pub job: String,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
 /// `rpc job diff`.
 #[derive(Debug, Args)]
-pub struct Diff {
+pub struct JobDiffArgs {
     /// The earlier job
     #[arg(value_name = "JOB")]
     pub before: String,
@@ -68,12 +68,12 @@ pub struct Diff {
     pub after: String,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
 /// `rpc job forget`.
 #[derive(Debug, Args)]
-pub struct Forget {
+pub struct JobForgetArgs {
     /// The jobs
     #[arg(value_name = "JOB", required_unless_present = "all")]
     pub jobs: Vec<String>,

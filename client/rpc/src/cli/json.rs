@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Whether a document is wanted, and what of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct Json {
+pub struct JsonArgs {
     /// Print one JSON document
     #[arg(short, long)]
     pub json: bool,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use uuid::Uuid;
 
-use super::output::Output;
-use super::seconds::seconds;
+use super::output::OutputArgs;
+use super::seconds::parse_seconds;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc listen night-shift puppetral do --expect 40 -o results &
   rpc do puppetral type=user name=rip --reply-to night-shift
   rpc listen night-shift rpcutil ping -t 60 --jsonl
@@ -22,7 +22,7 @@ an answer is a failure or too few came, with 3 when none did.";
 
 /// `rpc listen`.
 #[derive(Debug, Args)]
-pub struct Listen {
+pub struct ListenArgs {
     /// The name that the answers are sent to, as given to --reply-to
     #[arg(value_name = "NAME")]
     pub mailbox: String,
@@ -36,12 +36,12 @@ pub struct Listen {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expect: Option<u32>,
     /// End after this time
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
     /// Believe only answers to this request
     #[arg(long, value_name = "ID")]
     pub request: Option<Uuid>,
     /// How results are shown.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputArgs,
 }

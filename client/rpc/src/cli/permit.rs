@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// The commands on run permits.
 #[derive(Debug, Subcommand)]
-pub enum Permit {
+pub enum PermitCommand {
     /// List the pools: how many hold a permit, and how many wait
     #[command(after_help = "Examples:
   rpc permit list
@@ -15,7 +15,7 @@ pub enum Permit {
 
 Pools are the same for the whole fleet: one node is asked, and tells what the
 broker has. Filters say which nodes may be asked.")]
-    List(List),
+    List(PermitListArgs),
     /// Show who holds a pool's permits, who waits, and since when
     #[command(after_help = "Examples:
   rpc permit show puppet
@@ -24,7 +24,7 @@ broker has. Filters say which nodes may be asked.")]
 FENCE is the permit's number: later ones are larger. A holder that gives no
 signs of life loses its permit when the time LEFT is over; a living one renews
 it. Who waits with a higher PRIO comes first.")]
-    Show(Show),
+    Show(PermitShowArgs),
     /// Take permits away from nodes; what runs under them is stopped
     #[command(after_help = "Examples:
   rpc permit release puppet web1.example.net
@@ -32,40 +32,40 @@ it. Who waits with a higher PRIO comes first.")]
 
 The nodes themselves give them back, so they must be there. A node that is gone
 for good loses its permit by itself, within a minute.")]
-    Release(Release),
+    Release(PermitReleaseArgs),
 }
 
 /// `rpc permit list`.
 #[derive(Debug, Args)]
-pub struct List {
+pub struct PermitListArgs {
     /// Only this pool
     #[arg(value_name = "POOL")]
     pub pool: Option<String>,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes may be asked.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }
 
 /// `rpc permit show`.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct PermitShowArgs {
     /// The pool
     #[arg(value_name = "POOL")]
     pub pool: String,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes may be asked.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }
 
 /// `rpc permit release`.
 #[derive(Debug, Args)]
-pub struct Release {
+pub struct PermitReleaseArgs {
     /// The pool
     #[arg(value_name = "POOL")]
     pub pool: String,
@@ -77,5 +77,5 @@ pub struct Release {
     pub yes: bool,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::filters::Filters;
-use super::json::Json;
-use super::seconds::seconds;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
+use super::seconds::parse_seconds;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc ping
   rpc ping -W \"environment=development apache\"
   rpc ping --graph                   how the answers are spread over time
@@ -22,15 +22,15 @@ that, and with 3 when nobody does.";
 
 /// `rpc ping`.
 #[derive(Debug, Args)]
-pub struct Ping {
+pub struct PingArgs {
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Draw how the answers are spread over time
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub graph: bool,
     /// Listen this long, however quiet it is
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "discovery_timeout")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "discovery_timeout")]
     pub timeout: Option<Duration>,
     /// Be content with so many answers, and wait for no more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -40,5 +40,5 @@ pub struct Ping {
     pub trace: bool,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use muster_wire::Millis;
-use muster_wire::identity::Name;
-use muster_wire::policy::{InstantError, PolicyPrincipal, Verdict, instant};
+use muster_wire::identity::SubjectName;
+use muster_wire::policy::{PolicyPrincipal, RuleVerdict, parse_instant};
 
-use super::json::Json;
+use super::json::JsonArgs;
 
 /// Where a node keeps its policies.
-const DIRECTORY: &str = "/etc/muster/policies";
+const DEFAULT_POLICIES_DIRECTORY: &str = "/etc/muster/policies";
 
 /// The commands on policies. None of them asks anybody.
 #[derive(Debug, Subcommand)]
-pub enum Policy {
+pub enum PolicyCommand {
     /// Read policies as a node would, and tell what is wrong or odd about them
     #[command(
         after_help = "Exits with 2 if a policy is malformed, or with --strict if anything is odd.
@@ -24,7 +24,7 @@ Examples:
   rpc policy check policies/ --strict
   rpc policy check service.policy -j | jq -r '.findings[].message'"
     )]
-    Check(Check),
+    Check(PolicyCheckArgs),
     /// Tell which line decides about a request, and why the lines before it do not
     #[command(
         override_usage = "rpc policy explain --caller NAME --agent AGENT --action ACTION [OPTIONS]",
@@ -37,7 +37,7 @@ Examples:
       --dir policies/ --fact environment=production --class mysql::master \\
       --data 'puppet().enabled=false'"
     )]
-    Explain(Explain),
+    Explain(PolicyExplainArgs),
     /// Run the cases of a test file against policies
     #[command(after_help = "A test file is TOML:
   policies = \"policies\"            # its own directory when left out
@@ -57,35 +57,35 @@ Exits with 2 if a case fails.
 Examples:
   rpc policy test policies.test.toml
   rpc policy test policies.test.toml -j | jq '.failed'")]
-    Test(Test),
+    Test(PolicyTestArgs),
 }
 
 /// `rpc policy check`.
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct PolicyCheckArgs {
     /// Directories of policies, or single files; groups are read beside them
-    #[arg(value_name = "DIR|FILE", default_value = DIRECTORY)]
+    #[arg(value_name = "DIR|FILE", default_value = DEFAULT_POLICIES_DIRECTORY)]
     pub paths: Vec<PathBuf>,
     /// What is odd counts as wrong
     #[arg(long)]
     pub strict: bool,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
 /// `rpc policy explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct PolicyExplainArgs {
     /// Who would ask; a service is written service=NAME
     #[arg(long, value_name = "NAME")]
     pub caller: PolicyPrincipal,
     /// The agent
     #[arg(long, value_name = "AGENT")]
-    pub agent: Name,
+    pub agent: SubjectName,
     /// The action
     #[arg(long, value_name = "ACTION")]
-    pub action: Name,
+    pub action: SubjectName,
     /// What is known of the node: a file that `rpc inventory NODE -j` wrote
     #[arg(long, value_name = "FILE")]
     pub node: Option<PathBuf>,
@@ -99,38 +99,34 @@ pub struct Explain {
     #[arg(long = "data", value_name = "VALUE")]
     pub data: Vec<String>,
     /// Directory of the policies
-    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_POLICIES_DIRECTORY)]
     pub dir: PathBuf,
     /// What the node decides about agents without a policy: allow or deny
-    #[arg(long, value_name = "VERDICT", value_parser = verdict, default_value = "deny")]
-    pub default: Verdict,
+    #[arg(long, value_name = "VERDICT", value_parser = parse_verdict, default_value = "deny")]
+    pub default: RuleVerdict,
     /// When it would be asked, as in 2026-11-22T10:00Z [default: now]
-    #[arg(long, value_name = "TIME", value_parser = at)]
+    #[arg(long, value_name = "TIME", value_parser = parse_instant)]
     pub at: Option<Millis>,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
 /// `rpc policy test`.
 #[derive(Debug, Args)]
-pub struct Test {
+pub struct PolicyTestArgs {
     /// The test file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
 }
 
-fn at(text: &str) -> Result<Millis, InstantError> {
-    instant(text)
-}
-
-fn verdict(text: &str) -> Result<Verdict, &'static str> {
+fn parse_verdict(text: &str) -> Result<RuleVerdict, &'static str> {
     match text {
-        "allow" => Ok(Verdict::Allow),
-        "deny" => Ok(Verdict::Deny),
+        "allow" => Ok(RuleVerdict::Allow),
+        "deny" => Ok(RuleVerdict::Deny),
         _ => Err("expected allow or deny"),
     }
 }

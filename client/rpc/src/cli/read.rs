@@ -8,27 +8,29 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 use super::{Cli, Command};
 
 /// Commands that have the name of an agent, and not all of its actions.
-const AGENTS: [&str; 3] = ["permit", "provision", "puppet"];
+const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
 
 impl Cli {
     /// The command line of these arguments, the program's name among them.
-    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    pub fn parse_arguments(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Self, clap::Error> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
-        match Self::read_line(arguments.clone()) {
+        match Self::parse_line(arguments.clone()) {
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-                Self::help_of_agent(arguments).ok_or(error)
+                Self::parse_agent_help(arguments).ok_or(error)
             }
             Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
-                Self::action_of_agent(arguments).ok_or(error)
+                Self::parse_agent_action(arguments).ok_or(error)
             }
             read => read,
         }
     }
 
     /// The line of a request without its wish for help, which the agent's schema can fulfil.
-    fn help_of_agent(mut arguments: Vec<OsString>) -> Option<Self> {
+    fn parse_agent_help(mut arguments: Vec<OsString>) -> Option<Self> {
         arguments.retain(|word| word != "--help" && word != "-h");
-        let mut cli = Self::read_line(arguments).ok()?;
+        let mut cli = Self::parse_line(arguments).ok()?;
         let Command::Do(request) = &mut cli.command else {
             return None;
         };
@@ -39,14 +41,15 @@ impl Cli {
     }
 
     /// The line of a request to an agent of which a command has the name: what the command does not know is one of its actions.
-    fn action_of_agent(mut arguments: Vec<OsString>) -> Option<Self> {
-        let is_agent = |word: &OsString| AGENTS.iter().any(|agent| word == agent);
+    fn parse_agent_action(mut arguments: Vec<OsString>) -> Option<Self> {
+        let is_agent =
+            |word: &OsString| AGENTS_NAMED_LIKE_COMMANDS.iter().any(|agent| word == agent);
         let place = arguments.iter().skip(1).position(is_agent)? + 1;
         arguments.insert(place, "do".into());
-        Self::read_line(arguments).ok()
+        Self::parse_line(arguments).ok()
     }
 
-    fn read_line(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+    fn parse_line(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = Self::command().allow_external_subcommands(true);
         let matches = command.try_get_matches_from(&arguments)?;
         let words = match matches.subcommand() {
@@ -65,7 +68,7 @@ impl Cli {
     }
 
     /// The names of all commands.
-    pub fn commands() -> Vec<String> {
+    pub fn command_names() -> Vec<String> {
         let command = Self::command();
         let names = command.get_subcommands().map(clap::Command::get_name);
         names.map(str::to_owned).collect()
@@ -76,12 +79,12 @@ impl Cli {
 mod tests {
     use std::ffi::OsString;
 
-    use crate::cli::request::Request;
-    use crate::cli::{Cli, Command, Global};
+    use crate::cli::request::RequestArgs;
+    use crate::cli::{Cli, Command, GlobalArgs};
 
-    fn request(line: &str) -> (Global, Request) {
+    fn request(line: &str) -> (GlobalArgs, RequestArgs) {
         let words = line.split(' ').map(OsString::from);
-        let cli = Cli::read(words).unwrap();
+        let cli = Cli::parse_arguments(words).unwrap();
         match cli.command {
             Command::Do(request) => (cli.global, *request),
             other => panic!("{line} is {other:?}"),
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn commands_win_over_agents() {
-        let cli = Cli::read(["rpc", "ping"].map(OsString::from)).unwrap();
+        let cli = Cli::parse_arguments(["rpc", "ping"].map(OsString::from)).unwrap();
         assert!(matches!(cli.command, Command::Ping(_)));
         let (_, request) = request("rpc do ping ping");
         assert_eq!(request.agent.as_deref(), Some("ping"));
@@ -128,10 +131,10 @@ mod tests {
         assert_eq!(request.agent.as_deref(), Some("puppet"));
         assert_eq!(request.words, ["last_run_report", "logs=true"]);
         for line in ["rpc puppet status", "rpc permit list puppet"] {
-            let cli = Cli::read(line.split(' ').map(OsString::from)).unwrap();
+            let cli = Cli::parse_arguments(line.split(' ').map(OsString::from)).unwrap();
             assert!(!matches!(cli.command, Command::Do(_)), "{line}");
         }
-        let wrong = Cli::read(["rpc", "job", "lisst"].map(OsString::from)).unwrap_err();
+        let wrong = Cli::parse_arguments(["rpc", "job", "lisst"].map(OsString::from)).unwrap_err();
         assert_eq!(wrong.kind(), clap::error::ErrorKind::InvalidSubcommand);
     }
 
@@ -153,7 +156,7 @@ mod tests {
             "rpc rpcutil --nonsense --help",
         ] {
             assert!(
-                Cli::read(line.split(' ').map(OsString::from)).is_err(),
+                Cli::parse_arguments(line.split(' ').map(OsString::from)).is_err(),
                 "{line}"
             );
         }
@@ -161,7 +164,8 @@ mod tests {
 
     #[test]
     fn help_and_mistakes_of_an_agents_line_are_those_of_do() {
-        let read = |line: &str| Cli::read(line.split(' ').map(OsString::from)).unwrap_err();
+        let read =
+            |line: &str| Cli::parse_arguments(line.split(' ').map(OsString::from)).unwrap_err();
         assert_eq!(
             read("rpc rpcutil ping --nonsense").kind(),
             clap::error::ErrorKind::UnknownArgument

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::approval::Approval;
-use super::errand::Errand;
-use super::filters::Filters;
-use super::output::Output;
-use super::pace::Pace;
-use super::seconds::seconds;
+use super::approval::ApprovalArgs;
+use super::errand::RequestFlags;
+use super::filters::FilterArgs;
+use super::output::OutputArgs;
+use super::pace::PaceArgs;
+use super::seconds::parse_seconds;
 
 /// How the command is used.
 pub const USAGE: &str = "rpc do AGENT [ACTION] [KEY=VALUE]... [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc do puppetral type=user name=rip              the agent's default action
   rpc puppetral do type=user name=rip password=-   asks for the password
   rpc rpcutil get_fact fact=country -C apache --display all
@@ -36,7 +36,7 @@ What changes nodes is kept as a job, which `rpc job` shows.";
 
 /// `rpc do`.
 #[derive(Debug, Args)]
-pub struct Request {
+pub struct RequestArgs {
     /// The agent
     #[arg(value_name = "AGENT", required_unless_present_any = ["retry_failed", "resume"])]
     pub agent: Option<String>,
@@ -44,26 +44,26 @@ pub struct Request {
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
     /// How long the action may take on a node [default: what the agent's DDL says]
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
     /// How long a node may take until it begins
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "60")]
     pub ttl: Duration,
     /// How results are shown.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputArgs,
     /// How a second person comes in.
     #[command(flatten)]
-    pub approval: Approval,
+    pub approval: ApprovalArgs,
     /// How the request is made.
     #[command(flatten)]
-    pub errand: Errand,
+    pub errand: RequestFlags,
     /// How many of them, and how fast.
     #[command(flatten)]
-    pub pace: Pace,
+    pub pace: PaceArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
     /// Whether the agent stands where a command could: `rpc AGENT ACTION`.
     #[arg(skip)]
     pub bare: bool,

@@ -3,50 +3,50 @@
 use std::time::Duration;
 
 /// Longest time that can be asked for: a day, as the protocol has it.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_DURATION: Duration = Duration::from_hours(24);
 
 /// Reads `2`, `0.5` or `2s`; more than nothing and at most a day.
-pub fn seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
     let seconds = number
         .parse()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds
-        .filter(|time| *time >= Duration::from_millis(1) && *time <= LONGEST)
+        .filter(|time| *time >= Duration::from_millis(1) && *time <= MAX_DURATION)
         .ok_or_else(|| "expected seconds, from 0.001 to 86400".to_owned())
 }
 
-/// Reads a stretch of time that may be none: `0`, and what [`seconds`] reads.
-pub fn pause(text: &str) -> Result<Duration, String> {
+/// Reads a stretch of time that may be none: `0`, and what [`parse_seconds`] reads.
+pub fn parse_pause(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    seconds(text).map_err(|_| "expected seconds, 0 or from 0.001 to 86400".to_owned())
+    parse_seconds(text).map_err(|_| "expected seconds, 0 or from 0.001 to 86400".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{pause, seconds};
+    use super::{parse_pause, parse_seconds};
 
     #[test]
     fn whole_seconds_and_parts_of_them() {
-        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(seconds("86400s"), Ok(Duration::from_hours(24)));
+        assert_eq!(parse_seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_seconds("86400s"), Ok(Duration::from_hours(24)));
         for text in [
             "", "0", "-1", "s", "1m", "86401", "inf", "NaN", "1e300", "0.0001",
         ] {
-            assert!(seconds(text).is_err(), "{text}");
+            assert!(parse_seconds(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_pause_may_be_none() {
-        assert_eq!(pause("0"), Ok(Duration::ZERO));
-        assert_eq!(pause("0.25"), Ok(Duration::from_millis(250)));
-        assert!(pause("").is_err() && pause("-1").is_err());
+        assert_eq!(parse_pause("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_pause("0.25"), Ok(Duration::from_millis(250)));
+        assert!(parse_pause("").is_err() && parse_pause("-1").is_err());
     }
 }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::filters::Filters;
-use super::json::Json;
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
 
 /// Examples.
-pub const AFTER: &str = "Examples:
+pub const AFTER_HELP: &str = "Examples:
   rpc stats                          what daemons took, and what they refused
   rpc stats -C apache
   rpc stats -j --jq '.nodes[] | select(.replayed > 0) | .node'
@@ -18,11 +18,11 @@ DENIED by a policy, REPLIES is what was answered; all since the daemon's start."
 
 /// `rpc stats`.
 #[derive(Debug, Args)]
-pub struct Stats {
+pub struct StatsArgs {
     /// Whether a document is wanted.
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArgs,
     /// Which nodes.
     #[command(flatten)]
-    pub filters: Filters,
+    pub filters: FilterArgs,
 }

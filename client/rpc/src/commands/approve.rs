@@ -3,96 +3,102 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
-use muster_ddl::Action;
-use muster_wire::approval::Inputs;
+use muster_ddl::ActionSchema;
+use muster_wire::approval::ProposalInputs;
 use muster_wire::limits;
 
-use super::context::Context;
-use crate::approval::{ApprovingError, person, read, write};
-use crate::ask::Schemas;
-use crate::cli::approve::Approve;
+use super::context::CommandContext;
+use crate::approval::{ApprovalFileError, load_offline_signer, read_limited, write_private};
+use crate::ask::AgentSchemas;
+use crate::cli::approve::ApproveArgs;
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::printer::GOOD;
-use crate::render::proposal::page;
+use crate::render::proposal::render_proposal;
 
 /// Runs the command.
-pub fn run(args: &Approve, cx: Context<'_>) -> Result<Exit, Error> {
-    let settings = cx.settings()?;
-    let schemas = Schemas::load(Some(&settings))?;
-    let person = person(&settings)?;
-    let bytes = read(&args.file, limits::PROPOSAL_BYTES)?;
-    let void = |source| ApprovingError::Void {
+pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let person = load_offline_signer(&settings)?;
+    let bytes = read_limited(&args.file, limits::MAX_PROPOSAL_BYTES)?;
+    let void = |source| ApprovalFileError::Void {
         path: args.file.clone(),
         source,
     };
     let proposed = person.read_proposal(&bytes).map_err(void)?;
     let proposal = &proposed.proposal;
     let ddl = schemas.store.get(proposal.agent.as_str());
-    let action = ddl.and_then(|ddl| ddl.action(proposal.action.as_str()));
-    let in_time = proposed.in_time(clock::now());
-    cx.printer.text(page(
+    let action = ddl.and_then(|ddl| ddl.find_action(proposal.action.as_str()));
+    let in_time = proposed.check_validity_period(clock::now());
+    cx.printer.print_text(render_proposal(
         &proposed,
         action,
         in_time.is_err(),
         cx.printer.screen().width,
     ))?;
     if args.show {
-        return Ok(Exit::Passed);
+        return Ok(CommandExitCode::Passed);
     }
     in_time.map_err(void)?;
-    refuse_hidden(&proposal.inputs, action)?;
+    reject_hidden_inputs(&proposal.inputs, action)?;
     let own = &person.signer;
-    if proposal.caller == *own.identity() || proposed.caller.key == own.public() {
-        return Err(ApprovingError::Oneself(own.identity().clone()).into());
+    if proposal.caller == *own.identity() || proposed.caller.key == own.public_key() {
+        return Err(ApprovalFileError::Oneself(own.identity().clone()).into());
     }
-    if !args.yes && !agreed(own.identity().as_str(), cx)? {
-        cx.printer.say("not approved; nothing was written");
-        return Ok(Exit::Local);
+    if !args.yes && !confirm_approval(own.identity().as_str(), cx)? {
+        cx.printer
+            .print_message("not approved; nothing was written");
+        return Ok(CommandExitCode::Local);
     }
-    let approval = person.approve(&bytes).map_err(ApprovingError::from)?;
+    let approval = person
+        .sign_approval(&bytes)
+        .map_err(ApprovalFileError::from)?;
     let path = args.output.clone().unwrap_or_else(|| {
         let mut name = args.file.clone().into_os_string();
         name.push(".approved");
         PathBuf::from(name)
     });
     if path.as_os_str() == "-" {
-        cx.printer.line(String::from_utf8_lossy(&approval))?;
-        return Ok(Exit::Passed);
+        cx.printer.print_line(String::from_utf8_lossy(&approval))?;
+        return Ok(CommandExitCode::Passed);
     }
-    write(&path, &approval)?;
-    cx.printer.say(format_args!(
+    write_private(&path, &approval)?;
+    cx.printer.print_message(format_args!(
         "{GOOD}approved{GOOD:#} as {}: {}",
         own.identity(),
         path.display()
     ));
-    cx.printer.hint(format_args!(
+    cx.printer.print_hint(format_args!(
         "{} asks with `rpc {} {} ... --approve {}`",
         proposal.caller,
         proposal.agent,
         proposal.action,
         path.display()
     ));
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// Only what the schema calls secret may be hidden from an approver.
-fn refuse_hidden(inputs: &Inputs, action: Option<&Action>) -> Result<(), ApprovingError> {
+fn reject_hidden_inputs(
+    inputs: &ProposalInputs,
+    action: Option<&ActionSchema>,
+) -> Result<(), ApprovalFileError> {
     let is_secret = |name: &str| action.is_some_and(|action| action.is_sensitive(name));
     match inputs.secret.keys().find(|name| !is_secret(name)) {
-        Some(name) => Err(ApprovingError::Hidden(name.clone())),
+        Some(name) => Err(ApprovalFileError::Hidden(name.clone())),
         None => Ok(()),
     }
 }
 
 /// Asks, and takes nothing but a clear yes for one.
-fn agreed(approver: &str, cx: Context<'_>) -> Result<bool, ApprovingError> {
+fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, ApprovalFileError> {
     if !io::stdin().is_terminal() {
-        return Err(ApprovingError::NobodyToAsk);
+        return Err(ApprovalFileError::NobodyToAsk);
     }
     cx.printer
-        .ask(format_args!("Approve this as {approver}? [y/N]"));
+        .print_question(format_args!("Approve this as {approver}? [y/N]"));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -8,14 +8,14 @@ mod verify;
 use std::io;
 use std::path::PathBuf;
 
-use super::context::Context;
-use crate::cli::audit::Audit;
+use super::context::CommandContext;
+use crate::cli::audit::AuditCommand;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// Why an audit log cannot be read or verified.
 #[derive(Debug, thiserror::Error)]
-pub enum AuditError {
+pub enum AuditReadError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -36,7 +36,7 @@ pub enum AuditError {
     NoKey,
 }
 
-impl AuditError {
+impl AuditReadError {
     /// What the user may do about it.
     pub fn hints(&self) -> Vec<String> {
         match self {
@@ -55,9 +55,9 @@ impl AuditError {
 }
 
 /// Runs one of the commands.
-pub fn run(command: Audit, cx: Context<'_>) -> Result<Exit, Error> {
+pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        Audit::Verify(args) => verify::run(args, cx),
-        Audit::Show(args) => show::run(&args, cx),
+        AuditCommand::Verify(args) => verify::run(args, cx),
+        AuditCommand::Show(args) => show::run(&args, cx),
     }
 }

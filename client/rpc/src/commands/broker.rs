@@ -4,21 +4,31 @@ mod config;
 mod rename;
 mod run;
 
-use super::org::find;
-use crate::cli::broker::Broker;
-use crate::environment::Environment;
+use super::org::open_organisation;
+use crate::cli::broker::BrokerCommand;
+use crate::environment::ProcessEnvironment;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::exit::CommandExitCode;
+use crate::printer::OutputPrinter;
 
 /// Runs one of the commands.
-pub fn run(command: Broker, environment: &Environment, printer: &Printer) -> Result<Exit, Error> {
+pub fn run(
+    command: BrokerCommand,
+    environment: &ProcessEnvironment,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     match command {
-        Broker::Config(args) => config::run(&args, &find(&args.place, environment)?, printer),
-        Broker::Rename(args) => rename::run(&args, find(&args.place, environment)?, printer),
-        Broker::Run(args) => run::run(
+        BrokerCommand::Config(args) => config::run(
             &args,
-            &find(&args.place, environment)?,
+            &open_organisation(&args.place, environment)?,
+            printer,
+        ),
+        BrokerCommand::Rename(args) => {
+            rename::run(&args, open_organisation(&args.place, environment)?, printer)
+        }
+        BrokerCommand::Run(args) => run::run(
+            &args,
+            &open_organisation(&args.place, environment)?,
             environment,
             printer,
         ),

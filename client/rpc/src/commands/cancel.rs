@@ -2,59 +2,66 @@
 
 use std::collections::BTreeSet;
 
-use muster_ddl::aggregate::Summarizer;
+use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::context::Context;
-use super::request::nobody_found;
+use super::context::CommandContext;
+use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::ask::{AskError, Fleet, Found, Progress, Schemas, Target};
-use crate::cli::cancel::Cancel;
-use crate::cli::filters::Filters;
-use crate::diagnostics::chain;
+use crate::ask::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
+    TargetSelection,
+};
+use crate::cli::cancel::CancelArgs;
+use crate::cli::filters::FilterArgs;
+use crate::diagnostics::error_chain;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::jobs::{Job, JobError, State, Store, Wave};
-use crate::printer::{BAD, GOOD, Talk};
-use crate::render::json::Request as Document;
-use crate::render::plan::counted;
-use crate::render::printable::line;
-use crate::report::{Gap, Reply, Report};
+use crate::exit::CommandExitCode;
+use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
+use crate::printer::{BAD, GOOD, VerbosityLevel};
+use crate::render::json::RequestDocument as Document;
+use crate::render::plan::node_count_text;
+use crate::render::printable::escape_to_line;
+use crate::report::{NodeReply, RequestReport, ResultGap};
 
 /// What is taken back.
-enum Meant {
+enum CancelTarget {
     /// This request, wherever it is found.
     Request(Uuid),
     /// Whatever the job has asked.
-    Job(Box<Job>),
+    Job(Box<SavedJob>),
 }
 
 /// One request that nodes are asked to give up; without nodes those of the target are.
-struct Errand {
+struct CancelTask {
     request: String,
     nodes: Option<BTreeSet<Identity>>,
 }
 
 /// Runs the command.
-pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
-    let json = form::json(&args.json)?;
-    let meant = meant(&args, cx)?;
+pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let json = form::parse_json_form(&args.json)?;
+    let meant = resolve_target(&args, cx)?;
     let target = match &meant {
-        Meant::Request(_) => cx.target(&args.filters)?.with_agent(inquiry::AGENT)?,
-        Meant::Job(job) => Target::of_collective(Some(job.header.collective.clone())),
+        CancelTarget::Request(_) => cx
+            .read_target(&args.filters)?
+            .with_agent(inquiry::RPCUTIL_AGENT)?,
+        CancelTarget::Job(job) => {
+            TargetSelection::for_collective(Some(job.header.collective.clone()))
+        }
     };
-    let settings = cx.settings()?;
-    let schemas = Schemas::load(Some(&settings))?;
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
     let action = if args.any { "cancel_any" } else { "cancel" };
-    let errands = errands(&meant, cx);
+    let errands = plan_cancels(&meant, cx);
     let is_over = errands.is_empty();
-    let mut report = Report::nothing(inquiry::AGENT, action);
+    let mut report = RequestReport::empty(inquiry::RPCUTIL_AGENT, action);
     if !is_over {
-        let fleet = Fleet::connect(&settings, &target).await?;
-        let progress = Progress::new(cx.printer, json.is_none());
-        report = ask(
+        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let progress = ProgressReporter::new(cx.printer, json.is_none());
+        report = send_cancels(
             errands,
             (&schemas, action),
             (&fleet, &target),
@@ -64,108 +71,112 @@ pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
         .await?;
     }
     if let Some(json) = &json {
-        cx.json(&Document::new(&report), json)?;
+        cx.print_json(&Document::new(&report), json)?;
     } else if is_over {
-        cx.printer.say("Nothing is left to take back");
+        cx.printer.print_message("Nothing is left to take back");
     } else if report.stats.discovered == 0 {
-        nobody_found(&target, cx);
+        report_no_nodes(&target, cx);
     } else {
-        show(&report, cx)?;
+        print_report(&report, cx)?;
     }
     cx.warn_of_gaps(&report);
-    let nowhere = report.stats.exit() == Exit::Passed && cancelled(&report) == 0;
+    let nowhere =
+        report.stats.exit_code() == CommandExitCode::Passed && count_cancelled(&report) == 0;
     Ok(if nowhere {
-        Exit::Local
+        CommandExitCode::Local
     } else {
-        report.stats.exit()
+        report.stats.exit_code()
     })
 }
 
 /// Asks for one request after the other, until the user wants no more. What came of all of them is one report.
-async fn ask(
-    errands: Vec<Errand>,
-    (schemas, action): (&Schemas, &str),
-    (fleet, target): (&Fleet, &Target),
-    progress: &Progress<'_>,
-    mut report: Report,
-) -> Result<Report, Error> {
+async fn send_cancels(
+    errands: Vec<CancelTask>,
+    (schemas, action): (&AgentSchemas, &str),
+    (fleet, target): (&FleetConnection, &TargetSelection),
+    progress: &ProgressReporter<'_>,
+    mut report: RequestReport,
+) -> Result<RequestReport, Error> {
     let mut summarizer = None;
-    for Errand { request, nodes } in errands {
-        let plan = inquiry::plan(schemas, action, &[("id", &request)])?;
-        summarizer.get_or_insert_with(|| Summarizer::new(plan.action));
+    for CancelTask { request, nodes } in errands {
+        let plan = inquiry::plan_rpcutil(schemas, action, &[("id", &request)])?;
+        summarizer.get_or_insert_with(|| ReplySummarizer::new(plan.action));
         let found = match nodes {
-            Some(nodes) => Found::named(nodes),
-            None => fleet.discover(target, progress).await?,
+            Some(nodes) => DiscoveredNodes::from_names(nodes),
+            None => fleet.discover_nodes(target, progress).await?,
         };
-        report = report.join(inquiry::ask(fleet, &plan, found, progress).await?);
-        if report.stats.gaps.contains(&Gap::Interrupted) {
+        report = report.merge(inquiry::ask_nodes(fleet, &plan, found, progress).await?);
+        if report.stats.gaps.contains(&ResultGap::Interrupted) {
             break;
         }
     }
     if let Some(mut summarizer) = summarizer {
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            summarizer.add(&reply.data);
+            summarizer.add_reply(&reply.data);
         }
-        report.summaries = summarizer.finish();
+        report.summaries = summarizer.to_summaries();
     }
     Ok(report)
 }
 
 /// The job or the request that is named. Filters say where to look for a request, whatever is kept of it.
-fn meant(args: &Cancel, cx: Context<'_>) -> Result<Meant, AskError> {
-    let filtered = args.filters != Filters::default();
-    let store = Store::new(cx.environment.state_home.as_deref());
+fn resolve_target(
+    args: &CancelArgs,
+    cx: CommandContext<'_>,
+) -> Result<CancelTarget, FleetRequestError> {
+    let filtered = args.filters != FilterArgs::default();
+    let store = JobStore::new(cx.environment.state_home.as_deref());
     let Ok(id) = Uuid::parse_str(&args.id) else {
-        let job = store?.load(&args.id)?;
+        let job = store?.load_job(&args.id)?;
         if filtered {
-            return Err(JobError::Filtered(job.header.id).into());
+            return Err(SavedJobError::Filtered(job.header.id).into());
         }
-        return Ok(Meant::Job(Box::new(job)));
+        return Ok(CancelTarget::Job(Box::new(job)));
     };
     if filtered {
-        return Ok(Meant::Request(id));
+        return Ok(CancelTarget::Request(id));
     }
-    match store.and_then(|store| store.of_request(&id.to_string())) {
-        Ok(Some(job)) => Ok(Meant::Job(Box::new(job))),
-        Ok(None) | Err(JobError::Homeless) => Ok(Meant::Request(id)),
+    match store.and_then(|store| store.find_by_request(&id.to_string())) {
+        Ok(Some(job)) => Ok(CancelTarget::Job(Box::new(job))),
+        Ok(None) | Err(SavedJobError::Homeless) => Ok(CancelTarget::Request(id)),
         Err(error) => {
-            let why = chain(&error);
-            cx.printer.warn(format_args!(
+            let why = error_chain(&error);
+            cx.printer.print_warning(format_args!(
                 "all nodes are asked, for jobs cannot be read: {why}"
             ));
-            Ok(Meant::Request(id))
+            Ok(CancelTarget::Request(id))
         }
     }
 }
 
 /// Who is asked to give up what. Says what stays at work all the same.
-fn errands(meant: &Meant, cx: Context<'_>) -> Vec<Errand> {
+fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
     let job = match meant {
-        Meant::Request(id) => {
-            return vec![Errand {
+        CancelTarget::Request(id) => {
+            return vec![CancelTask {
                 request: id.to_string(),
                 nodes: None,
             }];
         }
-        Meant::Job(job) => job,
+        CancelTarget::Job(job) => job,
     };
     let id = &job.header.id;
-    cx.printer.detail(format_args!("job {id}"));
-    let next = job.never_asked().len();
-    if job.state() == State::Running && next > 0 {
-        let next = counted(next);
-        cx.printer.warn(format_args!(
+    cx.printer.print_detail(format_args!("job {id}"));
+    let next = job.never_asked_nodes().len();
+    if job.state() == JobState::Running && next > 0 {
+        let next = node_count_text(next);
+        cx.printer.print_warning(format_args!(
             "an `rpc` is still at the job {id}, and will ask {next} more; Ctrl-C there ends that"
         ));
     }
-    let errand = |Wave { request, nodes }: Wave| {
+    let errand = |JobWave { request, nodes }: JobWave| {
         if request.is_none() {
-            let nodes = counted(nodes.len());
-            cx.printer.warn(format_args!(
+            let nodes = node_count_text(nodes.len());
+            cx.printer.print_warning(format_args!(
                 "{nodes} may have been asked by a request whose id is not known; `rpc do rpcutil running` tells"
             ));
         }
-        Some(Errand {
+        Some(CancelTask {
             request: request?,
             nodes: Some(nodes),
         })
@@ -174,37 +185,45 @@ fn errands(meant: &Meant, cx: Context<'_>) -> Vec<Errand> {
 }
 
 /// The nodes where something happened; with details, the others too.
-fn show(report: &Report, cx: Context<'_>) -> Result<(), Error> {
-    let mut replies: Vec<&Reply> = report.replies.iter().collect();
+fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Error> {
+    let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
-        let text = |key: &str| reply.data.get(key).and_then(Value::as_str).map(line);
+        let text = |key: &str| {
+            reply
+                .data
+                .get(key)
+                .and_then(Value::as_str)
+                .map(escape_to_line)
+        };
         let node = &reply.node;
         if !reply.is_ok() {
-            let why = line(&reply.message);
-            cx.printer.line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
+            let why = escape_to_line(&reply.message);
+            cx.printer
+                .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
         } else if let (Some(agent), Some(action), Some(caller)) =
             (text("agent"), text("action"), text("caller"))
         {
-            cx.printer.line(format_args!(
+            cx.printer.print_line(format_args!(
                 "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
             ))?;
-        } else if cx.printer.talk() == Talk::Verbose {
-            cx.printer.line(format_args!("{node}: not at work there"))?;
+        } else if cx.printer.verbosity_level() == VerbosityLevel::Verbose {
+            cx.printer
+                .print_line(format_args!("{node}: not at work there"))?;
         }
     }
     let silent: Vec<&str> = report.stats.missing.iter().map(AsRef::as_ref).collect();
     if !silent.is_empty() {
         cx.printer
-            .warn(format_args!("no answer from {}", silent.join(", ")));
+            .print_warning(format_args!("no answer from {}", silent.join(", ")));
     }
-    let (count, asked) = (cancelled(report), report.stats.discovered);
+    let (count, asked) = (count_cancelled(report), report.stats.discovered);
     cx.printer
-        .say(format_args!("Cancelled on {count} of {asked} nodes"));
+        .print_message(format_args!("Cancelled on {count} of {asked} nodes"));
     Ok(())
 }
 
-fn cancelled(report: &Report) -> usize {
-    let outcome = |reply: &&Reply| reply.data.get("outcome") == Some(&Value::from("cancelled"));
+fn count_cancelled(report: &RequestReport) -> usize {
+    let outcome = |reply: &&NodeReply| reply.data.get("outcome") == Some(&Value::from("cancelled"));
     report.replies.iter().filter(outcome).count()
 }

@@ -5,48 +5,49 @@ use std::io;
 
 use clap::CommandFactory as _;
 
-use super::context::Context;
-use crate::ask::{AskError, Schemas};
+use super::context::CommandContext;
+use crate::ask::{AgentSchemas, FleetRequestError};
 use crate::cli::Cli;
-use crate::cli::completion::{Complete, Completion, Man};
-use crate::completion::memory::Memory;
-use crate::completion::{Known, Line, complete, script};
+use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
+use crate::completion::memory::SeenNamesCache;
+use crate::completion::{CompletionLine, CompletionSources, complete_word, completion_script};
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::settings::Settings;
+use crate::exit::CommandExitCode;
+use crate::settings::RpcSettings;
 
 /// Prints a shell's script.
-pub fn run(args: &Completion, cx: Context<'_>) -> Result<Exit, Error> {
-    cx.printer.text(script(args.shell))?;
-    Ok(Exit::Passed)
+pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    cx.printer.print_text(completion_script(args.shell))?;
+    Ok(CommandExitCode::Passed)
 }
 
 /// Answers a shell. Whatever is wrong with the configuration is told by other commands.
-pub fn answer(args: &Complete, cx: Context<'_>) -> Result<Exit, Error> {
-    let settings = Settings::load(cx.config, cx.environment).ok();
-    let schemas = Schemas::load(settings.as_ref()).or_else(|_| Schemas::load(None))?;
-    let memory = Memory::load(cx.environment);
-    let known = Known {
+pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let settings = RpcSettings::load(cx.config, cx.environment).ok();
+    let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
+    let memory = SeenNamesCache::load(cx.environment);
+    let known = CompletionSources {
         agents: &schemas.store,
         nodes: &memory.nodes,
         facts: &memory.facts,
     };
     let mut root = Cli::command();
     root.build();
-    let line = Line::read(args.shell, &args.words);
-    let candidates = complete(&root, &known, &line.before, &line.current);
-    cx.printer.text(line.answer(args.shell, &candidates))?;
-    Ok(Exit::Passed)
+    let line = CompletionLine::from_shell(args.shell, &args.words);
+    let candidates = complete_word(&root, &known, &line.before, &line.current);
+    cx.printer
+        .print_text(line.render_answer(args.shell, &candidates))?;
+    Ok(CommandExitCode::Passed)
 }
 
 /// Writes the manual pages.
-pub fn man(args: &Man) -> Result<Exit, Error> {
-    let failed = |source: io::Error| AskError::Output {
+pub fn write_man_pages(args: &ManPagesArgs) -> Result<CommandExitCode, Error> {
+    let failed = |source: io::Error| FleetRequestError::Output {
         path: args.directory.clone(),
         source,
     };
     std::fs::create_dir_all(&args.directory).map_err(failed)?;
     let command = Cli::command().disable_help_subcommand(true);
     clap_mangen::generate_to(command, &args.directory).map_err(failed)?;
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

@@ -24,37 +24,40 @@ mod virtual_nodes;
 
 use std::path::PathBuf;
 
-use crate::cli::demo::{Demo, Place};
-use crate::environment::Environment;
+use crate::cli::demo::{DemoCommand, DemoDirectoryArgs};
+use crate::environment::ProcessEnvironment;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::exit::CommandExitCode;
+use crate::printer::OutputPrinter;
 
 pub use error::DemoError;
 
 /// Runs one of the commands.
 pub async fn run(
-    command: Demo,
-    environment: &Environment,
-    printer: &Printer,
-) -> Result<Exit, Error> {
+    command: DemoCommand,
+    environment: &ProcessEnvironment,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     match command {
-        Demo::Up(args) => {
+        DemoCommand::Up(args) => {
             up::run(
                 &args,
-                directory(&args.place, environment)?,
+                demo_directory(&args.place, environment)?,
                 environment,
                 printer,
             )
             .await
         }
-        Demo::Status(place) => status::run(&directory(&place, environment)?, printer),
-        Demo::Down(place) => down::run(&directory(&place, environment)?, printer).await,
+        DemoCommand::Status(place) => status::run(&demo_directory(&place, environment)?, printer),
+        DemoCommand::Down(place) => down::run(&demo_directory(&place, environment)?, printer).await,
     }
 }
 
 /// The demonstration's directory.
-fn directory(place: &Place, environment: &Environment) -> Result<PathBuf, DemoError> {
+fn demo_directory(
+    place: &DemoDirectoryArgs,
+    environment: &ProcessEnvironment,
+) -> Result<PathBuf, DemoError> {
     let own = || {
         environment
             .cache_home

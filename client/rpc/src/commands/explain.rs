@@ -2,98 +2,101 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{Aim, Call, ClientError, Person, letters};
-use muster_wire::identity::{Identity, Name};
-use muster_wire::sign::{Kind, Signer};
-use muster_wire::token::permission::permission;
-use muster_wire::token::{TokenError, Trust};
+use muster_client::{CallTarget, ClientError, OfflineSigner, RpcCall, outgoing_requests};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::sign::{EnvelopeKind, Signer};
+use muster_wire::token::permission::find_permission;
+use muster_wire::token::{AccountTrust, TokenError};
 use uuid::Uuid;
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
-use crate::ask::{AskError, Plan, Schemas, Target, Words};
-use crate::cli::explain::Explain;
+use crate::ask::{AgentSchemas, FleetRequestError, RequestPlan, RequestWords, TargetSelection};
+use crate::cli::explain::ExplainArgs;
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Talk;
-use crate::render::explain::{Caller, Explanation, Message};
-use crate::settings::Settings;
+use crate::exit::CommandExitCode;
+use crate::printer::VerbosityLevel;
+use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
+use crate::settings::RpcSettings;
 
 /// Stands for the nodes that discovery would find.
-const SOMEBODY: &str = "each-node-that-is-found";
+const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
 /// Runs the command.
-pub fn run(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?;
-    let words = Words::read(&args.agent, &args.words)?;
-    let json = form::json(&args.json)?;
-    let settings = cx.settings_if_any()?;
-    let schemas = Schemas::load(settings.as_ref())?;
-    let (ddl, action) = schemas.action(&words)?;
+pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let target = cx.read_target(&args.filters)?;
+    let words = RequestWords::parse(&args.agent, &args.words)?;
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings_if_any()?;
+    let schemas = AgentSchemas::load(settings.as_ref())?;
+    let (ddl, action) = schemas.find_action(&words)?;
     let target = target.with_agent(ddl.name())?;
-    let plan = Plan::new(ddl, action, &words.inputs)?;
-    let settings = settings.map_or_else(|| cx.settings(), Ok)?;
-    let world = World::load(&settings, &target)?;
+    let plan = RequestPlan::new(ddl, action, &words.inputs)?;
+    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
+    let world = ExplainContext::load(&settings, &target)?;
 
     let named = target.filter.identities_exact().and_then(|names| {
         let names = names.into_iter().map(|name| Identity::parse(name).ok());
         names.collect::<Option<BTreeSet<Identity>>>()
     });
     let discovery = if named.is_none() {
-        let aim = Aim::Filter(target.filter.clone());
-        world.messages(&question("rpcutil", "ping", aim)?)?.pop()
+        let aim = CallTarget::Filter(target.filter.clone());
+        world
+            .call_messages(&build_call("rpcutil", "ping", aim)?)?
+            .pop()
     } else {
         None
     };
-    let nodes = named.clone().map_or_else(somebody, Ok)?;
-    let mut call = question(ddl.name(), action.name(), Aim::Nodes(nodes))?;
+    let nodes = named.clone().map_or_else(placeholder_node, Ok)?;
+    let mut call = build_call(ddl.name(), action.name(), CallTarget::Nodes(nodes))?;
     // What is sensitive is neither shown nor signed.
-    call.data = action.redact(&plan.data);
-    let explanation = Explanation {
-        schema: Explanation::SCHEMA,
+    call.data = action.redact_input(&plan.data);
+    let explanation = RequestExplanation {
+        schema: RequestExplanation::SCHEMA,
         agent: ddl.name().to_owned(),
         action: action.name().to_owned(),
-        read_only: action.read_only(),
+        read_only: action.is_read_only(),
         class: action.class(),
         target: target.filter.explain(),
         discovery,
-        requests: world.messages(&call)?,
+        requests: world.call_messages(&call)?,
         nodes: named,
-        caller: world.caller(),
+        caller: world.describe_caller(),
     };
     if let Some(json) = &json {
-        cx.json(&explanation, json)?;
+        cx.print_json(&explanation, json)?;
     } else {
-        let verbose = cx.printer.talk() == Talk::Verbose;
+        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
         let width = cx.printer.screen().width;
-        cx.printer.text(explanation.text(verbose, width))?;
+        cx.printer
+            .print_text(explanation.render_text(verbose, width))?;
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn question(agent: &str, action: &str, aim: Aim) -> Result<Call, AskError> {
-    Ok(Call::new(agent, action, aim).map_err(ClientError::from)?)
+fn build_call(agent: &str, action: &str, aim: CallTarget) -> Result<RpcCall, FleetRequestError> {
+    Ok(RpcCall::new(agent, action, aim).map_err(ClientError::from)?)
 }
 
-fn somebody() -> Result<BTreeSet<Identity>, AskError> {
-    let node = Identity::parse(SOMEBODY).map_err(ClientError::from)?;
+fn placeholder_node() -> Result<BTreeSet<Identity>, FleetRequestError> {
+    let node = Identity::parse(PLACEHOLDER_NODE).map_err(ClientError::from)?;
     Ok([node].into())
 }
 
 /// Who would ask, and whom the fleet believes.
-struct World {
+struct ExplainContext {
     signer: Signer,
-    trust: Trust,
-    collective: Name,
+    trust: AccountTrust,
+    collective: SubjectName,
 }
 
-impl World {
-    fn load(settings: &Settings, target: &Target) -> Result<Self, AskError> {
+impl ExplainContext {
+    fn load(settings: &RpcSettings, target: &TargetSelection) -> Result<Self, FleetRequestError> {
         let collective = target.collective.as_ref().unwrap_or(&settings.collective);
         let operator = settings.operator.to_string();
-        let Person { signer, trust } =
-            Person::load(&settings.credentials, &operator, &settings.account)?;
+        let OfflineSigner { signer, trust } =
+            OfflineSigner::load(&settings.credentials, &operator, &settings.account)?;
         Ok(Self {
             signer,
             trust,
@@ -102,20 +105,22 @@ impl World {
     }
 
     /// The messages of a call.
-    fn messages(&self, call: &Call) -> Result<Vec<Message>, AskError> {
+    fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>, FleetRequestError> {
         let now = clock::now();
-        let letters = letters(&self.signer, &self.collective, call, Uuid::now_v7(), now);
+        let letters = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
         letters
             .map(|letter| {
                 let letter = letter.map_err(ClientError::from)?;
                 let body = serde_json::to_vec(&letter.request)?;
                 let subjects: Vec<String> = letter.to.iter().map(|to| to.subject.clone()).collect();
-                Ok(Message {
-                    allowed_by: subjects.first().and_then(|subject| self.allowed(subject)),
+                Ok(ExplainedMessage {
+                    allowed_by: subjects
+                        .first()
+                        .and_then(|subject| self.publish_permission(subject)),
                     reply_to: letter.to.first().and_then(|to| to.reply_to.clone()),
                     subjects,
                     body: letter.request,
-                    signed: Kind::Request.signed(&body),
+                    signed: EnvelopeKind::Request.signed_bytes(&body),
                     sealed_bytes: letter.sealed.len(),
                 })
             })
@@ -123,26 +128,26 @@ impl World {
     }
 
     /// What lets us publish there at the broker, in words.
-    fn allowed(&self, subject: &str) -> Option<String> {
+    fn publish_permission(&self, subject: &str) -> Option<String> {
         let claims = self.signer.claims();
-        let template = self.trust.template(&claims.iss)?;
-        let found = permission(&template.publish, &claims, subject)?;
+        let template = self.trust.template_of_key(&claims.iss)?;
+        let found = find_permission(&template.publish, &claims, subject)?;
         Some(format!(
             "{} (from {} in the scope)",
             found.pattern, found.line
         ))
     }
 
-    fn caller(&self) -> Caller {
+    fn describe_caller(&self) -> ExplainedCaller {
         let claims = self.signer.claims();
         let verified = self.trust.verify_user(&self.signer.token(), clock::now());
-        Caller {
+        ExplainedCaller {
             name: claims.name.clone(),
             key: claims.sub.to_string(),
-            role: verified.as_ref().ok().map(|party| party.role.word()),
+            role: verified.as_ref().ok().map(|party| party.role.as_str()),
             issuer: claims.iss.to_string(),
             tags: claims.nats.tags.clone(),
-            expires: (claims.exp != 0).then(|| clock::written(claims.exp)),
+            expires: (claims.exp != 0).then(|| clock::format_utc(claims.exp)),
             refused: verified.err().map(|error: TokenError| error.to_string()),
         }
     }

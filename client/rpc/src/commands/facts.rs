@@ -1,39 +1,42 @@
 //! `rpc facts`: how the values of a fact are spread over the fleet.
 
-use super::context::Context;
-use super::request::nobody_found;
+use super::context::CommandContext;
+use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::ask::Schemas;
-use crate::cli::facts::Facts;
+use crate::ask::AgentSchemas;
+use crate::cli::facts::FactsArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Talk;
-use crate::render::facts::{Document, groups, table, text};
+use crate::exit::CommandExitCode;
+use crate::printer::VerbosityLevel;
+use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
 
 /// Runs the command.
-pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?.with_agent(inquiry::AGENT)?;
-    let json = form::json(&args.json)?;
-    let settings = cx.settings()?;
-    let schemas = Schemas::load(Some(&settings))?;
-    let plan = inquiry::plan(&schemas, "get_fact", &[("fact", &args.fact)])?;
-    let report = inquiry::ask_all(&plan, &target, &settings, json.is_none(), cx).await?;
-    let mut groups = groups(&report);
+pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let target = cx
+        .read_target(&args.filters)?
+        .with_agent(inquiry::RPCUTIL_AGENT)?;
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let plan = inquiry::plan_rpcutil(&schemas, "get_fact", &[("fact", &args.fact)])?;
+    let report = inquiry::discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
+    let mut groups = group_fact_values(&report);
     if args.reverse {
         groups.reverse();
     }
-    let nodes = args.show_nodes || cx.printer.talk() == Talk::Verbose;
+    let nodes = args.show_nodes || cx.printer.verbosity_level() == VerbosityLevel::Verbose;
     let screen = cx.printer.screen();
     if let Some(json) = &json {
-        cx.json(&Document::new(&args.fact, &groups, &report), json)?;
+        cx.print_json(&FactsDocument::new(&args.fact, &groups, &report), json)?;
     } else if report.stats.discovered == 0 {
-        nobody_found(&target, cx);
+        report_no_nodes(&target, cx);
     } else if args.table {
-        cx.printer.text(table(&groups, nodes, screen))?;
+        cx.printer
+            .print_text(render_fact_table(&groups, nodes, screen))?;
     } else {
-        let text = text(&args.fact, &groups, &report, nodes, screen);
-        cx.printer.text(text)?;
+        let text = render_fact_bars(&args.fact, &groups, &report, nodes, screen);
+        cx.printer.print_text(text)?;
     }
     cx.warn_of_gaps(&report);
-    Ok(report.stats.exit())
+    Ok(report.stats.exit_code())
 }

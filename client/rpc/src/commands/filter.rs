@@ -1,104 +1,111 @@
 //! `rpc filter`: what filters mean. Reads them as every command does, and asks nobody.
 
-use muster_client::Source;
-use muster_client::discovery::inventory::Inventory;
+use muster_client::DiscoverySource;
+use muster_client::discovery::inventory::FleetInventory;
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
 use super::inventory::InventoryFileError;
-use crate::ask::AskError;
-use crate::cli::filter::{Explain, Filter, Test};
-use crate::cli::filters::Filters;
+use crate::ask::FleetRequestError;
+use crate::cli::filter::{FilterCommand, FilterExplainArgs, FilterTestArgs};
+use crate::cli::filters::FilterArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::policy::Supposed;
-use crate::printer::Talk;
-use crate::render::filter::Document;
+use crate::exit::CommandExitCode;
+use crate::policy::AssumedDataValues;
+use crate::printer::VerbosityLevel;
+use crate::render::filter::FilterTestDocument;
 
 /// Runs one of the commands.
-pub fn run(command: &Filter, cx: Context<'_>) -> Result<Exit, Error> {
+pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        Filter::Explain(args) => explain(args, cx),
-        Filter::Test(args) => test(args, cx),
+        FilterCommand::Explain(args) => explain_filter(args, cx),
+        FilterCommand::Test(args) => test_filter(args, cx),
     }
 }
 
-fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?;
-    target.source(None)?;
-    cx.printer.line(target.filter.explain())?;
+fn explain_filter(
+    args: &FilterExplainArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let target = cx.read_target(&args.filters)?;
+    target.discovery_source(None)?;
+    cx.printer.print_line(target.filter.explain())?;
     if let Some(select) = target.filter.select() {
-        cx.printer.detail(format_args!("normal form: {select}"));
+        cx.printer
+            .print_detail(format_args!("normal form: {select}"));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn test(args: &Test, cx: Context<'_>) -> Result<Exit, Error> {
+fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let mut conditions = args.conditions.clone();
     conditions.select.extend(args.expressions.iter().cloned());
-    let flags = Filters {
+    let flags = FilterArgs {
         conditions,
         target: args.target.clone(),
-        ..Filters::default()
+        ..FilterArgs::default()
     };
-    let target = cx.target(&flags)?;
-    let json = form::json(&args.json)?;
-    let source = Source::Inventory {
+    let target = cx.read_target(&flags)?;
+    let json = form::parse_json_form(&args.json)?;
+    let source = DiscoverySource::Inventory {
         file: args.file.clone(),
     };
-    let wanted = target.wanted(&source, None);
-    source.method().check(&wanted).map_err(AskError::from)?;
-    let mut supposed = Supposed::default();
+    let wanted = target.discovery_query(&source, None);
+    source
+        .method()
+        .check_supported(&wanted)
+        .map_err(FleetRequestError::from)?;
+    let mut supposed = AssumedDataValues::default();
     for stated in &args.data {
-        supposed = supposed.with(stated)?;
+        supposed = supposed.with_value(stated)?;
     }
     let unusable = |source| InventoryFileError::Inventory {
         path: args.file.clone(),
         source,
     };
-    let inventory = Inventory::read(&args.file).map_err(unusable)?;
+    let inventory = FleetInventory::read(&args.file).map_err(unusable)?;
     let judged = inventory
-        .judge(&wanted, &supposed.known())
+        .evaluate_nodes(&wanted, &supposed.to_lookup_values())
         .map_err(unusable)?;
-    let document = Document::new(target.filter.explain(), &judged);
+    let document = FilterTestDocument::new(target.filter.explain(), &judged);
     if let Some(json) = &json {
-        cx.json(&document, json)?;
+        cx.print_json(&document, json)?;
     } else {
-        let verbose = cx.printer.talk() == Talk::Verbose;
-        cx.printer.text(document.text(verbose))?;
-        cx.printer.say(document.balance());
+        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
+        cx.printer.print_text(document.render_text(verbose))?;
+        cx.printer.print_message(document.summary_line());
     }
-    Ok(document.exit())
+    Ok(document.exit_code())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Context, Explain, Filter, run};
-    use crate::cli::filters::{Conditions, Filters};
-    use crate::environment::Environment;
-    use crate::exit::Exit;
-    use crate::printer::Talk;
+    use super::{CommandContext, FilterCommand, FilterExplainArgs, run};
+    use crate::cli::filters::{ConditionArgs, FilterArgs};
+    use crate::environment::ProcessEnvironment;
+    use crate::exit::CommandExitCode;
+    use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
 
     #[test]
     fn all_flags_make_one_sentence_and_no_configuration_is_needed() {
-        let (printer, data, talk) = printer(Talk::Verbose);
-        let cx = Context {
+        let (printer, data, talk) = printer(VerbosityLevel::Verbose);
+        let cx = CommandContext {
             config: None,
-            environment: &Environment::default(),
+            environment: &ProcessEnvironment::default(),
             printer: &printer,
         };
-        let conditions = Conditions {
+        let conditions = ConditionArgs {
             agents: vec!["rpcutil".to_owned()],
             select: vec!["(country=uk || customer=acme) && !apache".to_owned()],
-            ..Conditions::default()
+            ..ConditionArgs::default()
         };
-        let filters = Filters {
+        let filters = FilterArgs {
             conditions,
-            ..Filters::default()
+            ..FilterArgs::default()
         };
-        let exit = run(&Filter::Explain(Explain { filters }), cx).unwrap();
-        assert_eq!(exit, Exit::Passed);
+        let exit = run(&FilterCommand::Explain(FilterExplainArgs { filters }), cx).unwrap();
+        assert_eq!(exit, CommandExitCode::Passed);
         assert_eq!(
             data.text(),
             "nodes that have agent rpcutil, (whose fact country equals \"uk\" or whose fact \

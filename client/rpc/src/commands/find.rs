@@ -6,43 +6,45 @@ use std::time::Instant;
 
 use muster_wire::identity::Identity;
 
-use super::context::Context;
-use super::form::{self, FormError};
-use crate::ask::{Fleet, Progress, Target, locate};
-use crate::cli::find::Find;
+use super::context::CommandContext;
+use super::form::{self, OutputFormError};
+use crate::ask::{FleetConnection, ProgressReporter, TargetSelection, locate_nodes};
+use crate::cli::find::FindArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::nodes::{Document, NAMES, Values, sentence};
-use crate::report::Gap;
-use crate::settings::Settings;
+use crate::exit::CommandExitCode;
+use crate::render::nodes::{
+    FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
+};
+use crate::report::ResultGap;
+use crate::settings::RpcSettings;
 
 /// Runs the command.
-pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?;
-    let json = form::json(&args.json)?;
+pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let target = cx.read_target(&args.filters)?;
+    let json = form::parse_json_form(&args.json)?;
     let template = args.template.as_deref();
     let template = template
-        .map(|text| form::template(text, &NAMES))
+        .map(|text| form::parse_template(text, &TEMPLATE_NAMES))
         .transpose()?;
-    let settings = cx.settings()?;
-    let source = target.source(Some(&settings))?;
+    let settings = cx.load_settings()?;
+    let source = target.discovery_source(Some(&settings))?;
     let begun = Instant::now();
-    let wanted = target.wanted(&source, Some(&settings.collective));
-    let (nodes, complete) = match locate(&source, &wanted, cx.printer).await? {
+    let wanted = target.discovery_query(&source, Some(&settings.collective));
+    let (nodes, complete) = match locate_nodes(&source, &wanted, cx.printer).await? {
         Some(nodes) => (nodes, true),
-        None => ask(&target, &settings, cx).await?,
+        None => ping_nodes(&target, &settings, cx).await?,
     };
-    cx.remember(&nodes);
+    cx.remember_nodes(&nodes);
     let method = source.method();
     cx.printer
-        .detail(sentence(nodes.len(), begun.elapsed(), method));
+        .print_detail(discovery_sentence(nodes.len(), begun.elapsed(), method));
     if let Some(json) = &json {
-        cx.json(&Document::new(&nodes, !complete, method), json)?;
+        cx.print_json(&FoundNodesDocument::new(&nodes, !complete, method), json)?;
     } else if let Some(template) = &template {
         for node in &nodes {
-            let text = template.render(&Values { node });
-            let text = text.map_err(|source| FormError::Template { source })?;
-            cx.printer.text(text)?;
+            let text = template.render(&FoundNodeTemplateValues { node });
+            let text = text.map_err(|source| OutputFormError::Template { source })?;
+            cx.printer.print_text(text)?;
         }
     } else {
         let mut names = String::new();
@@ -50,34 +52,40 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
             names.push_str(node.as_str());
             names.push('\n');
         }
-        cx.printer.text(names)?;
+        cx.printer.print_text(names)?;
     }
     if !complete {
-        cx.printer
-            .warn(format_args!("incomplete: {}", Gap::Discovery.sentence()));
+        cx.printer.print_warning(format_args!(
+            "incomplete: {}",
+            ResultGap::Discovery.as_sentence()
+        ));
     }
     if nodes.is_empty() {
-        cx.printer.say(format_args!(
+        cx.printer.print_message(format_args!(
             "nobody answers; looked for {}",
             target.filter.explain()
         ));
-        return Ok(Exit::Local);
+        return Ok(CommandExitCode::Local);
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// Who answers, and whether nothing was lost.
-async fn ask(
-    target: &Target,
-    settings: &Settings,
-    cx: Context<'_>,
+async fn ping_nodes(
+    target: &TargetSelection,
+    settings: &RpcSettings,
+    cx: CommandContext<'_>,
 ) -> Result<(BTreeSet<Identity>, bool), Error> {
-    let fleet = Fleet::connect(settings, target).await?;
+    let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
     let complete = fleet
-        .ping(target, &Progress::new(cx.printer, false), |answer| {
-            nodes.insert(answer.reply.sender.clone());
-        })
+        .ping(
+            target,
+            &ProgressReporter::new(cx.printer, false),
+            |answer| {
+                nodes.insert(answer.reply.sender.clone());
+            },
+        )
         .await?;
     Ok((nodes, complete))
 }

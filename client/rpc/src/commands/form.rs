@@ -4,23 +4,23 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use muster_ddl::Action;
+use muster_ddl::ActionSchema;
 
-use crate::cli::json::Json;
-use crate::exit::Exit;
-use crate::printer::OutputError;
-use crate::render::jq::{Jq, JqError};
-use crate::render::template::{self, Template, TemplateError};
+use crate::cli::json::JsonArgs;
+use crate::exit::CommandExitCode;
+use crate::printer::PrintError;
+use crate::render::jq::{JqExpression, JqExpressionError};
+use crate::render::template::{self, OutputTemplate, OutputTemplateError};
 use crate::reply_filter::{ReplyFilter, ReplyFilterError};
 
 /// Why a form cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum FormError {
+pub enum OutputFormError {
     /// The expression of `--jq`.
     #[error("--jq: {source}")]
     Jq {
         /// What is wrong.
-        source: JqError,
+        source: JqExpressionError,
     },
     /// The expression of `--filter-replies`.
     #[error("--filter-replies: {source}")]
@@ -32,7 +32,7 @@ pub enum FormError {
     #[error("--template: {source}")]
     Template {
         /// What is wrong.
-        source: TemplateError,
+        source: OutputTemplateError,
     },
     /// The file of `--template`.
     #[error("--template: cannot read {}", path.display())]
@@ -45,21 +45,21 @@ pub enum FormError {
     },
 }
 
-impl FormError {
+impl OutputFormError {
     /// How the command ends: what is wrong from the start is wrong on the command line.
-    pub fn exit(&self) -> Exit {
+    pub fn exit(&self) -> CommandExitCode {
         match self {
             Self::Jq {
-                source: JqError::Syntax { .. } | JqError::TooLong,
+                source: JqExpressionError::Syntax { .. } | JqExpressionError::TooLong,
             }
             | Self::Replies { .. }
             | Self::Template {
                 source:
-                    TemplateError::Syntax { .. }
-                    | TemplateError::TooLong
-                    | TemplateError::Unknown { .. },
-            } => Exit::Usage,
-            _ => Exit::Local,
+                    OutputTemplateError::Syntax { .. }
+                    | OutputTemplateError::TooLong
+                    | OutputTemplateError::Unknown { .. },
+            } => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
         }
     }
 
@@ -79,59 +79,65 @@ impl FormError {
 
 /// A document is wanted: all of it, or what an expression makes of it.
 #[derive(Debug, Default)]
-pub struct JsonForm(pub Option<Jq>);
+pub struct JsonForm(pub Option<JqExpression>);
 
 /// Why an expression's results stop.
-pub enum Stopped {
+pub enum JqRunError {
     /// They cannot be written.
-    Output(OutputError),
+    Output(PrintError),
     /// There are no more.
-    Jq(JqError),
+    Jq(JqExpressionError),
 }
 
-impl From<JqError> for Stopped {
-    fn from(error: JqError) -> Self {
+impl From<JqExpressionError> for JqRunError {
+    fn from(error: JqExpressionError) -> Self {
         Self::Jq(error)
     }
 }
 
 /// What the flags want; nothing, if no document.
-pub fn json(flags: &Json) -> Result<Option<JsonForm>, FormError> {
+pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormError> {
     match &flags.jq {
-        Some(code) => Ok(Some(JsonForm(Some(jq(code)?)))),
+        Some(code) => Ok(Some(JsonForm(Some(parse_jq(code)?)))),
         None => Ok(flags.json.then(JsonForm::default)),
     }
 }
 
 /// The expression of `--jq`.
-pub fn jq(code: &str) -> Result<Jq, FormError> {
-    Jq::new(code).map_err(|source| FormError::Jq { source })
+pub fn parse_jq(code: &str) -> Result<JqExpression, OutputFormError> {
+    JqExpression::new(code).map_err(|source| OutputFormError::Jq { source })
 }
 
 /// The expression of `--filter-replies` over replies of this action, if it is given.
-pub fn replies(text: Option<&str>, action: &Action) -> Result<Option<ReplyFilter>, FormError> {
+pub fn parse_reply_filter(
+    text: Option<&str>,
+    action: &ActionSchema,
+) -> Result<Option<ReplyFilter>, OutputFormError> {
     let filter = text.map(|text| ReplyFilter::new(text, action)).transpose();
-    filter.map_err(|source| FormError::Replies { source })
+    filter.map_err(|source| OutputFormError::Replies { source })
 }
 
 /// The template of `--template`, which will be given values of these names: the text itself, or what is in `@FILE`.
-pub fn template(text: &str, known: &[&'static str]) -> Result<Template, FormError> {
+pub fn parse_template(
+    text: &str,
+    known: &[&'static str],
+) -> Result<OutputTemplate, OutputFormError> {
     let template = match text.strip_prefix('@') {
-        None => Template::new(text, known),
+        None => OutputTemplate::new(text, known),
         Some(path) => {
             let mut source = String::new();
             // One byte more than is allowed shows that there is more.
             File::open(path)
                 .and_then(|file| {
-                    let limit = template::LONGEST as u64 + 1;
+                    let limit = template::MAX_TEMPLATE_BYTES as u64 + 1;
                     file.take(limit).read_to_string(&mut source)
                 })
-                .map_err(|source| FormError::File {
+                .map_err(|source| OutputFormError::File {
                     path: path.into(),
                     source,
                 })?;
-            Template::new(&source, known)
+            OutputTemplate::new(&source, known)
         }
     };
-    template.map_err(|source| FormError::Template { source })
+    template.map_err(|source| OutputFormError::Template { source })
 }

@@ -9,25 +9,30 @@ mod turns;
 use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
-use muster_wire::state::Facts;
+use muster_wire::state::NodeFacts;
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::{form, inquiry};
-use crate::ask::{Fleet, Found, Progress, Schemas, Target};
+use crate::ask::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, ProgressReporter, TargetSelection,
+};
 use crate::cli::inventory;
-use crate::completion::memory::Memory;
+use crate::completion::memory::SeenNamesCache;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::inventory::{Document, Inventory};
-use crate::render::printable::line;
-use crate::report::Report;
+use crate::exit::CommandExitCode;
+use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
+use crate::render::printable::escape_to_line;
+use crate::report::RequestReport;
 
 pub use error::InventoryFileError;
 
 /// Runs the command.
-pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(
+    args: inventory::InventoryArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     if let Some(path) = &args.validate {
-        return export::validate(path, cx);
+        return export::validate_file(path, cx);
     }
     if let Some(path) = &args.export {
         return export::run(path, args.update, &args.filters, cx).await;
@@ -36,71 +41,81 @@ pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Er
         return report::run(text, &args, cx).await;
     }
     match &args.node {
-        Some(node) => about(node, &args, cx).await,
+        Some(node) => show_node(node, &args, cx).await,
         None => collectives::run(&args, cx).await,
     }
 }
 
 /// All about one node, which is asked both questions at once.
-async fn about(
+async fn show_node(
     node: &Identity,
-    args: &inventory::Inventory,
-    cx: Context<'_>,
-) -> Result<Exit, Error> {
-    let json = form::json(&args.json)?;
-    let settings = cx.settings()?;
-    let schemas = Schemas::load(Some(&settings))?;
-    let target = Target::of_collective(args.filters.target.clone());
-    let fleet = Fleet::connect(&settings, &target).await?;
+    args: &inventory::InventoryArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let target = TargetSelection::for_collective(args.filters.target.clone());
+    let fleet = FleetConnection::connect(&settings, &target).await?;
     let (inventory, statistics) = tokio::try_join!(
-        ask(&fleet, &schemas, "inventory", node, cx),
-        ask(&fleet, &schemas, "daemon_stats", node, cx),
+        ask_node(&fleet, &schemas, "inventory", node, cx),
+        ask_node(&fleet, &schemas, "daemon_stats", node, cx),
     )?;
-    let page = Inventory {
+    let page = NodeInventory {
         node,
         known: &inventory,
         statistics: &statistics,
     };
     if let Some(json) = &json {
-        cx.json(&Document::new(page), json)?;
-    } else if inventory.stats.responses() + statistics.stats.responses() > 0 {
-        cx.printer.text(page.text(cx.printer.screen().width))?;
+        cx.print_json(&NodeInventoryDocument::new(page), json)?;
+    } else if inventory.stats.response_count() + statistics.stats.response_count() > 0 {
+        cx.printer
+            .print_text(page.render_text(cx.printer.screen().width))?;
     }
-    remember(&inventory, cx);
-    complain(node, &[&inventory, &statistics], cx);
-    Ok(inventory.stats.exit().max(statistics.stats.exit()))
+    remember_facts(&inventory, cx);
+    print_problems(node, &[&inventory, &statistics], cx);
+    Ok(inventory
+        .stats
+        .exit_code()
+        .max(statistics.stats.exit_code()))
 }
 
 /// Keeps the names of facts for completion.
-fn remember(inventory: &Report, cx: Context<'_>) {
+fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
     let data = inventory.replies.iter().map(|reply| &reply.data);
     let facts = data.filter_map(|data| data.get("facts").cloned());
-    let facts = facts.filter_map(|facts| Facts::from_value(facts).ok());
+    let facts = facts.filter_map(|facts| NodeFacts::from_value(facts).ok());
     let names = facts.flat_map(|facts| {
-        let leaves = facts.leaves().into_iter().map(|(name, _)| name);
+        let leaves = facts.leaf_values().into_iter().map(|(name, _)| name);
         leaves.collect::<Vec<String>>()
     });
-    let seen = Memory {
+    let seen = SeenNamesCache {
         facts: names.collect(),
-        ..Memory::default()
+        ..SeenNamesCache::default()
     };
-    Memory::add(cx.environment, seen);
+    SeenNamesCache::add_names(cx.environment, seen);
 }
 
-async fn ask(
-    fleet: &Fleet,
-    schemas: &Schemas,
+async fn ask_node(
+    fleet: &FleetConnection,
+    schemas: &AgentSchemas,
     action: &str,
     node: &Identity,
-    cx: Context<'_>,
-) -> Result<Report, Error> {
-    let plan = inquiry::plan(schemas, action, &[])?;
-    let found = Found::named(BTreeSet::from([node.clone()]));
-    inquiry::ask(fleet, &plan, found, &Progress::new(cx.printer, false)).await
+    cx: CommandContext<'_>,
+) -> Result<RequestReport, Error> {
+    let plan = inquiry::plan_rpcutil(schemas, action, &[])?;
+    let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
+    inquiry::ask_nodes(
+        fleet,
+        &plan,
+        found,
+        &ProgressReporter::new(cx.printer, false),
+    )
+    .await
 }
 
 /// Says what the page cannot show; the same only once.
-fn complain(node: &Identity, reports: &[&Report], cx: Context<'_>) {
+fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContext<'_>) {
     let mut said = BTreeSet::new();
     for report in reports {
         let stats = &report.stats;
@@ -110,12 +125,12 @@ fn complain(node: &Identity, reports: &[&Report], cx: Context<'_>) {
             said.insert(format!("{node} does not answer"));
         }
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-            let (action, message) = (&report.action, line(&reply.message));
+            let (action, message) = (&report.action, escape_to_line(&reply.message));
             said.insert(format!("{node} answers to `rpcutil {action}`: {message}"));
         }
     }
     for complaint in said {
-        cx.printer.error(complaint);
+        cx.printer.print_error(complaint);
     }
     for report in reports {
         cx.warn_of_gaps(report);

@@ -1,92 +1,112 @@
 //! `rpc job`: what is kept of earlier requests. Asks nobody.
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
-use crate::ask::AskError;
-use crate::cli::job::{Diff, Forget, Job, List, Show};
-use crate::diagnostics::{chain, code};
+use crate::ask::FleetRequestError;
+use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobShowArgs};
+use crate::diagnostics::{error_chain, highlight_code};
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::jobs::{JobError, Store};
-use crate::render::job::{DiffDocument, Difference, JobDocument, ListDocument, list, show};
+use crate::exit::CommandExitCode;
+use crate::jobs::{JobStore, SavedJobError};
+use crate::render::job::{
+    JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
+};
 
 /// Runs one of the commands.
-pub fn run(command: Job, cx: Context<'_>) -> Result<Exit, Error> {
-    let store = Store::new(cx.environment.state_home.as_deref()).map_err(AskError::from)?;
+pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let store =
+        JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
     match command {
-        Job::List(args) => all(&args, &store, cx),
-        Job::Show(args) => one(&args, &store, cx),
-        Job::Diff(args) => diff(&args, &store, cx),
-        Job::Forget(args) => forget(&args, &store, cx),
+        JobCommand::List(args) => list_jobs(&args, &store, cx),
+        JobCommand::Show(args) => show_job(&args, &store, cx),
+        JobCommand::Diff(args) => diff_jobs(&args, &store, cx),
+        JobCommand::Forget(args) => forget_jobs(&args, &store, cx),
     }
 }
 
-fn all(args: &List, store: &Store, cx: Context<'_>) -> Result<Exit, Error> {
-    let (jobs, odd) = store.list().map_err(AskError::from)?;
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&ListDocument::new(&jobs), &json)?;
+fn list_jobs(
+    args: &JobListArgs,
+    store: &JobStore,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let (jobs, odd) = store.list_jobs().map_err(FleetRequestError::from)?;
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
-        cx.printer.text(list(&jobs))?;
+        cx.printer.print_text(render_job_list(&jobs))?;
         if jobs.is_empty() {
-            cx.printer.say(format_args!(
+            cx.printer.print_message(format_args!(
                 "no job is kept; what changes nodes is one, and so is what {} names",
-                code("--job")
+                highlight_code("--job")
             ));
         }
     }
     for error in odd {
-        cx.printer.warn(chain(&error));
+        cx.printer.print_warning(error_chain(&error));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn one(args: &Show, store: &Store, cx: Context<'_>) -> Result<Exit, Error> {
-    let job = store.load(&args.job).map_err(AskError::from)?;
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&JobDocument::new(&job), &json)?;
+fn show_job(
+    args: &JobShowArgs,
+    store: &JobStore,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let job = store.load_job(&args.job).map_err(FleetRequestError::from)?;
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&JobDocument::new(&job), &json)?;
     } else {
-        cx.printer.text(show(&job, cx.printer.screen().width))?;
+        cx.printer
+            .print_text(render_job(&job, cx.printer.screen().width))?;
     }
     if job.damaged > 0 {
         let damaged = job.damaged;
-        cx.printer.warn(format_args!(
+        cx.printer.print_warning(format_args!(
             "{damaged} lines of the job's file cannot be read"
         ));
     }
-    Ok(job.exit())
+    Ok(job.exit_code())
 }
 
-fn diff(args: &Diff, store: &Store, cx: Context<'_>) -> Result<Exit, Error> {
-    let load = |reference: &str| store.load(reference).map_err(AskError::from);
+fn diff_jobs(
+    args: &JobDiffArgs,
+    store: &JobStore,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let load = |reference: &str| store.load_job(reference).map_err(FleetRequestError::from);
     let (before, after) = (load(&args.before)?, load(&args.after)?);
-    let difference = Difference::between(&before, &after);
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&DiffDocument::new(&difference), &json)?;
+    let difference = JobDifference::between_jobs(&before, &after);
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&JobDiffDocument::new(&difference), &json)?;
     } else {
         cx.printer
-            .text(difference.text(cx.printer.screen().width))?;
+            .print_text(difference.render_text(cx.printer.screen().width))?;
     }
-    Ok(if difference.is_none() {
-        Exit::Passed
+    Ok(if difference.is_empty() {
+        CommandExitCode::Passed
     } else {
-        Exit::SomeFailed
+        CommandExitCode::SomeFailed
     })
 }
 
-fn forget(args: &Forget, store: &Store, cx: Context<'_>) -> Result<Exit, Error> {
+fn forget_jobs(
+    args: &JobForgetArgs,
+    store: &JobStore,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     let forgotten = if args.all {
-        store.forget_all().map_err(AskError::from)?
+        store.forget_all_jobs().map_err(FleetRequestError::from)?
     } else {
-        let one = |job: &String| store.forget(job);
+        let one = |job: &String| store.forget_job(job);
         let all = args
             .jobs
             .iter()
             .map(one)
-            .collect::<Result<Vec<_>, JobError>>();
-        all.map_err(AskError::from)?
+            .collect::<Result<Vec<_>, SavedJobError>>();
+        all.map_err(FleetRequestError::from)?
     };
     for id in forgotten {
-        cx.printer.say(format_args!("forgot {id}"));
+        cx.printer.print_message(format_args!("forgot {id}"));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

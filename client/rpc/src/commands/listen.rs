@@ -1,54 +1,60 @@
 //! `rpc listen`: shows the answers to requests that were sent with `--reply-to`, as the request itself would have.
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
-use super::request::output::{Form, Output, complain, divert};
-use crate::ask::{Fleet, Listening, News, Target, Words};
-use crate::cli::listen::Listen;
+use super::request::output::{RequestOutput, RequestOutputForm, divert_output, print_error};
+use crate::ask::{
+    FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, TargetSelection,
+};
+use crate::cli::listen::ListenArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Talk;
-use crate::render::request::View;
-use crate::report::Gap;
+use crate::exit::CommandExitCode;
+use crate::printer::VerbosityLevel;
+use crate::render::request::RequestResultView;
+use crate::report::ResultGap;
 
 /// Runs the command.
-pub async fn run(args: Listen, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     if let Some(path) = &args.output.file {
-        divert(path, cx)?;
+        divert_output(path, cx)?;
     }
-    let form = Form::of(&args.output)?;
-    let ended = listen(&args, &form, cx).await;
-    if let (Form::Lines, Err(error)) = (&form, &ended) {
-        complain(error, cx)?;
+    let form = RequestOutputForm::from_flags(&args.output)?;
+    let ended = listen_for_replies(&args, &form, cx).await;
+    if let (RequestOutputForm::Lines, Err(error)) = (&form, &ended) {
+        print_error(error, cx)?;
     }
     ended
 }
 
-async fn listen(args: &Listen, form: &Form, cx: Context<'_>) -> Result<Exit, Error> {
-    let settings = cx.settings_if_any()?;
-    let schemas = cx.schemas(settings.as_ref())?;
-    let words = Words {
+async fn listen_for_replies(
+    args: &ListenArgs,
+    form: &RequestOutputForm,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let settings = cx.load_settings_if_any()?;
+    let schemas = cx.load_schemas(settings.as_ref())?;
+    let words = RequestWords {
         agent: args.agent.clone(),
         action: args.action.clone(),
         inputs: Vec::new(),
     };
-    let (ddl, action) = schemas.action(&words)?;
-    let filter = form::replies(args.output.filter_replies.as_deref(), action)?;
-    let settings = settings.map_or_else(|| cx.settings(), Ok)?;
-    let fleet = Fleet::connect(&settings, &Target::of_collective(None)).await?;
-    let output = Output {
+    let (ddl, action) = schemas.find_action(&words)?;
+    let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
+    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
+    let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
+    let output = RequestOutput {
         form,
         filter,
         sort: args.output.sort,
-        view: View {
+        view: RequestResultView {
             action,
             wish: args.output.display,
-            verbose: cx.printer.talk() == Talk::Verbose,
+            verbose: cx.printer.verbosity_level() == VerbosityLevel::Verbose,
             width: cx.printer.screen().width,
         },
         cx,
     };
-    let listening = Listening {
+    let listening = ListenRequest {
         mailbox: &args.mailbox,
         ddl,
         action,
@@ -58,22 +64,25 @@ async fn listen(args: &Listen, form: &Form, cx: Context<'_>) -> Result<Exit, Err
             .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         time: args.timeout,
     };
-    let tells = args.output.stream || (action.streams() && !args.output.no_stream);
-    let ready = |subject: &str| cx.printer.say(format_args!("Listening on {subject}"));
-    let heard = fleet.listen(listening, ready, |news| match news {
-        News::Progress(_) if !tells => Ok(()),
-        news => output.news(news),
+    let tells = args.output.stream || (action.streams_progress() && !args.output.no_stream);
+    let ready = |subject: &str| {
+        cx.printer
+            .print_message(format_args!("Listening on {subject}"));
+    };
+    let heard = fleet.listen_for_replies(listening, ready, |news| match news {
+        FleetRequestUpdate::Progress(_) if !tells => Ok(()),
+        news => output.print_news(news),
     });
     let mut report = heard.await?;
     if args.output.sort {
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
     }
-    output.end(&report, None)?;
+    output.print_end(&report, None)?;
     cx.warn_of_gaps(&report);
-    let interrupted = report.stats.gaps.contains(&Gap::Interrupted);
-    Ok(if report.stats.responses() == 0 && !interrupted {
-        Exit::NoneAnswered
+    let interrupted = report.stats.gaps.contains(&ResultGap::Interrupted);
+    Ok(if report.stats.response_count() == 0 && !interrupted {
+        CommandExitCode::NoneAnswered
     } else {
-        report.stats.exit()
+        report.stats.exit_code()
     })
 }

@@ -3,111 +3,125 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::{Amount, choose};
+use muster_client::{CountOrPercent, choose_nodes};
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form::{self, JsonForm};
-use super::request::nobody_found;
+use super::request::report_no_nodes;
 use super::{inquiry, request};
-use crate::ask::{AskError, Fleet, Found, Progress, agreed, is_terminal};
-use crate::cli::approval::Approval;
-use crate::cli::errand::Errand;
-use crate::cli::filters::{Conditions, Filters};
-use crate::cli::output::Output;
-use crate::cli::pace::Pace;
-use crate::cli::permit::{List, Permit, Release, Show};
-use crate::cli::request::Request;
+use crate::ask::{
+    DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter, ask_confirmation,
+    is_terminal,
+};
+use crate::cli::approval::ApprovalArgs;
+use crate::cli::errand::RequestFlags;
+use crate::cli::filters::{ConditionArgs, FilterArgs};
+use crate::cli::output::OutputArgs;
+use crate::cli::pace::PaceArgs;
+use crate::cli::permit::{PermitCommand, PermitListArgs, PermitReleaseArgs, PermitShowArgs};
+use crate::cli::request::RequestArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::permit::{Document, Pool, list, pools, question, show};
-use crate::report::Report;
+use crate::exit::CommandExitCode;
+use crate::render::permit::{
+    PermitPoolStatus, PermitPoolsDocument, read_pools, release_question, render_pool_list,
+    render_pools,
+};
+use crate::report::RequestReport;
 
 /// The agent that is asked.
-const AGENT: &str = "permit";
+const PERMIT_AGENT: &str = "permit";
 /// All nodes see the same pools: so many are asked, one after the other, until one tells.
-const TRIES: usize = 3;
+const MAX_NODES_TRIED: usize = 3;
 
 /// Runs one of the commands.
-pub async fn run(command: Permit, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        Permit::List(List {
+        PermitCommand::List(PermitListArgs {
             pool,
             json,
             filters,
         }) => {
-            let json = form::json(&json)?;
-            let seen = look(pool.as_deref(), &filters, json.is_none(), cx).await?;
-            seen.print(json.as_ref(), list, cx)
+            let json = form::parse_json_form(&json)?;
+            let seen = query_pools(pool.as_deref(), &filters, json.is_none(), cx).await?;
+            seen.print_pools(json.as_ref(), render_pool_list, cx)
         }
-        Permit::Show(Show {
+        PermitCommand::Show(PermitShowArgs {
             pool,
             json,
             filters,
         }) => {
-            let json = form::json(&json)?;
-            let seen = look(Some(&pool), &filters, json.is_none(), cx).await?;
-            seen.print(json.as_ref(), show, cx)
+            let json = form::parse_json_form(&json)?;
+            let seen = query_pools(Some(&pool), &filters, json.is_none(), cx).await?;
+            seen.print_pools(json.as_ref(), render_pools, cx)
         }
-        Permit::Release(args) => release(args, cx).await,
+        PermitCommand::Release(args) => release_permits(args, cx).await,
     }
 }
 
 /// What a node told of pools.
-struct Seen {
-    report: Report,
-    pools: Vec<Pool>,
+struct PoolQueryResult {
+    report: RequestReport,
+    pools: Vec<PermitPoolStatus>,
 }
 
 /// Asks one node; another one where that does not tell.
-async fn look(
+async fn query_pools(
     pool: Option<&str>,
-    filters: &Filters,
+    filters: &FilterArgs,
     shown: bool,
-    cx: Context<'_>,
-) -> Result<Seen, Error> {
-    let target = cx.target(filters)?.with_agent(AGENT)?;
-    let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings))?;
+    cx: CommandContext<'_>,
+) -> Result<PoolQueryResult, Error> {
+    let target = cx.read_target(filters)?.with_agent(PERMIT_AGENT)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
     let inputs = pool.map(|pool| ("pool".to_owned(), pool.to_owned()));
-    let plan = inquiry::plan_of(&schemas, (AGENT, "list"), inputs.into_iter().collect())?;
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, shown);
-    let found = fleet.discover(&target, &progress).await?;
-    let mut report = Report::nothing(AGENT, "list");
+    let plan = inquiry::plan_action(
+        &schemas,
+        (PERMIT_AGENT, "list"),
+        inputs.into_iter().collect(),
+    )?;
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let progress = ProgressReporter::new(cx.printer, shown);
+    let found = fleet.discover_nodes(&target, &progress).await?;
+    let mut report = RequestReport::empty(PERMIT_AGENT, "list");
     if found.nodes.is_empty() {
-        nobody_found(&target, cx);
+        report_no_nodes(&target, cx);
     }
-    for node in choose(&found.nodes, Amount::Count(TRIES), None) {
-        let one = Found::named(BTreeSet::from([node]));
-        report = inquiry::ask(&fleet, &plan, one, &progress).await?;
+    for node in choose_nodes(&found.nodes, CountOrPercent::Count(MAX_NODES_TRIED), None) {
+        let one = DiscoveredNodes::from_names(BTreeSet::from([node]));
+        report = inquiry::ask_nodes(&fleet, &plan, one, &progress).await?;
         if report.stats.ok > 0 {
             break;
         }
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let (node, why) = (&reply.node, crate::render::printable::line(&reply.message));
-        cx.printer.error(format_args!("{node}: {why}"));
+        let (node, why) = (
+            &reply.node,
+            crate::render::printable::escape_to_line(&reply.message),
+        );
+        cx.printer.print_error(format_args!("{node}: {why}"));
     }
-    let pools = pools(&report);
-    Ok(Seen { report, pools })
+    let pools = read_pools(&report);
+    Ok(PoolQueryResult { report, pools })
 }
 
-impl Seen {
-    fn print(
+impl PoolQueryResult {
+    fn print_pools(
         &self,
         json: Option<&JsonForm>,
-        draw: fn(&[Pool], usize) -> String,
-        cx: Context<'_>,
-    ) -> Result<Exit, Error> {
-        let exit = self.report.stats.exit();
+        draw: fn(&[PermitPoolStatus], usize) -> String,
+        cx: CommandContext<'_>,
+    ) -> Result<CommandExitCode, Error> {
+        let exit = self.report.stats.exit_code();
         if let Some(json) = json {
-            cx.json(&Document::new(&self.pools, &self.report), json)?;
-        } else if exit == Exit::Passed {
+            cx.print_json(&PermitPoolsDocument::new(&self.pools, &self.report), json)?;
+        } else if exit == CommandExitCode::Passed {
             if self.pools.is_empty() {
-                cx.printer.say("nobody holds a permit or waits for one");
+                cx.printer
+                    .print_message("nobody holds a permit or waits for one");
             }
             cx.printer
-                .text(draw(&self.pools, cx.printer.screen().width))?;
+                .print_text(draw(&self.pools, cx.printer.screen().width))?;
         }
         cx.warn_of_gaps(&self.report);
         Ok(exit)
@@ -115,52 +129,57 @@ impl Seen {
 }
 
 /// Takes permits away, after it was asked whether what runs under them shall be stopped.
-async fn release(args: Release, cx: Context<'_>) -> Result<Exit, Error> {
-    let filters = Filters {
-        conditions: Conditions {
+async fn release_permits(
+    args: PermitReleaseArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let filters = FilterArgs {
+        conditions: ConditionArgs {
             identities: args.nodes.clone(),
-            ..Conditions::default()
+            ..ConditionArgs::default()
         },
-        ..Filters::default()
+        ..FilterArgs::default()
     };
     if !args.yes {
-        let seen = look(Some(&args.pool), &Filters::default(), false, cx).await?;
-        let holders = seen.pools.iter().flat_map(Pool::holders);
+        let seen = query_pools(Some(&args.pool), &FilterArgs::default(), false, cx).await?;
+        let holders = seen.pools.iter().flat_map(PermitPoolStatus::holders);
         let live: Vec<_> = holders
             .filter(|holder| args.nodes.iter().any(|node| node == holder.node()))
             .collect();
         if !live.is_empty() && !is_terminal() {
             let nodes = live.iter().map(|holder| holder.node().to_owned());
-            return Err(AskError::LiveHolders {
+            return Err(FleetRequestError::LiveHolders {
                 pool: args.pool,
                 nodes: nodes.collect(),
             }
             .into());
         }
-        if !live.is_empty() && !agreed(&question(&args.pool, &live), cx.printer).await? {
-            return Err(AskError::Declined.into());
+        if !live.is_empty()
+            && !ask_confirmation(&release_question(&args.pool, &live), cx.printer).await?
+        {
+            return Err(FleetRequestError::Declined.into());
         }
     }
-    let request = Request {
-        agent: Some(AGENT.to_owned()),
+    let request = RequestArgs {
+        agent: Some(PERMIT_AGENT.to_owned()),
         words: vec!["release".to_owned(), format!("pool={}", args.pool)],
         timeout: None,
         ttl: Duration::from_mins(1),
-        output: Output {
+        output: OutputArgs {
             json: args.json.json,
             jq: args.json.jq,
-            ..Output::default()
+            ..OutputArgs::default()
         },
-        approval: Approval {
+        approval: ApprovalArgs {
             propose: None,
             lifetime: Duration::from_hours(1),
             approve: None,
         },
-        errand: Errand {
+        errand: RequestFlags {
             yes: true,
-            ..Errand::default()
+            ..RequestFlags::default()
         },
-        pace: Pace::default(),
+        pace: PaceArgs::default(),
         filters,
         bare: false,
         help: false,

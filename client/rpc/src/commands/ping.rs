@@ -1,79 +1,90 @@
 //! `rpc ping`: who is there, how far away, and whose clock is wrong.
 
-use muster_client::{Answer, Stats};
+use muster_client::{CallStats, ReceivedReply};
 use muster_wire::identity::Identity;
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
-use super::request::traceparent;
-use crate::ask::{self, Fleet, Progress};
-use crate::cli::ping::Ping;
+use super::request::request_traceparent;
+use crate::ask::{self, FleetConnection, ProgressReporter};
+use crate::cli::ping::PingArgs;
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::{OutputError, Talk};
-use crate::render::ping::{Document, Pong, graph, statistics};
-use crate::render::trace::Way;
-use crate::report::{Gap, NodeTrace};
+use crate::exit::CommandExitCode;
+use crate::printer::{PrintError, VerbosityLevel};
+use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
+use crate::render::trace::RequestTrace;
+use crate::report::{NodeTrace, ResultGap};
 
 /// Runs the command. Lines come as answers do.
-pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
-    let mut target = cx.target(&args.filters)?;
+pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let mut target = cx.read_target(&args.filters)?;
     target.listen = args.timeout.or(target.listen);
-    let json = form::json(&args.json)?;
-    let settings = cx.settings()?;
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let verbose = cx.printer.talk() == Talk::Verbose;
-    let question = ask::Ping {
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
+    let question = ask::PingRequest {
         target: &target,
         expect: args
             .expect
             .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         traceparent: args
             .trace
-            .then(|| traceparent(true, cx.environment))
+            .then(|| request_traceparent(true, cx.environment))
             .flatten(),
     };
     let (mut pongs, mut traces) = (Vec::new(), Vec::new());
-    let mut printed: Result<(), OutputError> = Ok(());
+    let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
-        .watch(question, &Progress::new(cx.printer, false), |answer| {
-            let reply = &answer.reply;
-            let pong = Pong::new(reply.sender.clone(), answer.after, reply.time, clock::now());
-            if json.is_none() && printed.is_ok() {
-                printed = cx.printer.line(pong.line(verbose));
-            }
-            pongs.push(pong);
-            traces.extend(followed(answer));
-        })
+        .ping_with_stats(
+            question,
+            &ProgressReporter::new(cx.printer, false),
+            |answer| {
+                let reply = &answer.reply;
+                let pong =
+                    PingReply::new(reply.sender.clone(), answer.after, reply.time, clock::now());
+                if json.is_none() && printed.is_ok() {
+                    printed = cx.printer.print_line(pong.render_line(verbose));
+                }
+                pongs.push(pong);
+                traces.extend(answer_trace(answer));
+            },
+        )
         .await?;
     printed?;
-    cx.remember(pongs.iter().map(|pong| &pong.node));
+    cx.remember_nodes(pongs.iter().map(|pong| &pong.node));
     let complete = stats
         .as_ref()
         .is_none_or(|stats| stats.incomplete.is_none());
     if let Some(json) = &json {
-        cx.json(&Document::new(&pongs, !complete).with_traces(&traces), json)?;
+        cx.print_json(
+            &PingDocument::new(&pongs, !complete).with_traces(&traces),
+            json,
+        )?;
     } else {
-        cx.printer.line(statistics(&pongs))?;
+        cx.printer.print_line(render_ping_statistics(&pongs))?;
         let width = cx.printer.screen().width;
-        if let Some(graph) = graph(&pongs, width).filter(|_| args.graph) {
-            cx.printer.line(format_args!("\n{graph}"))?;
+        if let Some(graph) = render_ping_graph(&pongs, width).filter(|_| args.graph) {
+            cx.printer.print_line(format_args!("\n{graph}"))?;
         }
         if let Some(stats) = stats.as_ref().filter(|_| args.trace) {
-            let way = way(&question, stats, &traces);
-            cx.printer.text(format_args!("\n{}", way.text(verbose)))?;
+            let way = build_trace(&question, stats, &traces);
+            cx.printer
+                .print_text(format_args!("\n{}", way.render_text(verbose)))?;
         }
     }
     if !complete {
-        cx.printer
-            .warn(format_args!("incomplete: {}", Gap::Discovery.sentence()));
+        cx.printer.print_warning(format_args!(
+            "incomplete: {}",
+            ResultGap::Discovery.as_sentence()
+        ));
     }
-    Ok(exit(pongs.len(), question.expect))
+    Ok(exit_code(pongs.len(), question.expect))
 }
 
 /// An answer's way, if it was followed.
-fn followed(answer: &Answer) -> Option<(Identity, NodeTrace)> {
+fn answer_trace(answer: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
     let trace = NodeTrace {
         stages: answer.reply.stages.clone(),
         after: answer.after,
@@ -82,14 +93,14 @@ fn followed(answer: &Answer) -> Option<(Identity, NodeTrace)> {
     (!trace.stages.is_empty()).then(|| (answer.reply.sender.clone(), trace))
 }
 
-fn way<'a>(
-    question: &ask::Ping<'_>,
-    stats: &Stats,
+fn build_trace<'a>(
+    question: &ask::PingRequest<'_>,
+    stats: &CallStats,
     traces: &'a [(Identity, NodeTrace)],
-) -> Way<'a> {
+) -> RequestTrace<'a> {
     let publish = stats.publishing.saturating_sub(stats.signing);
-    Way {
-        trace: question.traceparent.map(|trace| trace.trace()),
+    RequestTrace {
+        trace: question.traceparent.map(|trace| trace.trace_id()),
         here: vec![("sign", stats.signing), ("publish", publish)],
         nodes: traces
             .iter()
@@ -99,11 +110,11 @@ fn way<'a>(
 }
 
 /// Nobody is there, or fewer than were expected.
-fn exit(count: usize, expect: Option<usize>) -> Exit {
+fn exit_code(count: usize, expect: Option<usize>) -> CommandExitCode {
     match (count, expect) {
-        (0, None) => Exit::Local,
-        (0, Some(_)) => Exit::NoneAnswered,
-        (count, Some(expect)) if count < expect => Exit::SomeFailed,
-        _ => Exit::Passed,
+        (0, None) => CommandExitCode::Local,
+        (0, Some(_)) => CommandExitCode::NoneAnswered,
+        (count, Some(expect)) if count < expect => CommandExitCode::SomeFailed,
+        _ => CommandExitCode::Passed,
     }
 }

@@ -7,82 +7,89 @@ mod check;
 
 use muster_ddl::doc;
 
-use super::context::Context;
-use super::request::nobody_found;
+use super::context::CommandContext;
+use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::ask::{AskError, Fetched, Kept, Schemas};
-use crate::cli::plugin::{Doc, Fetch, List, Plugin};
+use crate::ask::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
+use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs, PluginListArgs};
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::plugins::{Document, text};
-use crate::render::printable::line;
+use crate::exit::CommandExitCode;
+use crate::render::plugins::{PluginListDocument, render_agent_list};
+use crate::render::printable::escape_to_line;
 
 /// Runs one of the commands.
-pub async fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        Plugin::List(args) => list(&args, cx),
-        Plugin::Doc(args) => document(&args, cx),
-        Plugin::Fetch(args) => fetch(args, cx).await,
-        Plugin::Generate(args) => generate::run(&args, cx),
-        Plugin::Check(args) => check::run(&args, cx),
-        Plugin::Pack(args) => bundle::pack(&args, cx),
-        Plugin::Install(args) => bundle::install(&args, cx),
-        Plugin::Remove(args) => bundle::remove(&args, cx),
+        PluginCommand::List(args) => list_agents(&args, cx),
+        PluginCommand::Doc(args) => show_document(&args, cx),
+        PluginCommand::Fetch(args) => fetch_ddl(args, cx).await,
+        PluginCommand::Generate(args) => generate::run(&args, cx),
+        PluginCommand::Check(args) => check::run(&args, cx),
+        PluginCommand::Pack(args) => bundle::pack_bundle(&args, cx),
+        PluginCommand::Install(args) => bundle::install_bundle(&args, cx),
+        PluginCommand::Remove(args) => bundle::remove_bundle(&args, cx),
     }
 }
 
-fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = cx.schemas(cx.settings_if_any()?.as_ref())?;
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&Document::new(&schemas.store), &json)?;
+fn list_agents(args: &PluginListArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&PluginListDocument::new(&schemas.store), &json)?;
     } else {
-        cx.printer.text(text(&schemas.store))?;
+        cx.printer.print_text(render_agent_list(&schemas.store))?;
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = cx.schemas(cx.settings_if_any()?.as_ref())?;
-    let ddl = schemas.agent(&args.agent)?;
-    match (form::json(&args.json)?, args.markdown) {
-        (Some(json), _) => cx.json(ddl, &json)?,
-        (_, true) => cx.printer.text(doc::markdown(ddl))?,
-        _ => cx.printer.text(doc::text(ddl))?,
+fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
+    let ddl = schemas.find_agent(&args.agent)?;
+    match (form::parse_json_form(&args.json)?, args.markdown) {
+        (Some(json), _) => cx.print_json(ddl, &json)?,
+        (_, true) => cx.printer.print_text(doc::render_markdown(ddl))?,
+        _ => cx.printer.print_text(doc::render_text(ddl))?,
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// Asks the nodes that offer the agent, and keeps what they agree on.
-async fn fetch(args: Fetch, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?.with_agent(&args.agent)?;
-    let settings = cx.settings()?;
-    let schemas = Schemas::load(Some(&settings))?;
-    let plan = inquiry::plan(&schemas, "ddl", &[("agent", &args.agent)])?;
-    let report = inquiry::ask_all(&plan, &target, &settings, true, cx).await?;
+async fn fetch_ddl(
+    args: PluginFetchArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let target = cx.read_target(&args.filters)?.with_agent(&args.agent)?;
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let plan = inquiry::plan_rpcutil(&schemas, "ddl", &[("agent", &args.agent)])?;
+    let report = inquiry::discover_and_ask(&plan, &target, &settings, true, cx).await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
-        nobody_found(&target, cx);
-        return Ok(report.stats.exit());
+        report_no_nodes(&target, cx);
+        return Ok(report.stats.exit_code());
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let message = line(&reply.message);
-        cx.printer.warn(format_args!("{}: {message}", reply.node));
+        let message = escape_to_line(&reply.message);
+        cx.printer
+            .print_warning(format_args!("{}: {message}", reply.node));
     }
-    let fetched = Fetched::agreed(&args.agent, &report).map_err(AskError::from)?;
-    let path = Kept::of(&settings, cx.environment)
-        .keep(&fetched)
-        .map_err(AskError::from)?;
-    let (name, version) = (fetched.ddl.name(), line(fetched.ddl.version()).into_owned());
+    let fetched = FetchedDdl::from_report(&args.agent, &report).map_err(FleetRequestError::from)?;
+    let path = DdlCache::for_settings(&settings, cx.environment)
+        .store_ddl(&fetched)
+        .map_err(FleetRequestError::from)?;
+    let (name, version) = (
+        fetched.ddl.name(),
+        escape_to_line(fetched.ddl.version()).into_owned(),
+    );
     let nodes = report.stats.ok;
-    cx.printer.line(format_args!(
+    cx.printer.print_line(format_args!(
         "{name} {version} from {nodes} nodes, kept in {}",
         path.display()
     ))?;
     if schemas.store.get(name).is_some() {
-        cx.printer.warn(format_args!(
+        cx.printer.print_warning(format_args!(
             "another DDL of {name} is built in or in {}, and wins",
             settings.ddls.display()
         ));
     }
-    Ok(report.stats.exit())
+    Ok(report.stats.exit_code())
 }

@@ -1,41 +1,47 @@
 //! `rpc policy`: looks over policies, says why they decide as they do, and tests them. Reads files, and asks nobody.
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
-use crate::ask::{AskError, Schemas};
-use crate::cli::policy::{Check, Explain, Policy, Test};
+use crate::ask::{AgentSchemas, FleetRequestError};
+use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::policy::{Cases, Loaded, SavedNode, Supposed, directory, look_over, paths};
+use crate::exit::CommandExitCode;
+use crate::policy::{
+    AssumedDataValues, LoadedPolicies, PolicyTestSuite, SavedNode, lint_policies, read_directory,
+    read_paths,
+};
 use crate::render::policy as render;
-use muster_client::DataStore;
-use muster_wire::policy::{Question, Verdict};
+use muster_client::DataDdlStore;
+use muster_wire::policy::{PolicyQuery, RuleVerdict};
 use serde_json::Map;
 
 /// Runs one of the commands.
-pub fn run(command: Policy, cx: Context<'_>) -> Result<Exit, Error> {
+pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        Policy::Check(args) => check(&args, cx),
-        Policy::Explain(args) => explain(&args, cx),
-        Policy::Test(args) => test(&args, cx),
+        PolicyCommand::Check(args) => check_policies(&args, cx),
+        PolicyCommand::Explain(args) => explain_decision(&args, cx),
+        PolicyCommand::Test(args) => run_cases(&args, cx),
     }
 }
 
-fn check(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
-    let settings = cx.settings_if_any()?;
-    let schemas = Schemas::load(settings.as_ref())?;
+fn check_policies(
+    args: &PolicyCheckArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let settings = cx.load_settings_if_any()?;
+    let schemas = AgentSchemas::load(settings.as_ref())?;
     let directory = settings.as_ref().map(|settings| settings.ddls.as_path());
-    let data = DataStore::load(directory).map_err(AskError::from)?;
-    let sources = data.sources();
-    let readings = paths(&args.paths, Verdict::Deny)?;
+    let data = DataDdlStore::load(directory).map_err(FleetRequestError::from)?;
+    let sources = data.declared_sources();
+    let readings = read_paths(&args.paths, RuleVerdict::Deny)?;
     let mut findings = Vec::new();
     for reading in &readings {
-        let loaded = Loaded {
+        let loaded = LoadedPolicies {
             set: &reading.set,
             problems: &reading.problems,
         };
-        findings.append(&mut look_over(
+        findings.append(&mut lint_policies(
             loaded,
             &schemas.store,
             &sources,
@@ -43,21 +49,28 @@ fn check(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
         ));
     }
     for reading in &readings {
-        findings.extend(reading.unprotected());
+        findings.extend(reading.unprotected_findings());
     }
     let files = readings.iter().map(|reading| reading.files.len()).sum();
-    let found = render::Check::new(files, &findings);
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&found, &json)?;
+    let found = render::PolicyCheckDocument::new(files, &findings);
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&found, &json)?;
     } else {
-        cx.printer.text(found.text())?;
+        cx.printer.print_text(found.render_text())?;
     }
-    let (errors, warnings) = found.counts();
+    let (errors, warnings) = found.finding_counts();
     let bad = errors > 0 || (args.strict && warnings > 0);
-    Ok(if bad { Exit::SomeFailed } else { Exit::Passed })
+    Ok(if bad {
+        CommandExitCode::SomeFailed
+    } else {
+        CommandExitCode::Passed
+    })
 }
 
-fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
+fn explain_decision(
+    args: &PolicyExplainArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     let mut node = match &args.node {
         Some(path) => SavedNode::read(path)?,
         None => SavedNode::default(),
@@ -65,54 +78,54 @@ fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
     for fact in &args.facts {
         node = node.with_fact(fact)?;
     }
-    let node = node.with(Map::new(), &args.classes)?;
-    let mut data = Supposed::default();
+    let node = node.with_facts_and_classes(Map::new(), &args.classes)?;
+    let mut data = AssumedDataValues::default();
     for stated in &args.data {
-        data = data.with(stated)?;
+        data = data.with_value(stated)?;
     }
-    let reading = directory(&args.dir, args.default)?;
+    let reading = read_directory(&args.dir, args.default)?;
     for problem in &reading.problems {
-        cx.printer.warn(problem);
+        cx.printer.print_warning(problem);
     }
-    let question = Question {
+    let question = PolicyQuery {
         caller: &args.caller,
         agent: &args.agent,
         action: &args.action,
         node: &node.view(),
         now: args.at.unwrap_or_else(clock::now),
     };
-    let explanation = reading.set.explain(&question, &data.known());
+    let explanation = reading.set.explain(&question, &data.to_lookup_values());
     let asked = (&args.caller, &args.agent, &args.action);
-    let explained = render::Explained::new(asked, node.name(), &explanation);
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&explained, &json)?;
+    let explained = render::PolicyExplainDocument::new(asked, node.name(), &explanation);
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&explained, &json)?;
     } else {
-        cx.printer.text(explained.text())?;
+        cx.printer.print_text(explained.render_text())?;
     }
     Ok(if explanation.decision.allowed {
-        Exit::Passed
+        CommandExitCode::Passed
     } else {
-        Exit::SomeFailed
+        CommandExitCode::SomeFailed
     })
 }
 
-fn test(args: &Test, cx: Context<'_>) -> Result<Exit, Error> {
-    let cases = Cases::read(&args.file)?;
-    let reading = directory(&cases.policies, cases.default)?;
+fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let cases = PolicyTestSuite::read(&args.file)?;
+    let reading = read_directory(&cases.policies, cases.default)?;
     for problem in &reading.problems {
-        cx.printer.warn(problem);
+        cx.printer.print_warning(problem);
     }
-    let outcomes = cases.run(&reading.set, clock::now());
-    let tested = render::Tested::new(&outcomes);
-    if let Some(json) = form::json(&args.json)? {
-        cx.json(&tested, &json)?;
+    let outcomes = cases.run_cases(&reading.set, clock::now());
+    let tested = render::PolicyTestDocument::new(&outcomes);
+    if let Some(json) = form::parse_json_form(&args.json)? {
+        cx.print_json(&tested, &json)?;
     } else {
-        cx.printer.text(tested.text())?;
+        cx.printer.print_text(tested.render_text())?;
     }
-    Ok(if tested.failed() > 0 {
-        Exit::SomeFailed
+    Ok(if tested.failed_count() > 0 {
+        CommandExitCode::SomeFailed
     } else {
-        Exit::Passed
+        CommandExitCode::Passed
     })
 }
 

@@ -9,35 +9,38 @@ mod token;
 mod user_data;
 mod wish;
 
-use crate::cli::provision::Provision;
-use crate::commands::context::Context;
-use crate::commands::org::find;
+use crate::cli::provision::ProvisionCommand;
+use crate::commands::context::CommandContext;
+use crate::commands::org::open_organisation;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// Runs one of the commands.
-pub async fn run(command: Provision, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(
+    command: ProvisionCommand,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     match command {
-        Provision::Token(args) => {
-            let organisation = find(&args.place, cx.environment)?;
+        ProvisionCommand::Token(args) => {
+            let organisation = open_organisation(&args.place, cx.environment)?;
             token::run(args, organisation, cx.printer).await
         }
-        Provision::Status(args) => status::run(args, cx).await,
-        Provision::Watch(args) => status::watch(&args, cx).await,
-        Provision::Retry(args) => wish::run("retry", &args.nodes, cx).await,
-        Provision::Pause(args) => wish::run("pause", &args.nodes, cx).await,
-        Provision::Resume(args) => wish::run("resume", &args.nodes, cx).await,
-        Provision::Retire(args) => wish::retire(&args, cx).await,
-        Provision::Release(args) => {
-            let organisation = find(&args.place, cx.environment)?;
+        ProvisionCommand::Status(args) => status::run(args, cx).await,
+        ProvisionCommand::Watch(args) => status::watch_nodes(&args, cx).await,
+        ProvisionCommand::Retry(args) => wish::run("retry", &args.nodes, cx).await,
+        ProvisionCommand::Pause(args) => wish::run("pause", &args.nodes, cx).await,
+        ProvisionCommand::Resume(args) => wish::run("resume", &args.nodes, cx).await,
+        ProvisionCommand::Retire(args) => wish::retire_nodes(&args, cx).await,
+        ProvisionCommand::Release(args) => {
+            let organisation = open_organisation(&args.place, cx.environment)?;
             release::run(&args, &organisation, cx.printer).await
         }
-        Provision::Host(args) => {
-            let organisation = find(&args.place, cx.environment)?;
+        ProvisionCommand::Host(args) => {
+            let organisation = open_organisation(&args.place, cx.environment)?;
             host::run(args, organisation, cx.printer).await
         }
-        Provision::UserData(args) => {
-            let organisation = find(&args.place, cx.environment)?;
+        ProvisionCommand::UserData(args) => {
+            let organisation = open_organisation(&args.place, cx.environment)?;
             user_data::run(&args, &organisation, cx.printer)
         }
     }

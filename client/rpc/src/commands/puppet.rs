@@ -6,24 +6,24 @@ mod output;
 mod past;
 mod runs;
 
-use super::context::Context;
-use crate::cli::puppet::Puppet;
+use super::context::CommandContext;
+use crate::cli::puppet::PuppetCommand;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// The agent that all of it asks, but for restarts.
-const AGENT: &str = "puppet";
+const PUPPET_AGENT: &str = "puppet";
 
 /// Runs one of the commands.
-pub async fn run(command: Puppet, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(command: PuppetCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        Puppet::Status(args) => look::status(args, cx).await,
-        Puppet::Count(args) => look::count(args, cx).await,
-        Puppet::Summary(args) => look::summary(args, cx).await,
-        Puppet::Runonce(args) => runs::once(&args, cx).await,
-        Puppet::Runall(args) => runs::all(&args, cx).await,
-        Puppet::Enable(args) => change::enable(args, cx).await,
-        Puppet::Disable(args) => change::disable(args, cx).await,
-        Puppet::Restart(args) => change::restart(args, cx).await,
+        PuppetCommand::Status(args) => look::show_status(args, cx).await,
+        PuppetCommand::Count(args) => look::show_counts(args, cx).await,
+        PuppetCommand::Summary(args) => look::show_summary(args, cx).await,
+        PuppetCommand::Runonce(args) => runs::run_once(&args, cx).await,
+        PuppetCommand::Runall(args) => runs::run_all(&args, cx).await,
+        PuppetCommand::Enable(args) => change::enable_runs(args, cx).await,
+        PuppetCommand::Disable(args) => change::disable_runs(args, cx).await,
+        PuppetCommand::Restart(args) => change::restart_daemon(args, cx).await,
     }
 }

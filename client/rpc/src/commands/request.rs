@@ -7,151 +7,159 @@ mod propose;
 
 use std::collections::BTreeSet;
 
-use muster_client::{Answers, Source, choose};
-use muster_ddl::Action;
+use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
+use muster_ddl::ActionSchema;
 use muster_wire::identity::Identity;
-use muster_wire::trace::Traceparent;
+use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
-use super::context::Context;
+use super::context::CommandContext;
 use super::form;
-use crate::approval::{ApprovingError, Given, given};
+use crate::approval::{ApprovalFileError, LoadedApproval, load_approval};
 use crate::ask::{
-    AskError, First, Fleet, Found, Occasion, Plan, Progress, Question, Recorder, Schemas, Target,
-    Words, agreed, is_terminal, read_secrets,
+    AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, FleetConnection, FleetRequest,
+    FleetRequestError, JobRecorder, ProgressReporter, RequestPlan, RequestWords, TargetSelection,
+    ask_confirmation, is_terminal, read_secrets,
 };
 use crate::cli::Cli;
-use crate::cli::request::Request;
-use crate::environment::Environment;
+use crate::cli::request::RequestArgs;
+use crate::environment::ProcessEnvironment;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Talk;
+use crate::exit::CommandExitCode;
+use crate::printer::VerbosityLevel;
 use crate::render::agent_help;
-use crate::render::plan::{Rolling, counted};
-use crate::render::request::View;
-use crate::render::trace::Way;
+use crate::render::plan::{RolloutPreview, node_count_text};
+use crate::render::request::RequestResultView;
+use crate::render::trace::RequestTrace;
 use crate::reply_filter::ReplyFilter;
-use crate::report::Report;
-use crate::settings::Settings;
-use keep::{Kept, keep};
-use output::{Form, Output, complain, divert};
-use past::Past;
-use propose::{Proposing, propose};
+use crate::report::RequestReport;
+use crate::settings::RpcSettings;
+use keep::{JobCandidate, open_journal};
+use output::{RequestOutput, RequestOutputForm, divert_output, print_error};
+use past::EarlierJob;
+use propose::{ProposalRequest, write_proposal};
 
 /// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
-pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     if args.help {
-        return help(&args, cx);
+        return print_help(&args, cx);
     }
     if let Some(path) = &args.output.file {
-        divert(path, cx)?;
+        divert_output(path, cx)?;
     }
-    let form = Form::of(&args.output)?;
-    let ended = ask(args, &form, cx).await;
-    if let (Form::Lines, Err(error)) = (&form, &ended) {
-        complain(error, cx)?;
+    let form = RequestOutputForm::from_flags(&args.output)?;
+    let ended = ask_action(args, &form, cx).await;
+    if let (RequestOutputForm::Lines, Err(error)) = (&form, &ended) {
+        print_error(error, cx)?;
     }
     ended
 }
 
 /// Tells how the agent or its action is used.
-fn help(args: &Request, cx: Context<'_>) -> Result<Exit, Error> {
-    let mut schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
+fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
     if args.bare {
-        schemas.commands = Cli::commands();
+        schemas.commands = Cli::command_names();
     }
-    let words = Words::read(args.agent.as_deref().unwrap_or_default(), &args.words)?;
-    let ddl = schemas.agent(&words.agent)?;
+    let words = RequestWords::parse(args.agent.as_deref().unwrap_or_default(), &args.words)?;
+    let ddl = schemas.find_agent(&words.agent)?;
     let page = match words.action {
-        None => agent_help::agent(ddl),
-        Some(_) => agent_help::action(ddl, schemas.action(&words)?.1),
+        None => agent_help::render_agent_help(ddl),
+        Some(_) => agent_help::render_action_help(ddl, schemas.find_action(&words)?.1),
     };
-    cx.printer.text(page)?;
-    Ok(Exit::Passed)
+    cx.printer.print_text(page)?;
+    Ok(CommandExitCode::Passed)
 }
 
-async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?;
-    let past = Past::of(&args.errand, cx.environment).map_err(AskError::from)?;
-    let words = words(&args, past.as_ref())?;
+async fn ask_action(
+    args: RequestArgs,
+    form: &RequestOutputForm,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let target = cx.read_target(&args.filters)?;
+    let past =
+        EarlierJob::from_flags(&args.errand, cx.environment).map_err(FleetRequestError::from)?;
+    let words = request_words(&args, past.as_ref())?;
     // A wrong command line is told before a missing configuration.
-    let settings = cx.settings_if_any()?;
-    let mut schemas = cx.schemas(settings.as_ref())?;
+    let settings = cx.load_settings_if_any()?;
+    let mut schemas = cx.load_schemas(settings.as_ref())?;
     if args.bare {
-        schemas.commands = Cli::commands();
+        schemas.commands = Cli::command_names();
     }
-    let (ddl, action) = schemas.action(&words)?;
-    let filter = form::replies(args.output.filter_replies.as_deref(), action)?;
+    let (ddl, action) = schemas.find_action(&words)?;
+    let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     if args.approval.approve.is_some() && !target.filter.is_empty() {
-        return Err(ApprovingError::AndFilters.into());
+        return Err(ApprovalFileError::AndFilters.into());
     }
     let nodes = match &past {
         Some(past) => Some(
-            past.nodes(ddl.name(), action.name())
-                .map_err(AskError::from)?,
+            past.remaining_nodes(ddl.name(), action.name())
+                .map_err(FleetRequestError::from)?,
         ),
         None => None,
     };
     let mut target = target.with_agent(ddl.name())?;
-    let source = target.source(settings.as_ref())?;
-    check_readers(&source, &words, action)?;
+    let source = target.discovery_source(settings.as_ref())?;
+    check_stdin_readers(&source, &words, action)?;
     let (inputs, base) = match &past {
-        Some(past) => past.inputs(&words.inputs).map_err(AskError::from)?,
+        Some(past) => past
+            .merge_inputs(&words.inputs)
+            .map_err(FleetRequestError::from)?,
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
     let inputs = read_secrets(action, inputs).await?;
-    let plan = Plan::over(ddl, action, base, &inputs)?;
+    let plan = RequestPlan::with_base_inputs(ddl, action, base, &inputs)?;
     if let Some(past) = &past {
         target
             .collective
             .get_or_insert(past.job.header.collective.clone());
     }
 
-    let settings = settings.map_or_else(|| cx.settings(), Ok)?;
+    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let given = match &args.approval.approve {
-        Some(path) => Some(given(path, &plan, &settings)?),
+        Some(path) => Some(load_approval(path, &plan, &settings)?),
         None => None,
     };
     let (nodes, approval) = match given {
-        Some(Given { nodes, text }) => (Some(nodes), Some(text)),
+        Some(LoadedApproval { nodes, text }) => (Some(nodes), Some(text)),
         None => (nodes, None),
     };
     if nodes.is_none() {
-        target.check_filtered(&source, action, &settings)?;
+        target.check_required_filter(&source, action, &settings)?;
     }
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, !form.is_json() && !args.output.no_progress);
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut found = if let Some(nodes) = nodes {
-        Found::named(nodes)
+        DiscoveredNodes::from_names(nodes)
     } else {
-        let found = fleet.discover(&target, &progress).await?;
-        cx.remember(&found.nodes);
+        let found = fleet.discover_nodes(&target, &progress).await?;
+        cx.remember_nodes(&found.nodes);
         found
     };
-    if let Some(limit) = args.pace.limit() {
-        found.nodes = choose(&found.nodes, limit, args.pace.limit_seed);
+    if let Some(limit) = args.pace.node_limit() {
+        found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
     }
     if let Some(path) = &args.approval.propose {
-        let proposing = Proposing {
+        let proposing = ProposalRequest {
             plan: &plan,
             target: &target,
             nodes: found.nodes,
             lifetime: args.approval.lifetime,
         };
-        return propose(path, proposing, &settings, cx);
+        return write_proposal(path, proposing, &settings, cx);
     }
-    let mut question = question(&args, &plan, (form, past.as_ref()), cx);
+    let mut question = build_fleet_request(&args, &plan, (form, past.as_ref()), cx);
     question.approval = approval;
-    confirm(&question, &found.nodes, &args, &settings, cx).await?;
-    let kept = Kept {
+    confirm_request(&question, &found.nodes, &args, &settings, cx).await?;
+    let kept = JobCandidate {
         question: &question,
         nodes: &found.nodes,
         collective: fleet.collective(),
         target: &target,
         past: past.as_ref(),
     };
-    let recorder = Recorder::new(keep(&kept, &args.errand, cx)?, cx.printer);
-    let errand = Errand {
+    let recorder = JobRecorder::new(open_journal(&kept, &args.errand, cx)?, cx.printer);
+    let errand = PendingRequest {
         fleet: &fleet,
         question,
         found,
@@ -159,64 +167,68 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         target: &target,
         cx,
     };
-    match elsewhere(&args, errand.fleet)? {
-        Some(answers) => errand.give(answers).await,
-        None => errand.gather(&args, (form, filter), &progress).await,
+    match answer_destination(&args, errand.fleet)? {
+        Some(answers) => errand.send_without_waiting(answers).await,
+        None => {
+            errand
+                .gather_replies(&args, (form, filter), &progress)
+                .await
+        }
     }
 }
 
 /// What is asked, and how, as the flags or the job that goes on say.
-fn question<'a>(
-    args: &Request,
-    plan: &'a Plan<'a>,
-    (form, past): (&Form, Option<&Past>),
-    cx: Context<'_>,
-) -> Question<'a> {
+fn build_fleet_request<'a>(
+    args: &RequestArgs,
+    plan: &'a RequestPlan<'a>,
+    (form, past): (&RequestOutputForm, Option<&EarlierJob>),
+    cx: CommandContext<'_>,
+) -> FleetRequest<'a> {
     let expect = args.errand.expect;
-    let mut question = Question {
+    let mut question = FleetRequest {
         plan,
         timeout: args.timeout,
         ttl: args.ttl,
         stream: form.shows_progress() && args.wants_progress(plan.action),
-        rollout: args.pace.rollout(),
+        rollout: args.pace.batched_rollout(),
         pause: args.pace.batch_sleep,
         expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         trace: args.errand.trace,
-        traceparent: traceparent(args.errand.trace, cx.environment),
+        traceparent: request_traceparent(args.errand.trace, cx.environment),
         approval: None,
     };
     if let Some(past) = past {
-        past.shape(&mut question, &args.pace);
+        past.apply_shaping(&mut question, &args.pace);
     }
     question
 }
 
 /// A question that is ready to be asked.
-struct Errand<'a> {
-    fleet: &'a Fleet,
-    question: Question<'a>,
-    found: Found,
-    recorder: Recorder<'a>,
-    target: &'a Target,
-    cx: Context<'a>,
+struct PendingRequest<'a> {
+    fleet: &'a FleetConnection,
+    question: FleetRequest<'a>,
+    found: DiscoveredNodes,
+    recorder: JobRecorder<'a>,
+    target: &'a TargetSelection,
+    cx: CommandContext<'a>,
 }
 
-impl Errand<'_> {
+impl PendingRequest<'_> {
     /// Asks, and shows what comes.
-    async fn gather(
+    async fn gather_replies(
         mut self,
-        args: &Request,
-        (form, filter): (&Form, Option<ReplyFilter>),
-        progress: &Progress<'_>,
-    ) -> Result<Exit, Error> {
-        let Plan { ddl, action, .. } = self.question.plan;
+        args: &RequestArgs,
+        (form, filter): (&RequestOutputForm, Option<ReplyFilter>),
+        progress: &ProgressReporter<'_>,
+    ) -> Result<CommandExitCode, Error> {
+        let RequestPlan { ddl, action, .. } = self.question.plan;
         let (cx, trace) = (self.cx, self.question.trace);
-        let verbose = cx.printer.talk() == Talk::Verbose;
-        let output = Output {
+        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
+        let output = RequestOutput {
             form,
             filter,
             sort: args.output.sort,
-            view: View {
+            view: RequestResultView {
                 action,
                 wish: args.output.display,
                 verbose,
@@ -224,36 +236,40 @@ impl Errand<'_> {
             },
             cx,
         };
-        output.found(ddl.name(), action.name(), &self.found.nodes)?;
-        let asked = self.fleet.ask(
+        output.print_found(ddl.name(), action.name(), &self.found.nodes)?;
+        let asked = self.fleet.run_request(
             self.question,
             self.found,
             &mut self.recorder,
             progress,
-            |news| output.news(news),
+            |news| output.print_news(news),
         );
         let mut report = asked.await?;
         if args.output.sort {
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         }
-        output.end(&report, Some(self.target))?;
-        if trace && form.is_for_people() {
-            cx.printer.text(Way::of(&report).text(verbose))?;
+        output.print_end(&report, Some(self.target))?;
+        if trace && form.is_human_readable() {
+            cx.printer
+                .print_text(RequestTrace::from_report(&report).render_text(verbose))?;
         }
         cx.warn_of_gaps(&report);
-        next_steps(&report, self.recorder.id(), cx);
-        Ok(report.stats.exit())
+        print_next_steps(&report, self.recorder.job_id(), cx);
+        Ok(report.stats.exit_code())
     }
 
     /// Sends the question, and says so.
-    async fn give(mut self, answers: Answers) -> Result<Exit, Error> {
+    async fn send_without_waiting(
+        mut self,
+        answers: ReplyDelivery,
+    ) -> Result<CommandExitCode, Error> {
         let printer = self.cx.printer;
         if self.found.nodes.is_empty() {
-            nobody_found(self.target, self.cx);
-            return Ok(Exit::Local);
+            report_no_nodes(self.target, self.cx);
+            return Ok(CommandExitCode::Local);
         }
         let count = self.found.nodes.len();
-        let given = self.fleet.give(
+        let given = self.fleet.send_without_waiting(
             &self.question,
             self.found.nodes,
             answers,
@@ -262,39 +278,45 @@ impl Errand<'_> {
         let (request, unasked) = given.await?;
         let asked = count.saturating_sub(unasked.len());
         if asked > 0 {
-            printer.line(format_args!("Request sent with id: {request}"))?;
-            printer.detail(format_args!("to {}", counted(asked)));
+            printer.print_line(format_args!("Request sent with id: {request}"))?;
+            printer.print_detail(format_args!("to {}", node_count_text(asked)));
         }
         if unasked.is_empty() {
-            return Ok(Exit::Passed);
+            return Ok(CommandExitCode::Passed);
         }
         let names: Vec<&str> = unasked.iter().map(Identity::as_str).collect();
-        printer.warn(format_args!(
+        printer.print_warning(format_args!(
             "not asked, because they did not tell the key that a secret is sealed for: {}",
             names.join(", ")
         ));
         Ok(if asked > 0 {
-            Exit::SomeFailed
+            CommandExitCode::SomeFailed
         } else {
-            Exit::NoneAnswered
+            CommandExitCode::NoneAnswered
         })
     }
 }
 
-impl Request {
+impl RequestArgs {
     /// Whether nodes are to tell of progress: as the flags say, or else as the schema does.
-    fn wants_progress(&self, action: &Action) -> bool {
-        self.output.stream || (action.streams() && !self.output.no_stream)
+    fn wants_progress(&self, action: &ActionSchema) -> bool {
+        self.output.stream || (action.streams_progress() && !self.output.no_stream)
     }
 }
 
 /// The words that were typed, or those of the job that goes on.
-fn words(args: &Request, past: Option<&Past>) -> Result<Words, AskError> {
+fn request_words(
+    args: &RequestArgs,
+    past: Option<&EarlierJob>,
+) -> Result<RequestWords, FleetRequestError> {
     let Some(agent) = &args.agent else {
         // The command line is read such that one of the two is there.
-        return past.map_or_else(|| Words::read("", &args.words), |past| Ok(past.words()));
+        return past.map_or_else(
+            || RequestWords::parse("", &args.words),
+            |past| Ok(past.request_words()),
+        );
     };
-    let mut words = Words::read(agent, &args.words)?;
+    let mut words = RequestWords::parse(agent, &args.words)?;
     if let Some(past) = past {
         words
             .action
@@ -304,22 +326,22 @@ fn words(args: &Request, past: Option<&Past>) -> Result<Words, AskError> {
 }
 
 /// Says what is about to be done, and asks whether it shall be, where that is wanted.
-async fn confirm(
-    question: &Question<'_>,
+async fn confirm_request(
+    question: &FleetRequest<'_>,
     nodes: &BTreeSet<Identity>,
-    args: &Request,
-    settings: &Settings,
-    cx: Context<'_>,
-) -> Result<(), AskError> {
-    let Plan { ddl, action, .. } = question.plan;
-    let occasion = Occasion {
-        read_only: action.read_only(),
+    args: &RequestArgs,
+    settings: &RpcSettings,
+    cx: CommandContext<'_>,
+) -> Result<(), FleetRequestError> {
+    let RequestPlan { ddl, action, .. } = question.plan;
+    let occasion = ConfirmContext {
+        read_only: action.is_read_only(),
         nodes: nodes.len(),
         yes: args.errand.yes,
         terminal: is_terminal(),
     };
-    let first = settings.confirm.first(settings.confirm_above, occasion);
-    let rolling = Rolling {
+    let first = settings.confirm.decide(settings.confirm_above, occasion);
+    let rolling = RolloutPreview {
         request: (ddl.name(), action.name()),
         nodes,
         rollout: question.rollout,
@@ -327,64 +349,73 @@ async fn confirm(
     };
     let waves = question.rollout.batches(nodes).len();
     match first {
-        First::Refuse => Err(AskError::Unconfirmed),
-        First::Go if waves < 2 => Ok(()),
-        First::Go => {
-            cx.printer.say(rolling.text().trim_end());
+        ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+        ConfirmDecision::Go if waves < 2 => Ok(()),
+        ConfirmDecision::Go => {
+            cx.printer.print_message(rolling.render_text().trim_end());
             Ok(())
         }
-        First::Ask => {
-            let text = format!("{}Go on? [y/N]", rolling.text());
-            let yes = agreed(&text, cx.printer).await?;
-            yes.then_some(()).ok_or(AskError::Declined)
+        ConfirmDecision::Ask => {
+            let text = format!("{}Go on? [y/N]", rolling.render_text());
+            let yes = ask_confirmation(&text, cx.printer).await?;
+            yes.then_some(()).ok_or(FleetRequestError::Declined)
         }
     }
 }
 
 /// Where answers go, when it is not here.
-fn elsewhere(args: &Request, fleet: &Fleet) -> Result<Option<Answers>, AskError> {
+fn answer_destination(
+    args: &RequestArgs,
+    fleet: &FleetConnection,
+) -> Result<Option<ReplyDelivery>, FleetRequestError> {
     if args.errand.no_results {
-        return Ok(Some(Answers::Unwanted));
+        return Ok(Some(ReplyDelivery::Unwanted));
     }
     let mailbox = args.errand.reply_to.as_deref();
-    let address = mailbox.map(|name| fleet.mailbox(name)).transpose()?;
-    Ok(address.map(Answers::Elsewhere))
+    let address = mailbox
+        .map(|name| fleet.mailbox_address(name))
+        .transpose()?;
+    Ok(address.map(ReplyDelivery::Elsewhere))
 }
 
 /// The trace that the request is part of: that of whoever started us, or a new one if somebody wants to follow it.
-pub fn traceparent(trace: bool, environment: &Environment) -> Option<Traceparent> {
+pub fn request_traceparent(trace: bool, environment: &ProcessEnvironment) -> Option<TraceContext> {
     let given = environment.traceparent.as_deref();
     // A context that cannot be read counts as none, as the standard has it.
     given
-        .and_then(|text| Traceparent::parse(text).ok())
-        .or_else(|| trace.then(|| Traceparent::begin(Uuid::now_v7(), Uuid::now_v7())))
+        .and_then(|text| TraceContext::parse(text).ok())
+        .or_else(|| trace.then(|| TraceContext::new_trace(Uuid::now_v7(), Uuid::now_v7())))
 }
 
 /// What may be done about a request that did not reach everybody or did not succeed everywhere.
-fn next_steps(report: &Report, job: Option<&str>, cx: Context<'_>) {
+fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContext<'_>) {
     let Some(job) = job else { return };
-    cx.printer.detail(format_args!("job {job}"));
+    cx.printer.print_detail(format_args!("job {job}"));
     if !report.stats.not_asked.is_empty() {
-        let nodes = counted(report.stats.not_asked.len());
-        cx.printer.hint(format_args!(
+        let nodes = node_count_text(report.stats.not_asked.len());
+        cx.printer.print_hint(format_args!(
             "`rpc do --resume {job}` asks the {nodes} that were not asked"
         ));
     }
-    if report.stats.bad() > 0 {
-        cx.printer.hint(format_args!(
+    if report.stats.unsuccessful_count() > 0 {
+        cx.printer.print_hint(format_args!(
             "`rpc do --retry-failed {job}` asks those again that failed or did not answer"
         ));
     }
 }
 
 /// The standard input holds the nodes or a secret, not both.
-fn check_readers(source: &Source, words: &Words, action: &Action) -> Result<(), AskError> {
+fn check_stdin_readers(
+    source: &DiscoverySource,
+    words: &RequestWords,
+    action: &ActionSchema,
+) -> Result<(), FleetRequestError> {
     let secret = words
         .inputs
         .iter()
         .find(|(name, value)| value == "-" && action.is_sensitive(name));
     match (source, secret) {
-        (Source::Stdin { .. }, Some((input, _))) => Err(AskError::TwoReaders {
+        (DiscoverySource::Stdin { .. }, Some((input, _))) => Err(FleetRequestError::TwoReaders {
             input: input.clone(),
         }),
         _ => Ok(()),
@@ -392,10 +423,10 @@ fn check_readers(source: &Source, words: &Words, action: &Action) -> Result<(), 
 }
 
 /// Nothing was sent, because there is nobody to send it to.
-pub fn nobody_found(target: &Target, cx: Context<'_>) {
+pub fn report_no_nodes(target: &TargetSelection, cx: CommandContext<'_>) {
     cx.printer
-        .error("no request sent, we did not discover any nodes");
-    cx.printer.hint(format_args!(
+        .print_error("no request sent, we did not discover any nodes");
+    cx.printer.print_hint(format_args!(
         "looked for {}; `rpc find` tries filters out",
         target.filter.explain()
     ));

@@ -1,26 +1,28 @@
 //! `rpc schema`: the schemas of what other commands print, as they are published.
 
-use super::context::Context;
-use crate::cli::schema::Schema;
+use super::context::CommandContext;
+use crate::cli::schema::SchemaArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::schemas::PUBLISHED;
+use crate::exit::CommandExitCode;
+use crate::schemas::PUBLISHED_SCHEMAS;
 
 /// Runs the command.
-pub fn run(args: &Schema, cx: Context<'_>) -> Result<Exit, Error> {
+pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match &args.name {
         Some(name) => {
-            let mut found = PUBLISHED.iter().filter(|schema| schema.name == name);
+            let mut found = PUBLISHED_SCHEMAS
+                .iter()
+                .filter(|schema| schema.name == name);
             if let Some(schema) = found.next() {
-                cx.printer.text(schema.text)?;
+                cx.printer.print_text(schema.text)?;
             }
         }
         None => {
-            for schema in &PUBLISHED {
+            for schema in &PUBLISHED_SCHEMAS {
                 let (name, of) = (schema.name, schema.of);
-                cx.printer.line(format_args!("{name:<26}  {of}"))?;
+                cx.printer.print_line(format_args!("{name:<26}  {of}"))?;
             }
         }
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

@@ -1,30 +1,33 @@
 //! `rpc stats`: what daemons have taken and refused since they started.
 
-use super::context::Context;
-use super::request::nobody_found;
+use super::context::CommandContext;
+use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::cli::stats::Stats;
+use crate::cli::stats::StatsArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::stats::{Document, counts, table};
+use crate::exit::CommandExitCode;
+use crate::render::stats::{DaemonStatsDocument, read_daemon_counts, render_counts_table};
 
 /// Runs the command.
-pub async fn run(args: Stats, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?.with_agent(inquiry::AGENT)?;
-    let json = form::json(&args.json)?;
-    let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings))?;
-    let plan = inquiry::plan(&schemas, "daemon_stats", &[])?;
-    let report = inquiry::ask_all(&plan, &target, &settings, json.is_none(), cx).await?;
-    let counts = counts(&report);
+pub async fn run(args: StatsArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let target = cx
+        .read_target(&args.filters)?
+        .with_agent(inquiry::RPCUTIL_AGENT)?;
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let plan = inquiry::plan_rpcutil(&schemas, "daemon_stats", &[])?;
+    let report = inquiry::discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
+    let counts = read_daemon_counts(&report);
     if let Some(json) = &json {
-        cx.json(&Document::new(&counts, &report), json)?;
+        cx.print_json(&DaemonStatsDocument::new(&counts, &report), json)?;
     } else if report.stats.discovered == 0 {
-        nobody_found(&target, cx);
+        report_no_nodes(&target, cx);
     } else {
         let width = cx.printer.screen().width;
-        cx.printer.text(table(&counts, &report, width))?;
+        cx.printer
+            .print_text(render_counts_table(&counts, &report, width))?;
     }
     cx.warn_of_gaps(&report);
-    Ok(report.stats.exit())
+    Ok(report.stats.exit_code())
 }

@@ -1,7 +1,7 @@
 //! Columns of text, as wide as their widest cell. The last column is not padded.
 
 /// Lays rows out under a heading.
-pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> Vec<String> {
+pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> Vec<String> {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -22,15 +22,15 @@ pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> Vec<St
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::format_table;
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "1"], ["länger", "22"]].map(|row| row.map(str::to_owned));
         assert_eq!(
-            table(["NAME", "N"], &rows),
+            format_table(["NAME", "N"], &rows),
             ["NAME    N", "a       1", "länger  22"]
         );
-        assert_eq!(table(["NAME"], &[]), ["NAME"]);
+        assert_eq!(format_table(["NAME"], &[]), ["NAME"]);
     }
 }

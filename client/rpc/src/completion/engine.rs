@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use clap::{Arg, Command};
 use muster_client::DdlStore;
-use muster_ddl::{Action, Ddl, Input, ValueType};
+use muster_ddl::{ActionSchema, AgentDdl, InputSchema, ValueType};
 
 /// What words could mean besides commands and options.
 #[derive(Debug)]
-pub struct Known<'a> {
+pub struct CompletionSources<'a> {
     /// Agents and all about them.
     pub agents: &'a DdlStore,
     /// Names of nodes.
@@ -19,25 +19,25 @@ pub struct Known<'a> {
 
 /// A word that could stand there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CompletionCandidate {
     /// The whole word.
     pub word: String,
     /// What it means, on a line; may be empty.
     pub help: String,
 }
 
-impl Candidate {
+impl CompletionCandidate {
     fn new(word: impl Into<String>, help: &str) -> Self {
         let help = help.lines().next().unwrap_or_default();
         Self {
             word: word.into(),
-            help: crate::render::printable::line(help).into_owned(),
+            help: crate::render::printable::escape_to_line(help).into_owned(),
         }
     }
 }
 
 /// Where the words before the cursor have led.
-struct Place<'a> {
+struct CommandLinePosition<'a> {
     command: &'a Command,
     positionals: Vec<&'a str>,
     /// The option whose value comes next.
@@ -46,32 +46,34 @@ struct Place<'a> {
 }
 
 /// The words that could stand in the place of `current`, after `before`; `root` must be built. Hidden ones are left out.
-pub fn complete(
+pub fn complete_word(
     root: &Command,
-    known: &Known<'_>,
+    known: &CompletionSources<'_>,
     before: &[String],
     current: &str,
-) -> Vec<Candidate> {
-    let place = Place::after(root, before);
+) -> Vec<CompletionCandidate> {
+    let place = CommandLinePosition::after_words(root, before);
     let mut candidates = match (place.pending, current.split_once('=')) {
-        (Some(option), _) => known.values(option),
+        (Some(option), _) => known.value_candidates(option),
         (None, Some((name, _))) if name.starts_with("--") && !place.is_over => {
-            let values = place.option(name).map(|option| known.values(option));
-            let whole = |value: Candidate| Candidate {
+            let values = place
+                .find_option(name)
+                .map(|option| known.value_candidates(option));
+            let whole = |value: CompletionCandidate| CompletionCandidate {
                 word: format!("{name}={}", value.word),
                 ..value
             };
             values.into_iter().flatten().map(whole).collect()
         }
-        _ if current.starts_with('-') && !place.is_over => options(place.command),
-        _ => place.words(root, known, current),
+        _ if current.starts_with('-') && !place.is_over => option_candidates(place.command),
+        _ => place.positional_candidates(root, known, current),
     };
     candidates.retain(|candidate| candidate.word.starts_with(current));
     candidates
 }
 
-impl<'a> Place<'a> {
-    fn after(root: &'a Command, before: &'a [String]) -> Self {
+impl<'a> CommandLinePosition<'a> {
+    fn after_words(root: &'a Command, before: &'a [String]) -> Self {
         let mut place = Self {
             command: root,
             positionals: Vec::new(),
@@ -79,30 +81,30 @@ impl<'a> Place<'a> {
             is_over: false,
         };
         for word in before {
-            place.step(root, word);
+            place.advance(root, word);
         }
         place
     }
 
-    fn step(&mut self, root: &'a Command, word: &'a str) {
+    fn advance(&mut self, root: &'a Command, word: &'a str) {
         if self.pending.take().is_some() {
             return;
         }
         if self.is_over || !word.starts_with('-') || word == "-" {
-            self.word(root, word);
+            self.advance_positional(root, word);
         } else if word == "--" {
             self.is_over = true;
         } else if word.starts_with("--") {
             if !word.contains('=') {
-                self.pending = self.option(word).filter(|option| takes_value(option));
+                self.pending = self.find_option(word).filter(|option| takes_value(option));
             }
         } else {
-            self.pending = self.last_short(word);
+            self.pending = self.trailing_short_option(word);
         }
     }
 
     /// A word that is no option: a command, an agent in the place of one, or what the command takes.
-    fn word(&mut self, root: &'a Command, word: &'a str) {
+    fn advance_positional(&mut self, root: &'a Command, word: &'a str) {
         let command = self.command.find_subcommand(word);
         match command.filter(|_| self.positionals.is_empty()) {
             Some(command) => self.command = command,
@@ -114,7 +116,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn option(&self, name: &str) -> Option<&'a Arg> {
+    fn find_option(&self, name: &str) -> Option<&'a Arg> {
         let name = name.trim_start_matches('-');
         self.command.get_arguments().find(|arg| {
             arg.get_long() == Some(name)
@@ -125,7 +127,7 @@ impl<'a> Place<'a> {
     }
 
     /// Of `-vt` the option that still wants its value.
-    fn last_short(&self, word: &str) -> Option<&'a Arg> {
+    fn trailing_short_option(&self, word: &str) -> Option<&'a Arg> {
         let mut letters = word.chars().skip(1).peekable();
         while let Some(letter) = letters.next() {
             let is_it = |arg: &&Arg| arg.get_short() == Some(letter);
@@ -138,23 +140,28 @@ impl<'a> Place<'a> {
     }
 
     /// What could stand here that is no option.
-    fn words(&self, root: &Command, known: &Known<'_>, current: &str) -> Vec<Candidate> {
+    fn positional_candidates(
+        &self,
+        root: &Command,
+        known: &CompletionSources<'_>,
+        current: &str,
+    ) -> Vec<CompletionCandidate> {
         let mut candidates = Vec::new();
         if self.positionals.is_empty() {
             let commands = self
                 .command
                 .get_subcommands()
                 .filter(|command| !command.is_hide_set());
-            candidates.extend(
-                commands.map(|command| Candidate::new(command.get_name(), &about(command))),
-            );
+            candidates.extend(commands.map(|command| {
+                CompletionCandidate::new(command.get_name(), &command_summary(command))
+            }));
         }
         if std::ptr::eq(self.command, root) {
-            candidates.extend(known.agents());
+            candidates.extend(known.agent_candidates());
         } else if self.command.get_name() == "do" && !self.positionals.is_empty() {
-            candidates.extend(known.request(&self.positionals, current));
+            candidates.extend(known.request_candidates(&self.positionals, current));
         } else if let Some(arg) = self.command.get_positionals().nth(self.positionals.len()) {
-            candidates.extend(known.values(arg));
+            candidates.extend(known.value_candidates(arg));
         }
         candidates
     }
@@ -164,28 +171,31 @@ fn takes_value(arg: &Arg) -> bool {
     arg.get_action().takes_values()
 }
 
-fn about(command: &Command) -> String {
+fn command_summary(command: &Command) -> String {
     command
         .get_about()
         .map(ToString::to_string)
         .unwrap_or_default()
 }
 
-fn options(command: &Command) -> Vec<Candidate> {
+fn option_candidates(command: &Command) -> Vec<CompletionCandidate> {
     let visible = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let mut candidates = Vec::new();
     for arg in visible {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let long = arg.get_long().map(|long| format!("--{long}"));
         let short = arg.get_short().map(|short| format!("-{short}"));
-        candidates.extend(long.or(short).map(|word| Candidate::new(word, &help)));
+        candidates.extend(
+            long.or(short)
+                .map(|word| CompletionCandidate::new(word, &help)),
+        );
     }
     candidates
 }
 
-impl Known<'_> {
+impl CompletionSources<'_> {
     /// The values that an option or argument may have, as far as they can be listed.
-    fn values(&self, arg: &Arg) -> Vec<Candidate> {
+    fn value_candidates(&self, arg: &Arg) -> Vec<CompletionCandidate> {
         let possible = arg.get_possible_values();
         if !possible.is_empty() {
             let shown = possible.iter().filter(|value| !value.is_hide_set());
@@ -195,42 +205,46 @@ impl Known<'_> {
                         .get_help()
                         .map(ToString::to_string)
                         .unwrap_or_default();
-                    Candidate::new(value.get_name(), &help)
+                    CompletionCandidate::new(value.get_name(), &help)
                 })
                 .collect();
         }
         let names = arg.get_value_names().unwrap_or_default();
-        let plain =
-            |names: &BTreeSet<String>| names.iter().map(|name| Candidate::new(name, "")).collect();
+        let plain = |names: &BTreeSet<String>| {
+            names
+                .iter()
+                .map(|name| CompletionCandidate::new(name, ""))
+                .collect()
+        };
         match (
             arg.get_id().as_str(),
             names.first().map(clap::builder::Str::as_str),
         ) {
             ("display", _) => ["ok", "failed", "all", "none"]
-                .map(|word| Candidate::new(word, ""))
+                .map(|word| CompletionCandidate::new(word, ""))
                 .into(),
             (_, Some("NODE")) => plain(self.nodes),
-            (_, Some("AGENT")) => self.agents(),
+            (_, Some("AGENT")) => self.agent_candidates(),
             (_, Some("FACT")) => plain(self.facts),
             (_, Some("FACT=VALUE")) => {
                 let names = self.facts.iter();
                 names
-                    .map(|name| Candidate::new(format!("{name}="), ""))
+                    .map(|name| CompletionCandidate::new(format!("{name}="), ""))
                     .collect()
             }
             _ => Vec::new(),
         }
     }
 
-    fn agents(&self) -> Vec<Candidate> {
+    fn agent_candidates(&self) -> Vec<CompletionCandidate> {
         let agents = self.agents.all();
         agents
-            .map(|ddl| Candidate::new(ddl.name(), &ddl.metadata().description))
+            .map(|ddl| CompletionCandidate::new(ddl.name(), &ddl.metadata().description))
             .collect()
     }
 
     /// What may follow the agent of a request: an action, then inputs that were not given yet.
-    fn request(&self, words: &[&str], current: &str) -> Vec<Candidate> {
+    fn request_candidates(&self, words: &[&str], current: &str) -> Vec<CompletionCandidate> {
         let Some((ddl, rest)) = words
             .split_first()
             .and_then(|(agent, rest)| Some((self.agents.get(agent)?, rest)))
@@ -243,39 +257,43 @@ impl Known<'_> {
         };
         let action = named
             .or(ddl.default_action())
-            .and_then(|name| ddl.action(name));
+            .and_then(|name| ddl.find_action(name));
         let mut candidates = if rest.is_empty() {
-            actions(ddl)
+            action_candidates(ddl)
         } else {
             Vec::new()
         };
         candidates.extend(
             action
                 .into_iter()
-                .flat_map(|action| inputs(action, given, current)),
+                .flat_map(|action| input_candidates(action, given, current)),
         );
         candidates
     }
 }
 
-fn actions(ddl: &Ddl) -> Vec<Candidate> {
+fn action_candidates(ddl: &AgentDdl) -> Vec<CompletionCandidate> {
     let actions = ddl.actions().iter();
     actions
-        .map(|action| Candidate::new(action.name(), action.description()))
+        .map(|action| CompletionCandidate::new(action.name(), action.description()))
         .collect()
 }
 
-fn inputs(action: &Action, given: &[&str], current: &str) -> Vec<Candidate> {
+fn input_candidates(
+    action: &ActionSchema,
+    given: &[&str],
+    current: &str,
+) -> Vec<CompletionCandidate> {
     if let Some(input) = current
         .split_once('=')
-        .and_then(|(name, _)| action.input(name))
+        .and_then(|(name, _)| action.find_input(name))
     {
-        let values = values(input).into_iter();
+        let values = listable_values(input).into_iter();
         return values
-            .map(|value| Candidate::new(format!("{}={value}", input.name), ""))
+            .map(|value| CompletionCandidate::new(format!("{}={value}", input.name), ""))
             .collect();
     }
-    let is_given = |input: &&Input| {
+    let is_given = |input: &&InputSchema| {
         given
             .iter()
             .any(|word| word.split('=').next() == Some(&input.name))
@@ -288,13 +306,13 @@ fn inputs(action: &Action, given: &[&str], current: &str) -> Vec<Candidate> {
             } else {
                 &input.description
             };
-            Candidate::new(format!("{}=", input.name), help)
+            CompletionCandidate::new(format!("{}=", input.name), help)
         })
         .collect()
 }
 
 /// The values of an input that can be listed.
-fn values(input: &Input) -> Vec<String> {
+fn listable_values(input: &InputSchema) -> Vec<String> {
     match input.value_type {
         ValueType::List => input.choices.clone(),
         ValueType::Boolean => ["true", "false"].map(str::to_owned).to_vec(),
@@ -315,7 +333,7 @@ mod tests {
     use clap::CommandFactory as _;
     use muster_client::DdlStore;
 
-    use super::{Known, complete};
+    use super::{CompletionSources, complete_word};
     use crate::cli::Cli;
 
     fn words(line: &str) -> Vec<String> {
@@ -324,14 +342,14 @@ mod tests {
         let agents = DdlStore::load(None).unwrap();
         let nodes = BTreeSet::from(["db1.acme.net", "web1.acme.net"].map(str::to_owned));
         let facts = BTreeSet::from(["country", "os.family"].map(str::to_owned));
-        let known = Known {
+        let known = CompletionSources {
             agents: &agents,
             nodes: &nodes,
             facts: &facts,
         };
         let mut before: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let current = before.pop().unwrap();
-        complete(&root, &known, &before, &current)
+        complete_word(&root, &known, &before, &current)
             .into_iter()
             .map(|candidate| candidate.word)
             .collect()

@@ -2,12 +2,12 @@
 
 use clap::ValueEnum;
 
-use super::engine::Candidate;
-use crate::render::printable::{is_harmful, line};
+use super::engine::CompletionCandidate;
+use crate::render::printable::{escape_to_line, is_harmful};
 
 /// A shell that can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
+pub enum CompletionShell {
     /// GNU bash
     Bash,
     /// zsh, with compsys
@@ -18,7 +18,7 @@ pub enum Shell {
 
 /// The words before the cursor, and the one at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct CompletionLine {
     /// Complete words, without the program's name.
     pub before: Vec<String>,
     /// The word at the cursor, as far as it is there.
@@ -27,13 +27,13 @@ pub struct Line {
     kept: usize,
 }
 
-impl Line {
+impl CompletionLine {
     /// Reads what the shell's script hands over: bash its line up to the cursor and what breaks its words, the others
     /// their words.
-    pub fn read(shell: Shell, words: &[String]) -> Self {
+    pub fn from_shell(shell: CompletionShell, words: &[String]) -> Self {
         let (mut before, breaks) = match (shell, words) {
-            (Shell::Bash, [line, breaks, ..]) => (split(line), breaks.as_str()),
-            (Shell::Bash, [line]) => (split(line), ""),
+            (CompletionShell::Bash, [line, breaks, ..]) => (split_words(line), breaks.as_str()),
+            (CompletionShell::Bash, [line]) => (split_words(line), ""),
             _ => (words.to_vec(), ""),
         };
         let current = before.pop().unwrap_or_default();
@@ -53,27 +53,31 @@ impl Line {
 
     /// The candidates, a line each. Nodes have a say in some of them, as names of facts and values of their agents' schemas: none can
     /// steer the terminal, or become a command when the line is run.
-    pub fn answer(&self, shell: Shell, candidates: &[Candidate]) -> String {
-        let row = |candidate: &Candidate| {
+    pub fn render_answer(
+        &self,
+        shell: CompletionShell,
+        candidates: &[CompletionCandidate],
+    ) -> String {
+        let row = |candidate: &CompletionCandidate| {
             let word = candidate.word.get(self.kept..).unwrap_or_default();
-            let help = line(&candidate.help);
+            let help = escape_to_line(&candidate.help);
             match shell {
                 // Put into the line as it is; the others quote by themselves.
-                Shell::Bash => format!("{}\n", quoted(word)),
-                Shell::Fish => format!("{word}\t{help}\n"),
-                Shell::Zsh => format!(
+                CompletionShell::Bash => format!("{}\n", quote_word(word)),
+                CompletionShell::Fish => format!("{word}\t{help}\n"),
+                CompletionShell::Zsh => format!(
                     "{}:{help}\n",
                     word.replace('\\', "\\\\").replace(':', "\\:")
                 ),
             }
         };
-        let harmless = |candidate: &&Candidate| !candidate.word.contains(is_harmful);
+        let harmless = |candidate: &&CompletionCandidate| !candidate.word.contains(is_harmful);
         candidates.iter().filter(harmless).map(row).collect()
     }
 }
 
 /// The word as bash reads it back: whatever could mean something to a shell stands behind a backslash.
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
     let mut quoted = String::with_capacity(word.len());
     for c in word.chars() {
@@ -87,7 +91,7 @@ fn quoted(word: &str) -> String {
 
 /// Splits a line into words as shells do, as far as completion needs it: quotes and backslashes, and nothing else. The
 /// last word is the one at the end, and empty behind a space.
-fn split(line: &str) -> Vec<String> {
+fn split_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
     let mut characters = line.chars();
@@ -111,22 +115,25 @@ fn split(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, Line, Shell, split};
+    use super::{CompletionCandidate, CompletionLine, CompletionShell, split_words};
 
     #[test]
     fn lines_are_split_as_shells_do() {
         assert_eq!(
-            split("rpc find -W \"a b\" c\\ d 'e"),
+            split_words("rpc find -W \"a b\" c\\ d 'e"),
             ["rpc", "find", "-W", "a b", "c d", "e"]
         );
-        assert_eq!(split("rpc  find "), ["rpc", "find", ""]);
-        assert_eq!(split(""), [""]);
+        assert_eq!(split_words("rpc  find "), ["rpc", "find", ""]);
+        assert_eq!(split_words(""), [""]);
     }
 
     #[test]
     fn no_candidate_is_a_command_or_steers_the_terminal() {
-        let line = Line::read(Shell::Bash, &["rpc facts ".to_owned(), " \t=:".to_owned()]);
-        let candidate = |word: &str| Candidate {
+        let line = CompletionLine::from_shell(
+            CompletionShell::Bash,
+            &["rpc facts ".to_owned(), " \t=:".to_owned()],
+        );
+        let candidate = |word: &str| CompletionCandidate {
             word: word.to_owned(),
             help: "told\u{1b}[2J".to_owned(),
         };
@@ -137,11 +144,11 @@ mod tests {
             candidate("two\nlines"),
         ];
         assert_eq!(
-            line.answer(Shell::Bash, &candidates),
+            line.render_answer(CompletionShell::Bash, &candidates),
             "os.family\n\\$\\(reboot\\)\\;\\`x\\`\\&\\*\\~\n"
         );
-        for shell in [Shell::Fish, Shell::Zsh] {
-            let answer = line.answer(shell, &candidates);
+        for shell in [CompletionShell::Fish, CompletionShell::Zsh] {
+            let answer = line.render_answer(shell, &candidates);
             assert_eq!(answer.lines().count(), 2, "{answer}");
             assert!(!answer.contains('\u{1b}'), "{answer}");
         }
@@ -150,25 +157,25 @@ mod tests {
     #[test]
     fn bash_gets_what_stands_behind_its_word_breaks() {
         let words = ["rpc service status service=ht", " \t=:"].map(str::to_owned);
-        let line = Line::read(Shell::Bash, &words);
+        let line = CompletionLine::from_shell(CompletionShell::Bash, &words);
         assert_eq!(line.before, ["service", "status"]);
         assert_eq!(line.current, "service=ht");
-        let candidate = Candidate {
+        let candidate = CompletionCandidate {
             word: "service=httpd".to_owned(),
             help: "the web".to_owned(),
         };
         assert_eq!(
-            line.answer(Shell::Bash, std::slice::from_ref(&candidate)),
+            line.render_answer(CompletionShell::Bash, std::slice::from_ref(&candidate)),
             "httpd\n"
         );
         let words = ["rpc", "service", "service=ht"].map(str::to_owned);
-        let line = Line::read(Shell::Fish, &words);
+        let line = CompletionLine::from_shell(CompletionShell::Fish, &words);
         assert_eq!(
-            line.answer(Shell::Fish, std::slice::from_ref(&candidate)),
+            line.render_answer(CompletionShell::Fish, std::slice::from_ref(&candidate)),
             "service=httpd\tthe web\n"
         );
         assert_eq!(
-            line.answer(Shell::Zsh, &[candidate]),
+            line.render_answer(CompletionShell::Zsh, &[candidate]),
             "service=httpd:the web\n"
         );
     }

@@ -8,20 +8,20 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::caches;
-use crate::environment::Environment;
+use crate::environment::ProcessEnvironment;
 
 /// Most names of each kind that are kept.
-const NAMES: usize = 5000;
+const MAX_NAMES: usize = 5000;
 /// Longest name that is kept, in bytes.
-const NAME_BYTES: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// Largest file that is read.
-const FILE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
 /// How long names that were not seen again are kept.
-const AGE: Duration = Duration::from_hours(24);
+const MAX_AGE: Duration = Duration::from_hours(24);
 
 /// Names that were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct SeenNamesCache {
     /// Nodes.
     #[serde(default)]
     pub nodes: BTreeSet<String>,
@@ -30,83 +30,90 @@ pub struct Memory {
     pub facts: BTreeSet<String>,
 }
 
-impl Memory {
+impl SeenNamesCache {
     /// What is remembered; nothing when it is too old, or cannot be read.
-    pub fn load(environment: &Environment) -> Self {
-        place(environment)
-            .and_then(|path| Self::read(&path))
+    pub fn load(environment: &ProcessEnvironment) -> Self {
+        cache_path(environment)
+            .and_then(|path| Self::read_file(&path))
             .unwrap_or_default()
     }
 
-    fn read(path: &Path) -> Option<Self> {
+    fn read_file(path: &Path) -> Option<Self> {
         let written = path.metadata().and_then(|file| file.modified()).ok()?;
         let age = SystemTime::now()
             .duration_since(written)
             .unwrap_or_default();
-        if age > AGE {
+        if age > MAX_AGE {
             return None;
         }
-        serde_json::from_slice(&caches::read(path, FILE_BYTES)?).ok()
+        serde_json::from_slice(&caches::read_cache_file(path, MAX_FILE_BYTES)?).ok()
     }
 
     /// Adds what was seen now. That it cannot be written is no reason to trouble anybody.
-    pub fn add(environment: &Environment, seen: Self) {
-        let Some(path) = place(environment) else {
+    pub fn add_names(environment: &ProcessEnvironment, seen: Self) {
+        let Some(path) = cache_path(environment) else {
             return;
         };
         let mut memory = Self::load(environment);
         let before = memory.clone();
-        extend(&mut memory.nodes, seen.nodes);
-        extend(&mut memory.facts, seen.facts);
+        extend_names(&mut memory.nodes, seen.nodes);
+        extend_names(&mut memory.facts, seen.facts);
         if memory == before {
             return;
         }
         if let Ok(bytes) = serde_json::to_vec(&memory) {
-            let _ = caches::replace(&path, &bytes);
+            let _ = caches::replace_cache_file(&path, &bytes);
         }
     }
 }
 
-fn extend(names: &mut BTreeSet<String>, seen: BTreeSet<String>) {
-    let room = NAMES.saturating_sub(names.len());
+fn extend_names(names: &mut BTreeSet<String>, seen: BTreeSet<String>) {
+    let room = MAX_NAMES.saturating_sub(names.len());
     let fits = |name: &String| {
-        name.len() <= NAME_BYTES && !name.contains(|c: char| c.is_control() || c.is_whitespace())
+        name.len() <= MAX_NAME_BYTES
+            && !name.contains(|c: char| c.is_control() || c.is_whitespace())
     };
     names.extend(seen.into_iter().filter(fits).take(room));
 }
 
-fn place(environment: &Environment) -> Option<PathBuf> {
-    Some(caches::directory(environment)?.join("seen.json"))
+fn cache_path(environment: &ProcessEnvironment) -> Option<PathBuf> {
+    Some(caches::cache_directory(environment)?.join("seen.json"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, NAMES};
-    use crate::environment::Environment;
+    use super::{MAX_NAMES, SeenNamesCache};
+    use crate::environment::ProcessEnvironment;
 
     #[test]
     fn names_are_remembered_within_limits() {
         let scratch = tempfile::tempdir().unwrap();
-        let environment = Environment {
+        let environment = ProcessEnvironment {
             cache_home: Some(scratch.path().to_owned()),
-            ..Environment::default()
+            ..ProcessEnvironment::default()
         };
-        assert_eq!(Memory::load(&environment), Memory::default());
-        let nodes = |names: &[&str]| Memory {
+        assert_eq!(
+            SeenNamesCache::load(&environment),
+            SeenNamesCache::default()
+        );
+        let nodes = |names: &[&str]| SeenNamesCache {
             nodes: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Memory::default()
+            ..SeenNamesCache::default()
         };
-        Memory::add(&environment, nodes(&["a", "b"]));
-        Memory::add(&environment, nodes(&["b", "c", "no name"]));
-        assert_eq!(Memory::load(&environment), nodes(&["a", "b", "c"]));
-        let many: Vec<String> = (0..2 * NAMES).map(|n| format!("n{n}")).collect();
-        Memory::add(
+        SeenNamesCache::add_names(&environment, nodes(&["a", "b"]));
+        SeenNamesCache::add_names(&environment, nodes(&["b", "c", "no name"]));
+        assert_eq!(SeenNamesCache::load(&environment), nodes(&["a", "b", "c"]));
+        let many: Vec<String> = (0..2 * MAX_NAMES).map(|n| format!("n{n}")).collect();
+        SeenNamesCache::add_names(
             &environment,
             nodes(&many.iter().map(String::as_str).collect::<Vec<_>>()),
         );
-        assert_eq!(Memory::load(&environment).nodes.len(), NAMES);
+        assert_eq!(SeenNamesCache::load(&environment).nodes.len(), MAX_NAMES);
         std::fs::write(scratch.path().join("muster/seen.json"), "{").unwrap();
-        assert_eq!(Memory::load(&environment), Memory::default());
-        Memory::add(&Environment::default(), nodes(&["a"]));
+        assert_eq!(
+            SeenNamesCache::load(&environment),
+            SeenNamesCache::default()
+        );
+        SeenNamesCache::add_names(&ProcessEnvironment::default(), nodes(&["a"]));
     }
 }

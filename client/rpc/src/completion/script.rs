@@ -1,17 +1,17 @@
 //! The scripts that tie completion to a shell. They ask `rpc` for each word, so that they need not change with it.
 
-use super::line::Shell;
+use super::line::CompletionShell;
 
 /// The script for a shell to source.
-pub fn script(shell: Shell) -> &'static str {
+pub fn completion_script(shell: CompletionShell) -> &'static str {
     match shell {
-        Shell::Bash => BASH,
-        Shell::Zsh => ZSH,
-        Shell::Fish => FISH,
+        CompletionShell::Bash => BASH_SCRIPT,
+        CompletionShell::Zsh => ZSH_SCRIPT,
+        CompletionShell::Fish => FISH_SCRIPT,
     }
 }
 
-const BASH: &str = r#"# Completion of rpc for bash: source it, or put it into bash-completion's completions directory as `rpc`.
+const BASH_SCRIPT: &str = r#"# Completion of rpc for bash: source it, or put it into bash-completion's completions directory as `rpc`.
 _rpc() {
     mapfile -t COMPREPLY < <(rpc complete bash -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
@@ -21,7 +21,7 @@ _rpc() {
 complete -o default -F _rpc rpc
 "#;
 
-const ZSH: &str = r#"#compdef rpc
+const ZSH_SCRIPT: &str = r#"#compdef rpc
 # Completion of rpc for zsh: put it into a directory of $fpath as `_rpc`, or source it after compinit.
 _rpc() {
     local -a candidates open closed
@@ -42,7 +42,7 @@ else
 fi
 "#;
 
-const FISH: &str = r"# Completion of rpc for fish: put it into ~/.config/fish/completions as `rpc.fish`.
+const FISH_SCRIPT: &str = r"# Completion of rpc for fish: put it into ~/.config/fish/completions as `rpc.fish`.
 function __rpc_complete
     set -l found (rpc complete fish -- (commandline -opc) (commandline -ct) 2>/dev/null)
     if test (count $found) -gt 0

@@ -2,77 +2,81 @@
 
 use std::time::Duration;
 
-use muster_bus::{Probe, ProbeFailure};
+use muster_bus::{BrokerProbe, BrokerProbeFailure};
 
-use super::{Finding, Section};
+use super::{DiagnosisFinding, DiagnosisSection};
 
 /// Certificates that end sooner are told of, in days.
-const SOON_DAYS: i64 = 14;
+const EXPIRY_WARNING_DAYS: i64 = 14;
 /// A name that takes longer than this delays every command.
-const SLOW_NAME: Duration = Duration::from_millis(500);
+const SLOW_RESOLUTION_TIME: Duration = Duration::from_millis(500);
 
 /// What a look at the broker at this address shows.
-pub fn section(url: &str, seen: &Probe) -> Section {
+pub fn broker_section(url: &str, seen: &BrokerProbe) -> DiagnosisSection {
     let mut findings = Vec::new();
     if !seen.addresses.is_empty() {
-        findings.push(name(seen));
+        findings.push(name_finding(seen));
     }
     if let Some((address, after)) = seen.reached {
         let took = after.as_secs_f64() * 1e3;
-        findings.push(Finding::ok(
+        findings.push(DiagnosisFinding::ok(
             "connection",
             format!("{address} in {took:.1} ms"),
         ));
     }
     if let Some(version) = &seen.version {
-        findings.push(Finding::ok("server", format!("nats-server {version}")));
+        findings.push(DiagnosisFinding::ok(
+            "server",
+            format!("nats-server {version}"),
+        ));
     }
-    findings.extend(seen.certificate_days().map(certificate));
-    findings.extend(seen.failure.as_ref().map(failure));
-    Section {
+    findings.extend(seen.certificate_days().map(certificate_finding));
+    findings.extend(seen.failure.as_ref().map(failure_finding));
+    DiagnosisSection {
         about: format!("Broker {url}"),
         here: true,
         findings,
     }
 }
 
-fn name(seen: &Probe) -> Finding {
+fn name_finding(seen: &BrokerProbe) -> DiagnosisFinding {
     let count = seen.addresses.len();
     let addresses = if count == 1 { "address" } else { "addresses" };
     let took = seen.resolving.as_secs_f64() * 1e3;
     let message = format!("{count} {addresses} in {took:.1} ms");
-    if seen.resolving > SLOW_NAME {
-        return Finding::warning("name", message).advising("look at this machine's resolver");
+    if seen.resolving > SLOW_RESOLUTION_TIME {
+        return DiagnosisFinding::warning("name", message)
+            .with_advice("look at this machine's resolver");
     }
-    Finding::ok("name", message)
+    DiagnosisFinding::ok("name", message)
 }
 
-fn certificate(days: i64) -> Finding {
+fn certificate_finding(days: i64) -> DiagnosisFinding {
     let message = format!("certificate good, {days} more days");
-    if days < SOON_DAYS {
-        return Finding::warning("tls", message).advising(
+    if days < EXPIRY_WARNING_DAYS {
+        return DiagnosisFinding::warning("tls", message).with_advice(
             "`rpc org` renews it where the organisation is kept; restart the broker then",
         );
     }
-    Finding::ok("tls", message)
+    DiagnosisFinding::ok("tls", message)
 }
 
-fn failure(failure: &ProbeFailure) -> Finding {
+fn failure_finding(failure: &BrokerProbeFailure) -> DiagnosisFinding {
     let (check, advice) = match failure {
-        ProbeFailure::Name { .. } => (
+        BrokerProbeFailure::Name { .. } => (
             "name",
             "look at `broker.urls` in the configuration, and at the resolver",
         ),
-        ProbeFailure::Unreachable { .. } => (
+        BrokerProbeFailure::Unreachable { .. } => (
             "connection",
             "is the broker running, and does a firewall stand between?",
         ),
-        ProbeFailure::Greeting { .. } => ("server", "something else listens on that port"),
-        ProbeFailure::Authority { .. } => ("tls", "take the organisation's ca.pem"),
-        ProbeFailure::Tls { .. } => (
+        BrokerProbeFailure::Greeting { .. } => ("server", "something else listens on that port"),
+        BrokerProbeFailure::Authority { .. } => ("tls", "take the organisation's ca.pem"),
+        BrokerProbeFailure::Tls { .. } => (
             "tls",
             "the certificate must be made for this host name, by the authority in the configuration",
         ),
     };
-    Finding::error(check, failure.to_string()).advising(advice)
+    DiagnosisFinding::error(check, failure.to_string()).with_advice(advice)
 }

@@ -2,42 +2,42 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_client::Answer;
+use muster_client::ReceivedReply;
 use muster_wire::identity::Identity;
-use muster_wire::status::Reason;
+use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
-use super::{Finding, Level, Section};
-use crate::ask::{RollCall, Schemas};
-use crate::render::ping::Pong;
+use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
+use crate::ask::{AgentSchemas, RollCall};
+use crate::render::ping::PingReply;
 
 /// Clocks that differ by less are nothing to speak of, in milliseconds.
-const NOTABLE_SKEW: u64 = 1000;
+const NOTABLE_SKEW_MS: u64 = 1000;
 /// What differs by more is refused by nodes as they are configured by default, in milliseconds.
-const REFUSED_SKEW: u64 = 30_000;
+const REFUSED_SKEW_MS: u64 = 30_000;
 
 /// What the roll call shows. `schemas` are the DDLs that this side has.
-pub fn section(call: &RollCall, schemas: &Schemas) -> Section {
+pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
     let answers = &call.answers;
     let mut findings = Vec::new();
-    findings.extend(clocks(call));
-    findings.extend(doubles(&call.twice));
-    findings.extend(disbelieved(&call.disbelieved));
-    findings.extend(versions(answers));
-    findings.extend(ddls(answers, schemas));
-    findings.extend(sandboxes(answers));
-    findings.extend(own_words(answers));
-    findings.extend(refusals(answers));
+    findings.extend(clock_findings(call));
+    findings.extend(duplicate_finding(&call.twice));
+    findings.extend(signature_findings(&call.disbelieved));
+    findings.extend(version_finding(answers));
+    findings.extend(ddl_findings(answers, schemas));
+    findings.extend(sandbox_findings(answers));
+    findings.extend(self_reported_findings(answers));
+    findings.extend(refusal_findings(answers));
     if call.incomplete {
         findings.push(
-            Finding::warning(
+            DiagnosisFinding::warning(
                 "gaps",
                 "answers may have been lost on the way; there may be more nodes",
             )
-            .advising("ask again; if it stays, look at the broker's log for slow consumers"),
+            .with_advice("ask again; if it stays, look at the broker's log for slow consumers"),
         );
     }
-    Section {
+    DiagnosisSection {
         about: format!(
             "Fleet: {} {}",
             answers.len(),
@@ -48,63 +48,63 @@ pub fn section(call: &RollCall, schemas: &Schemas) -> Section {
     }
 }
 
-fn clocks(call: &RollCall) -> Vec<Finding> {
-    let mut off: BTreeMap<Level, (BTreeSet<Identity>, u64)> = BTreeMap::new();
+fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
+    let mut off: BTreeMap<DiagnosisLevel, (BTreeSet<Identity>, u64)> = BTreeMap::new();
     for (answer, arrived) in call.answers.iter().zip(&call.arrived) {
         let reply = &answer.reply;
-        let skew = Pong::new(reply.sender.clone(), answer.after, reply.time, *arrived)
+        let skew = PingReply::new(reply.sender.clone(), answer.after, reply.time, *arrived)
             .skew
             .unsigned_abs();
         let level = match skew {
-            0..NOTABLE_SKEW => continue,
-            NOTABLE_SKEW..REFUSED_SKEW => Level::Warning,
-            _ => Level::Error,
+            0..NOTABLE_SKEW_MS => continue,
+            NOTABLE_SKEW_MS..REFUSED_SKEW_MS => DiagnosisLevel::Warning,
+            _ => DiagnosisLevel::Error,
         };
         let (nodes, most) = off.entry(level).or_default();
         nodes.insert(reply.sender.clone());
         *most = skew.max(*most);
     }
     if off.is_empty() && !call.answers.is_empty() {
-        return vec![Finding::ok("clocks", "all within 1 s of this one")];
+        return vec![DiagnosisFinding::ok("clocks", "all within 1 s of this one")];
     }
     let told = off.into_iter().map(|(level, (nodes, most))| {
         let seconds = std::time::Duration::from_millis(most).as_secs_f64();
-        Finding::new(
+        DiagnosisFinding::new(
             "clocks",
             level,
             format!("up to {seconds:.1} s away from this one"),
         )
-        .advising("run NTP or chrony there, or here")
-        .about(nodes)
+        .with_advice("run NTP or chrony there, or here")
+        .with_nodes(nodes)
     });
     told.collect()
 }
 
-fn doubles(twice: &BTreeMap<Identity, usize>) -> Option<Finding> {
+fn duplicate_finding(twice: &BTreeMap<Identity, usize>) -> Option<DiagnosisFinding> {
     let nodes: Vec<Identity> = twice.keys().cloned().collect();
     (!nodes.is_empty()).then(|| {
-        Finding::error(
+        DiagnosisFinding::error(
             "identities",
             "more than one daemon answers under the same name",
         )
-        .advising("stop the copy, and give it credentials of its own: `rpc org add node NAME`")
-        .about(nodes)
+        .with_advice("stop the copy, and give it credentials of its own: `rpc org add node NAME`")
+        .with_nodes(nodes)
     })
 }
 
-fn disbelieved(words: &BTreeMap<&'static str, usize>) -> Vec<Finding> {
+fn signature_findings(words: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFinding> {
     let told = words.iter().map(|(word, count)| {
-        Finding::error("signatures", format!("{count} answers were not believed ({word})"))
-            .advising("somebody answers who is not of this organisation, or with credentials that were revoked")
+        DiagnosisFinding::error("signatures", format!("{count} answers were not believed ({word})"))
+            .with_advice("somebody answers who is not of this organisation, or with credentials that were revoked")
     });
     told.collect()
 }
 
 /// The values of one kind that nodes have, and who has them.
-type Spread<'a> = BTreeMap<&'a str, BTreeSet<Identity>>;
+type NodesByValue<'a> = BTreeMap<&'a str, BTreeSet<Identity>>;
 
-fn versions(answers: &[Answer]) -> Option<Finding> {
-    let mut spread = Spread::new();
+fn version_finding(answers: &[ReceivedReply]) -> Option<DiagnosisFinding> {
+    let mut spread = NodesByValue::new();
     for answer in answers {
         if let Some(version) = answer.reply.data.get("version").and_then(Value::as_str) {
             spread
@@ -118,17 +118,17 @@ fn versions(answers: &[Answer]) -> Option<Finding> {
         1 => spread
             .keys()
             .next()
-            .map(|version| Finding::ok("versions", format!("all run rpcd {version}"))),
-        _ => Some(Finding::warning(
+            .map(|version| DiagnosisFinding::ok("versions", format!("all run rpcd {version}"))),
+        _ => Some(DiagnosisFinding::warning(
             "versions",
-            format!("nodes run different rpcd: {}", counted(&spread)),
+            format!("nodes run different rpcd: {}", count_values(&spread)),
         )),
     }
 }
 
 /// Agents whose DDL is another one here, or differs between nodes.
-fn ddls(answers: &[Answer], schemas: &Schemas) -> Vec<Finding> {
-    let mut agents: BTreeMap<&str, Spread<'_>> = BTreeMap::new();
+fn ddl_findings(answers: &[ReceivedReply], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
+    let mut agents: BTreeMap<&str, NodesByValue<'_>> = BTreeMap::new();
     for answer in answers {
         let known = answer.reply.data.get("agents").and_then(Value::as_object);
         for (agent, version) in known.into_iter().flatten() {
@@ -143,7 +143,7 @@ fn ddls(answers: &[Answer], schemas: &Schemas) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (agent, spread) in &agents {
         let here = schemas
-            .agent(agent)
+            .find_agent(agent)
             .ok()
             .map(|ddl| ddl.metadata().version.clone());
         let others = spread
@@ -154,21 +154,24 @@ fn ddls(answers: &[Answer], schemas: &Schemas) -> Vec<Finding> {
             let here = here.unwrap_or_default();
             let message = format!(
                 "agent {agent}: this side has {here}, nodes have {}",
-                counted(spread)
+                count_values(spread)
             );
             findings.push(
-                Finding::warning("ddls", message)
-                    .advising("bring both to one version")
-                    .about(others),
+                DiagnosisFinding::warning("ddls", message)
+                    .with_advice("bring both to one version")
+                    .with_nodes(others),
             );
         } else if spread.len() > 1 {
-            let message = format!("agent {agent} differs between nodes: {}", counted(spread));
-            findings.push(Finding::warning("ddls", message));
+            let message = format!(
+                "agent {agent} differs between nodes: {}",
+                count_values(spread)
+            );
+            findings.push(DiagnosisFinding::warning("ddls", message));
         }
     }
     if findings.is_empty() && !agents.is_empty() {
         let count = agents.len();
-        findings.push(Finding::ok(
+        findings.push(DiagnosisFinding::ok(
             "ddls",
             format!("{count} agents, of one version everywhere"),
         ));
@@ -176,7 +179,7 @@ fn ddls(answers: &[Answer], schemas: &Schemas) -> Vec<Finding> {
     findings
 }
 
-fn counted(spread: &Spread<'_>) -> String {
+fn count_values(spread: &NodesByValue<'_>) -> String {
     let told = spread
         .iter()
         .map(|(value, nodes)| format!("{value} ({})", nodes.len()));
@@ -184,7 +187,7 @@ fn counted(spread: &Spread<'_>) -> String {
 }
 
 /// What external agents are held to; the same only once.
-fn sandboxes(answers: &[Answer]) -> Vec<Finding> {
+fn sandbox_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
     let mut held: BTreeMap<(&str, &str), BTreeSet<Identity>> = BTreeMap::new();
     for answer in answers {
         let agents = answer.reply.data.get("sandbox").and_then(Value::as_object);
@@ -197,22 +200,22 @@ fn sandboxes(answers: &[Answer]) -> Vec<Finding> {
     }
     held.into_iter()
         .map(|((agent, words), nodes)| {
-            Finding::ok("sandbox", format!("agent {agent}: {words}")).about(nodes)
+            DiagnosisFinding::ok("sandbox", format!("agent {agent}: {words}")).with_nodes(nodes)
         })
         .collect()
 }
 
 /// What nodes find wrong with themselves; the same words only once.
-fn own_words(answers: &[Answer]) -> Vec<Finding> {
-    let mut said: BTreeMap<(Level, String, String), BTreeSet<Identity>> = BTreeMap::new();
+fn self_reported_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
+    let mut said: BTreeMap<(DiagnosisLevel, String, String), BTreeSet<Identity>> = BTreeMap::new();
     for answer in answers {
         let findings = answer.reply.data.get("findings").and_then(Value::as_array);
         for finding in findings.into_iter().flatten() {
             let text = |key| finding.get(key).and_then(Value::as_str).unwrap_or_default();
             let level = if text("level") == "error" {
-                Level::Error
+                DiagnosisLevel::Error
             } else {
-                Level::Warning
+                DiagnosisLevel::Warning
             };
             let key = (level, text("check").to_owned(), text("message").to_owned());
             said.entry(key)
@@ -222,23 +225,27 @@ fn own_words(answers: &[Answer]) -> Vec<Finding> {
     }
     let worst_first = said.into_iter().rev();
     worst_first
-        .map(|((level, check, message), nodes)| Finding::new(check, level, message).about(nodes))
+        .map(|((level, check, message), nodes)| {
+            DiagnosisFinding::new(check, level, message).with_nodes(nodes)
+        })
         .collect()
 }
 
 /// Nodes that would not say.
-fn refusals(answers: &[Answer]) -> Vec<Finding> {
+fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
     let mut said: BTreeMap<String, BTreeSet<Identity>> = BTreeMap::new();
     for answer in answers.iter().filter(|answer| !answer.is_ok()) {
         let reply = &answer.reply;
         let why = match &reply.reason {
-            Some(Reason::Denied { rule }) => format!("may not be asked for a diagnosis: {rule}"),
+            Some(ReplyReason::Denied { rule }) => {
+                format!("may not be asked for a diagnosis: {rule}")
+            }
             _ => format!("cannot be asked for a diagnosis: {}", reply.statusmsg),
         };
         said.entry(why).or_default().insert(reply.sender.clone());
     }
     let told = said
         .into_iter()
-        .map(|(why, nodes)| Finding::warning("answers", why).about(nodes));
+        .map(|(why, nodes)| DiagnosisFinding::warning("answers", why).with_nodes(nodes));
     told.collect()
 }

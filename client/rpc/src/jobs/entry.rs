@@ -4,23 +4,23 @@
 use std::collections::BTreeSet;
 
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::status::{Reason, Status};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::report::Reply;
+use crate::report::NodeReply;
 
 /// The schema of the lines, and its version.
-pub const SCHEMA: &str = "muster.job.lines.v1";
+pub const JOB_LINES_SCHEMA: &str = "muster.job.lines.v1";
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Entry {
+pub enum JobEntry {
     /// What is asked of whom: the first line.
-    Job(Box<Header>),
+    Job(Box<JobHeader>),
     /// The job goes on, after it was interrupted.
     Resumed {
         /// When.
@@ -45,7 +45,7 @@ pub enum Entry {
         request: String,
     },
     /// A node's answer.
-    Result(Answered),
+    Result(JobReply),
     /// These nodes are not connected, as the broker says.
     NotConnected {
         /// The nodes.
@@ -54,7 +54,7 @@ pub enum Entry {
     /// The run is over.
     End {
         /// How.
-        how: End,
+        how: JobEnd,
         /// When.
         time: Millis,
     },
@@ -66,7 +66,7 @@ pub enum Entry {
 /// How a run ended, when it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum JobEnd {
     /// Everybody was asked.
     Finished,
     /// Too many failed.
@@ -81,18 +81,18 @@ pub enum End {
 
 /// What is asked of whom.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Header {
-    /// [`SCHEMA`].
+pub struct JobHeader {
+    /// [`JOB_LINES_SCHEMA`].
     pub schema: String,
     /// The job's own name in the store.
     pub id: String,
     /// The name that the user gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<Name>,
+    pub name: Option<SubjectName>,
     /// When it began.
     pub started: Millis,
     /// The collective that is asked.
-    pub collective: Name,
+    pub collective: SubjectName,
     /// The agent.
     pub agent: String,
     /// The action.
@@ -112,7 +112,7 @@ pub struct Header {
     /// Everybody who is meant.
     pub nodes: BTreeSet<Identity>,
     /// How they are asked.
-    pub shaping: Shaping,
+    pub shaping: JobPacing,
     /// The job whose failures this one retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<String>,
@@ -121,7 +121,7 @@ pub struct Header {
 /// In which waves nodes are asked, and how long they have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Shaping {
+pub struct JobPacing {
     /// So many first and alone.
     pub canary: u32,
     /// So many at a time, as `10` or `10%`.
@@ -142,16 +142,16 @@ pub struct Shaping {
 /// One node's answer, in the words of a request's document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Answered {
+pub struct JobReply {
     /// Who answers.
     pub sender: Identity,
     /// How it ended.
-    pub statuscode: Status,
+    pub statuscode: ReplyStatus,
     /// The status in the node's words.
     pub statusmsg: String,
     /// What the status cannot say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
+    pub reason: Option<ReplyReason>,
     /// How long the action ran on the node, in milliseconds.
     #[serde(default)]
     pub took_ms: Millis,
@@ -163,9 +163,9 @@ pub struct Answered {
     pub data_omitted: Option<usize>,
 }
 
-impl Answered {
+impl JobReply {
     /// A reply as it is kept: its outputs are left out when they are larger than `room` bytes.
-    pub fn new(reply: &Reply, room: usize) -> Self {
+    pub fn new(reply: &NodeReply, room: usize) -> Self {
         let bytes = serde_json::to_vec(&reply.data).map_or(0, |data| data.len());
         let fits = bytes <= room;
         Self {
@@ -181,6 +181,6 @@ impl Answered {
 
     /// Whether the action did what was asked.
     pub fn is_ok(&self) -> bool {
-        self.statuscode == Status::Ok
+        self.statuscode == ReplyStatus::Ok
     }
 }

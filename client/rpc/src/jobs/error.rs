@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// Why a job cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum JobError {
+pub enum SavedJobError {
     /// Nobody says where state belongs.
     #[error("jobs cannot be kept: neither XDG_STATE_HOME nor HOME is set")]
     Homeless,
@@ -76,9 +76,9 @@ pub enum JobError {
     },
 }
 
-impl JobError {
+impl SavedJobError {
     /// Makes the error of an action on a file.
-    pub(super) fn file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+    pub(super) fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File {
             action,
@@ -101,14 +101,14 @@ impl JobError {
     }
 
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::OtherRequest { .. }
             | Self::Digested { .. }
             | Self::Filtered(_)
             | Self::Runs(_)
-            | Self::NoRuns(_) => Exit::Usage,
-            _ => Exit::Local,
+            | Self::NoRuns(_) => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
         }
     }
 }

@@ -6,26 +6,26 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use super::entry::{Answered, End, Entry, Header};
-use crate::exit::Exit;
+use super::entry::{JobEnd, JobEntry, JobHeader, JobReply};
+use crate::exit::CommandExitCode;
 
 /// One job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Job {
+pub struct SavedJob {
     /// What was asked of whom.
-    pub header: Header,
+    pub header: JobHeader,
     /// The runs that nodes are asked for, in their order; none, unless they are asked for runs.
     pub runs: Vec<(Identity, Uuid)>,
     /// The waves, in the order in which they were asked.
-    pub waves: Vec<Wave>,
+    pub waves: Vec<JobWave>,
     /// The nodes that were asked, or may have been.
     pub asked: BTreeSet<Identity>,
     /// The last answer of each node.
-    pub replies: BTreeMap<Identity, Answered>,
+    pub replies: BTreeMap<Identity, JobReply>,
     /// Nodes that were not connected.
     pub not_connected: BTreeSet<Identity>,
     /// How the last run ended, if it did.
-    pub end: Option<(End, Millis)>,
+    pub end: Option<(JobEnd, Millis)>,
     /// Lines that could not be read.
     pub damaged: usize,
     /// Whether somebody is at it now.
@@ -34,7 +34,7 @@ pub struct Job {
 
 /// Nodes that were asked together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wave {
+pub struct JobWave {
     /// The request's id; unknown when whoever asked was killed while sending.
     pub request: Option<String>,
     /// The nodes.
@@ -43,35 +43,35 @@ pub struct Wave {
 
 /// How a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum JobState {
     /// Somebody is at it.
     Running,
     /// It ended by itself.
-    Ended(End),
+    Ended(JobEnd),
     /// Whoever was at it is gone: killed, or the machine went down.
     Abandoned,
 }
 
-impl State {
+impl JobState {
     /// A stable word. An abandoned job is an interrupted one.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
-            Self::Ended(End::Finished) => "finished",
-            Self::Ended(End::Stopped) => "stopped",
-            Self::Ended(End::Interrupted) | Self::Abandoned => "interrupted",
-            Self::Ended(End::Broken) => "broken",
-            Self::Ended(End::Unattended) => "unattended",
+            Self::Ended(JobEnd::Finished) => "finished",
+            Self::Ended(JobEnd::Stopped) => "stopped",
+            Self::Ended(JobEnd::Interrupted) | Self::Abandoned => "interrupted",
+            Self::Ended(JobEnd::Broken) => "broken",
+            Self::Ended(JobEnd::Unattended) => "unattended",
         }
     }
 }
 
-impl Job {
+impl SavedJob {
     /// Reads the bytes of a job's file; `None` when its first line is no job's. A line that cannot be read is counted; of the
     /// last one, which a crash may have torn, it is not worth speaking.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
-        let Ok(Entry::Job(header)) = serde_json::from_slice(lines.next()?) else {
+        let Ok(JobEntry::Job(header)) = serde_json::from_slice(lines.next()?) else {
             return None;
         };
         let mut job = Self {
@@ -87,7 +87,7 @@ impl Job {
         };
         for line in lines {
             match serde_json::from_slice(line) {
-                Ok(entry) => job.take(entry),
+                Ok(entry) => job.apply_entry(entry),
                 Err(_) if line.ends_with(b"\n") => job.damaged += 1,
                 Err(_) => {}
             }
@@ -95,31 +95,31 @@ impl Job {
         Some(job)
     }
 
-    fn take(&mut self, entry: Entry) {
+    fn apply_entry(&mut self, entry: JobEntry) {
         match entry {
-            Entry::Wave { nodes, .. } => {
+            JobEntry::Wave { nodes, .. } => {
                 self.asked.extend(nodes.iter().cloned());
                 let request = None;
-                self.waves.push(Wave { request, nodes });
+                self.waves.push(JobWave { request, nodes });
             }
-            Entry::Runs { runs } => self.runs = runs,
-            Entry::Sent { request } => self.sent(request),
-            Entry::Result(answer) => {
+            JobEntry::Runs { runs } => self.runs = runs,
+            JobEntry::Sent { request } => self.record_request(request),
+            JobEntry::Result(answer) => {
                 self.not_connected.remove(&answer.sender);
                 self.replies.insert(answer.sender.clone(), answer);
             }
-            Entry::NotConnected { nodes } => self.not_connected.extend(nodes),
-            Entry::Resumed { .. } => self.end = None,
-            Entry::End { how, time } => self.end = Some((how, time)),
-            Entry::Job(_) | Entry::Unknown => {}
+            JobEntry::NotConnected { nodes } => self.not_connected.extend(nodes),
+            JobEntry::Resumed { .. } => self.end = None,
+            JobEntry::End { how, time } => self.end = Some((how, time)),
+            JobEntry::Job(_) | JobEntry::Unknown => {}
         }
     }
 
-    fn sent(&mut self, request: String) {
+    fn record_request(&mut self, request: String) {
         match self.waves.last_mut() {
             Some(wave) if wave.request.is_none() => wave.request = Some(request),
             // The line of its wave is damaged.
-            _ => self.waves.push(Wave {
+            _ => self.waves.push(JobWave {
                 request: Some(request),
                 nodes: BTreeSet::new(),
             }),
@@ -127,17 +127,17 @@ impl Job {
     }
 
     /// The requests' ids.
-    pub fn requests(&self) -> Vec<&str> {
+    pub fn request_ids(&self) -> Vec<&str> {
         let ids = self.waves.iter().map(|wave| wave.request.as_deref());
         ids.flatten().collect()
     }
 
     /// The waves as far as their nodes may still be at work: those that have not answered.
-    pub fn open_waves(&self) -> Vec<Wave> {
-        let open = |wave: &Wave| {
+    pub fn open_waves(&self) -> Vec<JobWave> {
+        let open = |wave: &JobWave| {
             let silent = |node: &&Identity| !self.replies.contains_key(*node);
             let nodes: BTreeSet<Identity> = wave.nodes.iter().filter(silent).cloned().collect();
-            (!nodes.is_empty()).then(|| Wave {
+            (!nodes.is_empty()).then(|| JobWave {
                 request: wave.request.clone(),
                 nodes,
             })
@@ -146,28 +146,28 @@ impl Job {
     }
 
     /// How it stands.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> JobState {
         match self.end {
-            _ if self.running => State::Running,
-            Some((how, _)) => State::Ended(how),
-            None => State::Abandoned,
+            _ if self.running => JobState::Running,
+            Some((how, _)) => JobState::Ended(how),
+            None => JobState::Abandoned,
         }
     }
 
     /// How a command that did all this would have ended.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         let answered = !self.replies.is_empty();
-        let all = self.ok() == self.header.nodes.len();
+        let all = self.ok_count() == self.header.nodes.len();
         match self.state() {
-            State::Ended(End::Unattended) => Exit::Passed,
-            _ if all => Exit::Passed,
-            State::Ended(End::Finished) if !answered => Exit::NoneAnswered,
-            _ => Exit::SomeFailed,
+            JobState::Ended(JobEnd::Unattended) => CommandExitCode::Passed,
+            _ if all => CommandExitCode::Passed,
+            JobState::Ended(JobEnd::Finished) if !answered => CommandExitCode::NoneAnswered,
+            _ => CommandExitCode::SomeFailed,
         }
     }
 
     /// Nodes that did what was asked.
-    pub fn ok(&self) -> usize {
+    pub fn ok_count(&self) -> usize {
         self.replies
             .values()
             .filter(|answer| answer.is_ok())
@@ -175,26 +175,26 @@ impl Job {
     }
 
     /// Nodes that answered that they did not.
-    pub fn failed(&self) -> BTreeSet<Identity> {
+    pub fn failed_nodes(&self) -> BTreeSet<Identity> {
         let failed = self.replies.values().filter(|answer| !answer.is_ok());
         failed.map(|answer| answer.sender.clone()).collect()
     }
 
     /// Nodes that were asked, or may have been, and did not answer.
-    pub fn unanswered(&self) -> BTreeSet<Identity> {
+    pub fn unanswered_nodes(&self) -> BTreeSet<Identity> {
         let silent = |node: &&Identity| !self.replies.contains_key(*node);
         self.asked.iter().filter(silent).cloned().collect()
     }
 
     /// Nodes that were meant and never asked.
-    pub fn never_asked(&self) -> BTreeSet<Identity> {
+    pub fn never_asked_nodes(&self) -> BTreeSet<Identity> {
         self.header.nodes.difference(&self.asked).cloned().collect()
     }
 
     /// Nodes that failed or did not answer.
-    pub fn bad(&self) -> BTreeSet<Identity> {
-        let mut bad = self.failed();
-        bad.extend(self.unanswered());
+    pub fn unsuccessful_nodes(&self) -> BTreeSet<Identity> {
+        let mut bad = self.failed_nodes();
+        bad.extend(self.unanswered_nodes());
         bad
     }
 }

@@ -4,25 +4,25 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use super::entry::{Answered, Entry};
-use super::error::JobError;
-use crate::report::Reply;
+use super::entry::{JobEntry, JobReply};
+use super::error::SavedJobError;
+use crate::report::NodeReply;
 
 /// Largest outputs of one node that are kept, in bytes.
-const DATA_BYTES: usize = 64 * 1024;
+const MAX_DATA_BYTES: usize = 64 * 1024;
 /// Once the file has so many bytes no more outputs are kept, only how nodes ended.
-const FILE_BYTES: usize = 32 * 1024 * 1024;
+const MAX_FILE_BYTES_WITH_DATA: usize = 32 * 1024 * 1024;
 
 /// A job that is being written. Dropping it without an end leaves an interrupted job.
 #[derive(Debug)]
-pub struct Journal {
+pub struct JobJournal {
     file: File,
     path: PathBuf,
     id: String,
     written: usize,
 }
 
-impl Journal {
+impl JobJournal {
     /// The journal of a file that is locked, and stands at its end.
     pub(super) fn new(file: File, path: PathBuf, id: String, written: usize) -> Self {
         Self {
@@ -34,13 +34,13 @@ impl Journal {
     }
 
     /// The job's id.
-    pub fn id(&self) -> &str {
+    pub fn job_id(&self) -> &str {
         &self.id
     }
 
     /// Appends an entry.
-    pub fn add(&mut self, entry: &Entry) -> Result<(), JobError> {
-        let failed = JobError::file("write", &self.path);
+    pub fn append_entry(&mut self, entry: &JobEntry) -> Result<(), SavedJobError> {
+        let failed = SavedJobError::file_error("write", &self.path);
         let mut line = serde_json::to_vec(entry).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         // One write for each line: whoever is killed leaves whole lines.
@@ -50,18 +50,18 @@ impl Journal {
     }
 
     /// Appends a node's answer.
-    pub fn reply(&mut self, reply: &Reply) -> Result<(), JobError> {
-        let room = if self.written < FILE_BYTES {
-            DATA_BYTES
+    pub fn append_reply(&mut self, reply: &NodeReply) -> Result<(), SavedJobError> {
+        let room = if self.written < MAX_FILE_BYTES_WITH_DATA {
+            MAX_DATA_BYTES
         } else {
             0
         };
-        self.add(&Entry::Result(Answered::new(reply, room)))
+        self.append_entry(&JobEntry::Result(JobReply::new(reply, room)))
     }
 
     /// Returns when everything is on the disk.
-    pub fn sync(&self) -> Result<(), JobError> {
+    pub fn sync(&self) -> Result<(), SavedJobError> {
         let synced = self.file.sync_data();
-        synced.map_err(JobError::file("write", &self.path))
+        synced.map_err(SavedJobError::file_error("write", &self.path))
     }
 }

@@ -9,28 +9,28 @@ use std::time::Duration;
 use muster_wire::Millis;
 use uuid::Uuid;
 
-use super::entry::{Entry, Header};
-use super::error::JobError;
-use super::job::Job;
-use super::journal::Journal;
+use super::entry::{JobEntry, JobHeader};
+use super::error::SavedJobError;
+use super::job::SavedJob;
+use super::journal::JobJournal;
 
 /// Jobs that are kept.
-const KEPT: usize = 200;
+const MAX_JOBS: usize = 200;
 /// How long a job is kept.
-const AGE: Duration = Duration::from_hours(90 * 24);
+const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 /// Largest file that is read, in bytes; far more than one is written to.
-const READ_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_READ_BYTES: u64 = 256 * 1024 * 1024;
 /// What the names of files end in.
-const EXTENSION: &str = "jsonl";
+const FILE_EXTENSION: &str = "jsonl";
 
 /// The jobs of one user.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct JobStore {
     directory: PathBuf,
 }
 
 /// A new job's id, in the order of time: `20260131-235959-3f9a2c`. What follows the seconds are the milliseconds, and lots.
-pub fn new_id(now: Millis) -> String {
+pub fn new_job_id(now: Millis) -> String {
     let instant = i64::try_from(now)
         .ok()
         .and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
@@ -40,49 +40,54 @@ pub fn new_id(now: Millis) -> String {
     format!("{time}-{rest:06x}")
 }
 
-impl Store {
+impl JobStore {
     /// The store below the directory for a user's state. Nothing is made yet.
-    pub fn new(state_home: Option<&Path>) -> Result<Self, JobError> {
-        let home = state_home.ok_or(JobError::Homeless)?;
+    pub fn new(state_home: Option<&Path>) -> Result<Self, SavedJobError> {
+        let home = state_home.ok_or(SavedJobError::Homeless)?;
         Ok(Self {
             directory: home.join("muster/jobs"),
         })
     }
 
     /// Begins a job, and lets go of those that are too old or too many.
-    pub fn begin(&self, header: Header) -> Result<Journal, JobError> {
+    pub fn begin_job(&self, header: JobHeader) -> Result<JobJournal, SavedJobError> {
         let made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.directory);
-        made.map_err(JobError::file("make", &self.directory))?;
-        self.prune(header.started);
+        made.map_err(SavedJobError::file_error("make", &self.directory))?;
+        self.prune_jobs(header.started);
         let id = header.id.clone();
-        let path = self.path(&id);
+        let path = self.job_path(&id);
         let file = OpenOptions::new()
             .append(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(JobError::file("make", &path))?;
-        lock(&file, &path, &id)?;
-        let mut journal = Journal::new(file, path, id, 0);
-        journal.add(&Entry::Job(Box::new(header)))?;
+            .map_err(SavedJobError::file_error("make", &path))?;
+        lock_job(&file, &path, &id)?;
+        let mut journal = JobJournal::new(file, path, id, 0);
+        journal.append_entry(&JobEntry::Job(Box::new(header)))?;
         Ok(journal)
     }
 
     /// Opens a job that was interrupted, to go on with it. A line that a crash has torn is cut off.
-    pub fn resume(&self, reference: &str, now: Millis) -> Result<(Job, Journal), JobError> {
-        let id = self.find(reference)?;
-        let path = self.path(&id);
+    pub fn resume_job(
+        &self,
+        reference: &str,
+        now: Millis,
+    ) -> Result<(SavedJob, JobJournal), SavedJobError> {
+        let id = self.resolve_id(reference)?;
+        let path = self.job_path(&id);
         let mut file = OpenOptions::new()
             .read(true)
             .append(true)
             .open(&path)
-            .map_err(JobError::file("open", &path))?;
-        lock(&file, &path, &id)?;
-        let bytes = read(&mut file, &path)?;
-        let job = Job::read(&bytes).ok_or_else(|| JobError::Foreign(path.clone()))?;
+            .map_err(SavedJobError::file_error("open", &path))?;
+        lock_job(&file, &path, &id)?;
+        let bytes = read_job_file(&mut file, &path)?;
+        let job =
+            SavedJob::from_bytes(&bytes).ok_or_else(|| SavedJobError::Foreign(path.clone()))?;
         let torn = bytes
             .iter()
             .rev()
@@ -91,31 +96,31 @@ impl Store {
         let whole = bytes.len() - torn;
         file.set_len(whole as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
-            .map_err(JobError::file("write", &path))?;
-        let mut journal = Journal::new(file, path, id, whole);
-        journal.add(&Entry::Resumed { time: now })?;
+            .map_err(SavedJobError::file_error("write", &path))?;
+        let mut journal = JobJournal::new(file, path, id, whole);
+        journal.append_entry(&JobEntry::Resumed { time: now })?;
         Ok((job, journal))
     }
 
     /// Reads the job with this id, with an id that begins so, or the newest with this name.
-    pub fn load(&self, reference: &str) -> Result<Job, JobError> {
-        self.open(&self.find(reference)?)
+    pub fn load_job(&self, reference: &str) -> Result<SavedJob, SavedJobError> {
+        self.open_job(&self.resolve_id(reference)?)
     }
 
     /// The newest job that has sent this request; what cannot be read is passed over.
-    pub fn of_request(&self, request: &str) -> Result<Option<Job>, JobError> {
-        let ids = self.ids()?;
-        let mut jobs = ids.iter().rev().filter_map(|id| self.open(id).ok());
-        Ok(jobs.find(|job| job.requests().contains(&request)))
+    pub fn find_by_request(&self, request: &str) -> Result<Option<SavedJob>, SavedJobError> {
+        let ids = self.job_ids()?;
+        let mut jobs = ids.iter().rev().filter_map(|id| self.open_job(id).ok());
+        Ok(jobs.find(|job| job.request_ids().contains(&request)))
     }
 
     /// All jobs, the newest first. What cannot be read is left out, and named.
-    pub fn list(&self) -> Result<(Vec<Job>, Vec<JobError>), JobError> {
-        let mut ids = self.ids()?;
+    pub fn list_jobs(&self) -> Result<(Vec<SavedJob>, Vec<SavedJobError>), SavedJobError> {
+        let mut ids = self.job_ids()?;
         ids.reverse();
         let (mut jobs, mut odd) = (Vec::new(), Vec::new());
         for id in ids {
-            match self.open(&id) {
+            match self.open_job(&id) {
                 Ok(job) => jobs.push(job),
                 Err(error) => odd.push(error),
             }
@@ -124,44 +129,44 @@ impl Store {
     }
 
     /// Forgets a job that nobody is at. Answers its id.
-    pub fn forget(&self, reference: &str) -> Result<String, JobError> {
-        let id = self.find(reference)?;
-        let path = self.path(&id);
-        let file = File::open(&path).map_err(JobError::file("open", &path))?;
-        lock(&file, &path, &id)?;
-        fs::remove_file(&path).map_err(JobError::file("remove", &path))?;
+    pub fn forget_job(&self, reference: &str) -> Result<String, SavedJobError> {
+        let id = self.resolve_id(reference)?;
+        let path = self.job_path(&id);
+        let file = File::open(&path).map_err(SavedJobError::file_error("open", &path))?;
+        lock_job(&file, &path, &id)?;
+        fs::remove_file(&path).map_err(SavedJobError::file_error("remove", &path))?;
         Ok(id)
     }
 
     /// Forgets all jobs that nobody is at. Answers their ids.
-    pub fn forget_all(&self) -> Result<Vec<String>, JobError> {
+    pub fn forget_all_jobs(&self) -> Result<Vec<String>, SavedJobError> {
         let mut forgotten = Vec::new();
-        for id in self.ids()? {
-            match self.forget(&id) {
+        for id in self.job_ids()? {
+            match self.forget_job(&id) {
                 Ok(id) => forgotten.push(id),
-                Err(JobError::Running(_)) => {}
+                Err(SavedJobError::Running(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(forgotten)
     }
 
-    fn open(&self, id: &str) -> Result<Job, JobError> {
-        let path = self.path(id);
-        let mut file = File::open(&path).map_err(JobError::file("open", &path))?;
+    fn open_job(&self, id: &str) -> Result<SavedJob, SavedJobError> {
+        let path = self.job_path(id);
+        let mut file = File::open(&path).map_err(SavedJobError::file_error("open", &path))?;
         let running = match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => true,
             Ok(()) | Err(TryLockError::Error(_)) => false,
         };
-        let bytes = read(&mut file, &path)?;
-        let job = Job::read(&bytes).ok_or(JobError::Foreign(path))?;
-        Ok(Job { running, ..job })
+        let bytes = read_job_file(&mut file, &path)?;
+        let job = SavedJob::from_bytes(&bytes).ok_or(SavedJobError::Foreign(path))?;
+        Ok(SavedJob { running, ..job })
     }
 
     /// The id that is meant.
-    fn find(&self, reference: &str) -> Result<String, JobError> {
-        let unknown = || JobError::Unknown(reference.to_owned());
-        let ids = self.ids()?;
+    fn resolve_id(&self, reference: &str) -> Result<String, SavedJobError> {
+        let unknown = || SavedJobError::Unknown(reference.to_owned());
+        let ids = self.job_ids()?;
         if ids.iter().any(|id| id == reference) {
             return Ok(reference.to_owned());
         }
@@ -171,7 +176,7 @@ impl Store {
             [one] => return Ok(one.clone()),
             [] => {}
             _ => {
-                return Err(JobError::Ambiguous {
+                return Err(SavedJobError::Ambiguous {
                     given: reference.to_owned(),
                     found,
                 });
@@ -179,15 +184,15 @@ impl Store {
         }
         // Ids begin with a digit and names with a letter, so one is never taken for the other.
         let named = |id: &&String| {
-            let name = self.open(id).ok().and_then(|job| job.header.name);
+            let name = self.open_job(id).ok().and_then(|job| job.header.name);
             name.is_some_and(|name| name.as_str() == reference)
         };
         ids.iter().rev().find(named).cloned().ok_or_else(unknown)
     }
 
     /// All ids, the oldest first. A directory that is not there has none.
-    fn ids(&self) -> Result<Vec<String>, JobError> {
-        let failed = JobError::file("read", &self.directory);
+    fn job_ids(&self) -> Result<Vec<String>, SavedJobError> {
+        let failed = SavedJobError::file_error("read", &self.directory);
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -197,7 +202,9 @@ impl Store {
         for entry in entries {
             let path = entry.map_err(&failed)?.path();
             let id = path.file_stem().and_then(|stem| stem.to_str());
-            if let Some(id) = id.filter(|_| path.extension().is_some_and(|end| end == EXTENSION)) {
+            if let Some(id) =
+                id.filter(|_| path.extension().is_some_and(|end| end == FILE_EXTENSION))
+            {
                 ids.push(id.to_owned());
             }
         }
@@ -205,37 +212,37 @@ impl Store {
         Ok(ids)
     }
 
-    fn path(&self, id: &str) -> PathBuf {
-        self.directory.join(id).with_extension(EXTENSION)
+    fn job_path(&self, id: &str) -> PathBuf {
+        self.directory.join(id).with_extension(FILE_EXTENSION)
     }
 
     /// Forgets jobs that are too old or too many, but for those that somebody is at. What cannot be forgotten now will be later.
-    fn prune(&self, now: Millis) {
-        let age = Millis::try_from(AGE.as_millis()).unwrap_or(Millis::MAX);
-        let oldest = new_id(now.saturating_sub(age));
-        let ids = self.ids().unwrap_or_default();
-        let too_many = (ids.len() + 1).saturating_sub(KEPT);
+    fn prune_jobs(&self, now: Millis) {
+        let age = Millis::try_from(MAX_AGE.as_millis()).unwrap_or(Millis::MAX);
+        let oldest = new_job_id(now.saturating_sub(age));
+        let ids = self.job_ids().unwrap_or_default();
+        let too_many = (ids.len() + 1).saturating_sub(MAX_JOBS);
         for (place, id) in ids.iter().enumerate() {
             if place < too_many || *id < oldest {
-                let _ = self.forget(id);
+                let _ = self.forget_job(id);
             }
         }
     }
 }
 
-fn lock(file: &File, path: &Path, id: &str) -> Result<(), JobError> {
+fn lock_job(file: &File, path: &Path, id: &str) -> Result<(), SavedJobError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(JobError::Running(id.to_owned())),
-        Err(TryLockError::Error(source)) => Err(JobError::file("lock", path)(source)),
+        Err(TryLockError::WouldBlock) => Err(SavedJobError::Running(id.to_owned())),
+        Err(TryLockError::Error(source)) => Err(SavedJobError::file_error("lock", path)(source)),
     }
 }
 
 /// All of it. A file that is larger than any job is read as if it were torn there.
-fn read(file: &mut File, path: &Path) -> Result<Vec<u8>, JobError> {
+fn read_job_file(file: &mut File, path: &Path) -> Result<Vec<u8>, SavedJobError> {
     let mut bytes = Vec::new();
-    let read = file.take(READ_BYTES).read_to_end(&mut bytes);
-    read.map_err(JobError::file("read", path))?;
+    let read = file.take(MAX_READ_BYTES).read_to_end(&mut bytes);
+    read.map_err(SavedJobError::file_error("read", path))?;
     Ok(bytes)
 }
 

@@ -1,16 +1,19 @@
 //! The tokens of the operator and its accounts: made once; those of the fleet and of newcomers are signed again at each change.
 
 use muster_wire::Millis;
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 use muster_wire::subject;
 use muster_wire::token::claims::{
-    Account, Limits, Operator, ScopedKey, SigningKeyEntry, Subjects, Template,
+    AccountClaims, AccountLimits, OperatorClaims, PermissionTemplate, ScopedKey, SigningKeyEntry,
+    SubjectPermissions,
 };
-use muster_wire::token::encode::{self, IssueError, Validity};
-use muster_wire::token::{KeyPair, PublicKey, Role, Seconds, TokenError, Trust};
+use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
 use serde_json::Map;
 
-use super::{Key, Lock, Organisation, OrganisationError, Realm, prune};
+use super::{
+    AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
+};
 use crate::files;
 
 /// The public keys that sign for a role of the fleet.
@@ -31,10 +34,10 @@ pub fn operator_token(
     operator: &KeyPair,
     at: Seconds,
 ) -> Result<String, OrganisationError> {
-    Ok(encode::operator(
+    Ok(encode::issue_operator_token(
         name,
-        Operator::new(Some(system)),
-        Validity::from(at),
+        OperatorClaims::new(Some(system)),
+        TokenValidity::without_end(at),
         operator,
     )?)
 }
@@ -44,28 +47,28 @@ pub fn fleet_token(
     name: &str,
     account: PublicKey,
     roles: RoleKeys,
-    collectives: &[Name],
+    collectives: &[SubjectName],
     operator: &KeyPair,
     at: Seconds,
 ) -> Result<String, OrganisationError> {
-    let entry = |key, role: Role| {
+    let entry = |key, role: UserRole| {
         SigningKeyEntry::Scoped(Box::new(ScopedKey::new(
             key,
             role,
-            role.template(collectives),
+            role.permission_template(collectives),
         )))
     };
     let keys = vec![
-        entry(roles.node, Role::Node),
-        entry(roles.caller, Role::Caller),
-        entry(roles.service, Role::Service),
+        entry(roles.node, UserRole::Node),
+        entry(roles.caller, UserRole::Caller),
+        entry(roles.service, UserRole::Service),
     ];
-    let claims = Account::new(account_limits(Realm::Fleet), keys);
-    Ok(encode::account(
+    let claims = AccountClaims::new(account_limits(AccountRealm::Fleet), keys);
+    Ok(encode::issue_account_token(
         name,
         account,
         claims,
-        Validity::from(at),
+        TokenValidity::without_end(at),
         operator,
     )?)
 }
@@ -77,19 +80,19 @@ pub fn system_token(
     operator: &KeyPair,
     at: Seconds,
 ) -> Result<String, OrganisationError> {
-    let some = |subjects: &[&str]| Subjects {
+    let some = |subjects: &[&str]| SubjectPermissions {
         allow: subjects
             .iter()
             .map(|subject| (*subject).to_owned())
             .collect(),
         deny: Vec::new(),
     };
-    let template = Template {
+    let template = PermissionTemplate {
         publish: some(&[
             "$SYS.REQ.CLAIMS.UPDATE",
             "$SYS.REQ.SERVER.>",
             "$SYS.REQ.ACCOUNT.>",
-            subject::CONFIRM,
+            subject::CONFIRM_SUBJECT,
         ]),
         subscribe: some(&["_INBOX.{{subject()}}.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>"]),
         resp: None,
@@ -105,12 +108,12 @@ pub fn system_token(
         template,
     };
     let keys = vec![SigningKeyEntry::Scoped(Box::new(key))];
-    let claims = Account::new(Limits::default(), keys);
-    Ok(encode::account(
+    let claims = AccountClaims::new(AccountLimits::default(), keys);
+    Ok(encode::issue_account_token(
         "system",
         account,
         claims,
-        Validity::from(at),
+        TokenValidity::without_end(at),
         operator,
     )?)
 }
@@ -123,22 +126,22 @@ pub fn newcomers_token(
     operator: &KeyPair,
     at: Seconds,
 ) -> Result<String, OrganisationError> {
-    let entry = |key, role: Role| {
-        let template = role.template_among_newcomers()?;
+    let entry = |key, role: UserRole| {
+        let template = role.newcomers_account_template()?;
         let scope = ScopedKey::new(key, role, template);
         Some(SigningKeyEntry::Scoped(Box::new(scope)))
     };
     let keys = [
-        entry(newcomer, Role::Newcomer),
-        entry(enroller, Role::Service),
+        entry(newcomer, UserRole::Newcomer),
+        entry(enroller, UserRole::Service),
     ];
     let keys = keys.into_iter().flatten().collect();
-    let claims = Account::new(account_limits(Realm::Newcomers), keys);
-    Ok(encode::account(
+    let claims = AccountClaims::new(account_limits(AccountRealm::Newcomers), keys);
+    Ok(encode::issue_account_token(
         "newcomers",
         account,
         claims,
-        Validity::from(at),
+        TokenValidity::without_end(at),
         operator,
     )?)
 }
@@ -147,17 +150,17 @@ impl Organisation {
     /// Revokes these keys in their account: signs its token again, and saves it for nodes, clients and the broker's next start. Each
     /// key comes with the instant at which its newest token was issued. Returns the new state of trust, to be pushed to a running
     /// broker.
-    pub fn revoke(
+    pub fn revoke_keys(
         &self,
-        lock: &Lock,
-        realm: Realm,
+        lock: &OrganisationLock,
+        realm: AccountRealm,
         keys: &[(PublicKey, Seconds)],
         now: Millis,
-    ) -> Result<Trust, OrganisationError> {
-        let mut account = self.trust_of(realm)?.claims().nats.clone();
+    ) -> Result<AccountTrust, OrganisationError> {
+        let mut account = self.realm_trust(realm)?.claims().nats.clone();
         for (key, issued_at) in keys {
             // A token from the future of this clock must not outlive its revocation.
-            account.revoke(key, (now / 1000).max(*issued_at));
+            account.revoke_user(key, (now / 1000).max(*issued_at));
         }
         self.sign_account(lock, realm, account, now)
     }
@@ -166,15 +169,15 @@ impl Organisation {
     /// keeps its keys and gets what this version's parties need. Returns the accounts that were signed again.
     pub fn refresh_scopes(
         &self,
-        lock: &Lock,
+        lock: &OrganisationLock,
         now: Millis,
-    ) -> Result<Vec<Realm>, OrganisationError> {
+    ) -> Result<Vec<AccountRealm>, OrganisationError> {
         let mut signed = Vec::new();
-        for realm in [Realm::Fleet, Realm::Newcomers] {
-            if realm == Realm::Newcomers && self.profile().newcomers_account.is_none() {
+        for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
+            if realm == AccountRealm::Newcomers && self.profile().newcomers_account.is_none() {
                 continue;
             }
-            let mut account = self.trust_of(realm)?.claims().nats.clone();
+            let mut account = self.realm_trust(realm)?.claims().nats.clone();
             if refresh_account(&mut account, realm, &self.profile().collectives) {
                 self.sign_account(lock, realm, account, now)?;
                 signed.push(realm);
@@ -186,59 +189,64 @@ impl Organisation {
     /// Signs an account's token with these claims, later than the one in force, and saves it.
     fn sign_account(
         &self,
-        _lock: &Lock,
-        realm: Realm,
-        mut account: Account,
+        _lock: &OrganisationLock,
+        realm: AccountRealm,
+        mut account: AccountClaims,
         now: Millis,
-    ) -> Result<Trust, OrganisationError> {
-        let trust = self.trust_of(realm)?;
-        prune::remove_expired(&mut account, &self.records()?, now / 1000);
+    ) -> Result<AccountTrust, OrganisationError> {
+        let trust = self.realm_trust(realm)?;
+        prune::remove_expired(&mut account, &self.read_records()?, now / 1000);
         let revocations = account.revocations.len();
-        let validity = Validity::after(trust.issued_at(), now);
-        let operator = self.key(Key::Operator)?;
+        let validity = TokenValidity::without_end_after(trust.issued_at(), now);
+        let operator = self.load_key(OrganisationKey::Operator)?;
         let name = &trust.claims().name;
-        let token = encode::account(name, trust.account(), account, validity, &operator);
+        let token =
+            encode::issue_account_token(name, trust.account_key(), account, validity, &operator);
         let token = token.map_err(|error| match error {
-            IssueError::Unacceptable(TokenError::Oversized { limit, .. }) => {
+            TokenIssueError::Unacceptable(TokenError::Oversized { limit, .. }) => {
                 OrganisationError::TooManyRevocations { revocations, limit }
             }
             error => error.into(),
         })?;
-        let path = self.layout().token(realm);
+        let path = self.layout().realm_token(realm);
         let new = trust
             .update(&token)
             .map_err(|source| OrganisationError::Token {
                 path: path.clone(),
                 source,
             })?;
-        files::replace(&path, format!("{token}\n").as_bytes())?;
+        files::replace_public(&path, format!("{token}\n").as_bytes())?;
         self.write_broker_accounts()?;
         Ok(new)
     }
 }
 
 /// The limits that an account gets from this version.
-fn account_limits(realm: Realm) -> Limits {
+fn account_limits(realm: AccountRealm) -> AccountLimits {
     match realm {
-        Realm::Fleet => Limits::with_jetstream(),
-        Realm::Newcomers => Limits::default(),
+        AccountRealm::Fleet => AccountLimits::with_jetstream(),
+        AccountRealm::Newcomers => AccountLimits::default(),
     }
 }
 
 /// Sets the permissions of roles and the limits to those of this version; returns whether something changed. Keys of other roles,
 /// revocations, and limits that this version does not know stay.
-fn refresh_account(account: &mut Account, realm: Realm, collectives: &[Name]) -> bool {
+fn refresh_account(
+    account: &mut AccountClaims,
+    realm: AccountRealm,
+    collectives: &[SubjectName],
+) -> bool {
     let before = account.clone();
     for entry in &mut account.signing_keys {
         let SigningKeyEntry::Scoped(scope) = entry else {
             continue;
         };
-        let Ok(role) = scope.role.parse::<Role>() else {
+        let Ok(role) = scope.role.parse::<UserRole>() else {
             continue;
         };
         let template = match realm {
-            Realm::Fleet => Some(role.template(collectives)),
-            Realm::Newcomers => role.template_among_newcomers(),
+            AccountRealm::Fleet => Some(role.permission_template(collectives)),
+            AccountRealm::Newcomers => role.newcomers_account_template(),
         };
         if let Some(mut template) = template {
             let kept = std::mem::take(&mut scope.template.rest);
@@ -260,8 +268,8 @@ fn refresh_account(account: &mut Account, realm: Realm, collectives: &[Name]) ->
 mod tests {
     use muster_wire::token::claims::SigningKeyEntry;
 
-    use super::Role;
-    use crate::organisation::Realm;
+    use super::UserRole;
+    use crate::organisation::AccountRealm;
     use crate::organisation::testing::{NOW, organisation};
 
     #[test]
@@ -270,7 +278,7 @@ mod tests {
         let organisation = organisation(directory.path());
         let lock = organisation.lock().unwrap();
         assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
-        let mut older = organisation.trust().unwrap().claims().nats.clone();
+        let mut older = organisation.fleet_trust().unwrap().claims().nats.clone();
         for entry in &mut older.signing_keys {
             if let SigningKeyEntry::Scoped(scope) = entry {
                 scope
@@ -282,21 +290,21 @@ mod tests {
         }
         older.revocations.insert("*".to_owned(), 1);
         organisation
-            .sign_account(&lock, Realm::Fleet, older.clone(), NOW)
+            .sign_account(&lock, AccountRealm::Fleet, older.clone(), NOW)
             .unwrap();
-        let (fleet, before) = (Realm::Fleet, organisation.trust().unwrap());
+        let (fleet, before) = (AccountRealm::Fleet, organisation.fleet_trust().unwrap());
         assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), [fleet]);
-        let after = organisation.trust().unwrap();
+        let after = organisation.fleet_trust().unwrap();
         assert!(after.issued_at() > before.issued_at());
         assert_eq!(after.claims().nats.revocations, older.revocations);
         for entry in &after.claims().nats.signing_keys {
             let SigningKeyEntry::Scoped(scope) = entry else {
                 panic!("a role without a scope");
             };
-            let role: Role = scope.role.parse().unwrap();
+            let role: UserRole = scope.role.parse().unwrap();
             assert_eq!(
                 scope.template,
-                role.template(&organisation.profile().collectives)
+                role.permission_template(&organisation.profile().collectives)
             );
         }
         assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);

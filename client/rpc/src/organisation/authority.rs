@@ -13,21 +13,21 @@ use rcgen::{
 use super::OrganisationError;
 
 /// How long the certificates are valid, in years. Who may connect is decided by tokens, which can be revoked.
-const YEARS: i16 = 10;
+const VALIDITY_YEARS: i16 = 10;
 
 /// Names by which the broker is always reached from its own host.
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A certificate and its secret key, both in PEM.
 #[derive(Clone)]
-pub struct Certificate {
+pub struct CertificateWithKey {
     /// For everybody.
     pub certificate: String,
     /// For its owner.
     pub key: String,
 }
 
-impl std::fmt::Debug for Certificate {
+impl std::fmt::Debug for CertificateWithKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Certificate")
             .field("certificate", &self.certificate)
@@ -36,27 +36,27 @@ impl std::fmt::Debug for Certificate {
 }
 
 /// Makes a new authority.
-pub fn new(organisation: &str) -> Result<Certificate, OrganisationError> {
+pub fn generate_authority(organisation: &str) -> Result<CertificateWithKey, OrganisationError> {
     let key = KeyPair::generate()?;
-    let certificate = authority(organisation)?.self_signed(&key)?;
-    Ok(Certificate {
+    let certificate = authority_params(organisation)?.self_signed(&key)?;
+    Ok(CertificateWithKey {
         certificate: certificate.pem(),
         key: key.serialize_pem(),
     })
 }
 
 /// Makes a certificate for a broker that is reached under these names and addresses, signed with the authority's key.
-pub fn broker(
+pub fn issue_broker_certificate(
     organisation: &str,
     authority_key: &str,
     hosts: &[String],
-) -> Result<Certificate, OrganisationError> {
-    let params = authority(organisation)?;
+) -> Result<CertificateWithKey, OrganisationError> {
+    let params = authority_params(organisation)?;
     let issuer = Issuer::from_params(&params, KeyPair::from_pem(authority_key)?);
     let names = hosts
         .iter()
         .map(String::as_str)
-        .chain(LOCAL)
+        .chain(LOCAL_HOSTS)
         .map(str::to_owned);
     let mut broker = CertificateParams::new(names.collect::<Vec<_>>())?;
     let first = hosts.first().map_or("localhost", String::as_str);
@@ -67,17 +67,17 @@ pub fn broker(
     broker.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     broker.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     broker.use_authority_key_identifier_extension = true;
-    limit(&mut broker);
+    set_validity(&mut broker);
     let key = KeyPair::generate()?;
     let certificate = broker.signed_by(&key, &issuer)?;
-    Ok(Certificate {
+    Ok(CertificateWithKey {
         certificate: certificate.pem(),
         key: key.serialize_pem(),
     })
 }
 
 /// What the authority is called. The same at each use, because certificates name their issuer by it.
-fn authority(organisation: &str) -> Result<CertificateParams, OrganisationError> {
+fn authority_params(organisation: &str) -> Result<CertificateParams, OrganisationError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = DistinguishedName::new();
     params
@@ -88,7 +88,7 @@ fn authority(organisation: &str) -> Result<CertificateParams, OrganisationError>
         .push(DnType::CommonName, "Muster authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    limit(&mut params);
+    set_validity(&mut params);
     Ok(params)
 }
 
@@ -103,10 +103,15 @@ pub fn is_host(text: &str) -> bool {
 }
 
 /// From yesterday on, because clocks differ.
-fn limit(params: &mut CertificateParams) {
+fn set_validity(params: &mut CertificateParams) {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let from = today.yesterday().unwrap_or(today);
-    let until = Date::new(today.year().saturating_add(YEARS), today.month(), 1).unwrap_or(today);
+    let until = Date::new(
+        today.year().saturating_add(VALIDITY_YEARS),
+        today.month(),
+        1,
+    )
+    .unwrap_or(today);
     let midnight = |date: Date| {
         date_time_ymd(
             date.year().into(),
@@ -120,7 +125,7 @@ fn limit(params: &mut CertificateParams) {
 
 #[cfg(test)]
 mod tests {
-    use super::{broker, is_host, new};
+    use super::{generate_authority, is_host, issue_broker_certificate};
 
     #[test]
     fn hosts_are_names_or_addresses() {
@@ -149,8 +154,10 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_debug() {
-        let authority = new("acme").unwrap();
-        let made = broker("acme", &authority.key, &["broker.acme.net".to_owned()]).unwrap();
+        let authority = generate_authority("acme").unwrap();
+        let made =
+            issue_broker_certificate("acme", &authority.key, &["broker.acme.net".to_owned()])
+                .unwrap();
         for secret in [authority, made] {
             assert!(secret.key.contains("PRIVATE KEY"));
             assert!(!format!("{secret:?}").contains("PRIVATE"));

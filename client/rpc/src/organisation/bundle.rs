@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use muster_wire::identity::{Identity, Name};
-use muster_wire::token::{Creds, PublicKey};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::{PublicKey, UserCredentials};
 use serde::Serialize;
 
-use super::{FILE_BYTES, Key, Kind, Organisation, OrganisationError, Realm, issue};
+use super::{
+    AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, PrincipalKind,
+    issue,
+};
 use crate::files;
 
 /// Where the provisioner's directory is on its host.
@@ -40,25 +43,25 @@ pub mod name {
 
 /// `rpcd.toml`, as far as an organisation knows it.
 #[derive(Debug, Serialize)]
-pub struct NodeConfig<'a, Extra: Serialize> {
+pub struct NodeBundleConfig<'a, Extra: Serialize> {
     identity: &'a Identity,
-    collectives: &'a [Name],
-    broker: Broker<'a>,
-    trust: Trust,
+    collectives: &'a [SubjectName],
+    broker: BundleBrokerSection<'a>,
+    trust: BundleTrustSection,
     #[serde(flatten)]
     extra: Extra,
 }
 
 /// `rpc.toml`.
 #[derive(Debug, Serialize)]
-struct UserConfig<'a> {
+struct UserBundleConfig<'a> {
     collective: &'a str,
-    broker: Broker<'a>,
-    trust: Trust,
+    broker: BundleBrokerSection<'a>,
+    trust: BundleTrustSection,
 }
 
 #[derive(Debug, Serialize)]
-struct Broker<'a> {
+struct BundleBrokerSection<'a> {
     urls: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<&'static str>,
@@ -68,24 +71,25 @@ struct Broker<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Trust {
+struct BundleTrustSection {
     operator: PublicKey,
     account: &'static str,
 }
 
 /// Nothing beyond what every node has.
 #[derive(Debug, Serialize)]
-pub struct NoExtra {}
+pub struct NoExtraConfig {}
 
 /// Refuses a directory that holds a configuration already: it may be another fleet's.
-pub fn require_free(directory: &Path, kind: Kind) -> Result<(), OrganisationError> {
+pub fn require_free(directory: &Path, kind: PrincipalKind) -> Result<(), OrganisationError> {
     require_absent(
         directory,
         match kind {
-            Kind::User => &[name::USER_CONFIG, name::USER_CREDS],
-            Kind::Node | Kind::Service | Kind::Newcomer | Kind::Enroller => {
-                &[name::NODE_CONFIG, name::NODE_CREDS]
-            }
+            PrincipalKind::User => &[name::USER_CONFIG, name::USER_CREDS],
+            PrincipalKind::Node
+            | PrincipalKind::Service
+            | PrincipalKind::Newcomer
+            | PrincipalKind::Enroller => &[name::NODE_CONFIG, name::NODE_CREDS],
         },
     )
 }
@@ -103,32 +107,36 @@ impl Organisation {
     pub fn bundle_node(
         &self,
         directory: &Path,
-        creds: &Creds,
+        creds: &UserCredentials,
         identity: &Identity,
         extra: impl Serialize,
     ) -> Result<(), OrganisationError> {
-        let config = NodeConfig {
+        let config = NodeBundleConfig {
             identity,
             collectives: &self.profile().collectives,
-            broker: self.broker(name::NODE_CREDS),
+            broker: self.broker_section(name::NODE_CREDS),
             trust: self.trust_section(),
             extra,
         };
         let head = "# Configuration of rpcd on this node. Paths are relative to this file.\n\n";
-        self.write(directory, name::NODE_CONFIG, head, &config)?;
-        issue::write(&directory.join(name::NODE_CREDS), creds)
+        self.write_config(directory, name::NODE_CONFIG, head, &config)?;
+        issue::write_credentials(&directory.join(name::NODE_CREDS), creds)
     }
 
     /// Fills a directory for a user.
-    pub fn bundle_user(&self, directory: &Path, creds: &Creds) -> Result<(), OrganisationError> {
-        let config = UserConfig {
+    pub fn bundle_user(
+        &self,
+        directory: &Path,
+        creds: &UserCredentials,
+    ) -> Result<(), OrganisationError> {
+        let config = UserBundleConfig {
             collective: self.profile().main_collective(),
-            broker: self.broker(name::USER_CREDS),
+            broker: self.broker_section(name::USER_CREDS),
             trust: self.trust_section(),
         };
         let head = "# Configuration of rpc for this user. Paths are relative to this file.\n\n";
-        self.write(directory, name::USER_CONFIG, head, &config)?;
-        issue::write(&directory.join(name::USER_CREDS), creds)
+        self.write_config(directory, name::USER_CONFIG, head, &config)?;
+        issue::write_credentials(&directory.join(name::USER_CREDS), creds)
     }
 
     /// Adds to the provisioner's credentials in a directory what else its host needs: the key that signs nodes, the accounts' tokens,
@@ -144,27 +152,27 @@ impl Organisation {
             there(name::NEWCOMERS),
             there(name::NODE_KEY),
         );
-        let seed = self.key(Key::Node)?.seed();
+        let seed = self.load_key(OrganisationKey::Node)?.seed_text();
         files::replace_secret(&directory.join(name::NODE_KEY), seed.as_bytes())?;
-        let newcomers = self.token_text(Realm::Newcomers)?;
+        let newcomers = self.token_text(AccountRealm::Newcomers)?;
         let public = [
             (name::PROVISIONER_CONFIG, Some(config)),
             (name::NEWCOMERS, Some(newcomers)),
-            (name::ACCOUNT, Some(self.token_text(Realm::Fleet)?)),
+            (name::ACCOUNT, Some(self.token_text(AccountRealm::Fleet)?)),
             (name::AUTHORITY, self.authority_text()?),
         ];
         for (file, text) in public {
             if let Some(text) = text {
-                files::replace(&directory.join(file), text.as_bytes())?;
+                files::replace_public(&directory.join(file), text.as_bytes())?;
             }
         }
         Ok(())
     }
 
     /// An account's token, as it is in force.
-    pub fn token_text(&self, realm: Realm) -> Result<String, OrganisationError> {
-        self.trust_of(realm)
-            .map(|trust| format!("{}\n", trust.token()))
+    pub fn token_text(&self, realm: AccountRealm) -> Result<String, OrganisationError> {
+        self.realm_trust(realm)
+            .map(|trust| format!("{}\n", trust.account_token()))
     }
 
     /// The certificate of the TLS authority; nothing for a broker without TLS.
@@ -172,12 +180,15 @@ impl Organisation {
         if !self.profile().broker.tls {
             return Ok(None);
         }
-        Ok(Some(files::read(&self.layout().authority(), FILE_BYTES)?))
+        Ok(Some(files::read_text(
+            &self.layout().authority_certificate(),
+            MAX_FILE_BYTES,
+        )?))
     }
 
-    fn broker(&self, credentials: &'static str) -> Broker<'_> {
+    fn broker_section(&self, credentials: &'static str) -> BundleBrokerSection<'_> {
         let broker = &self.profile().broker;
-        Broker {
+        BundleBrokerSection {
             urls: &broker.urls,
             ca: broker.tls.then_some(name::AUTHORITY),
             credentials,
@@ -185,14 +196,14 @@ impl Organisation {
         }
     }
 
-    fn trust_section(&self) -> Trust {
-        Trust {
+    fn trust_section(&self) -> BundleTrustSection {
+        BundleTrustSection {
             operator: self.profile().operator,
             account: name::ACCOUNT,
         }
     }
 
-    fn write(
+    fn write_config(
         &self,
         directory: &Path,
         file: &str,
@@ -203,17 +214,17 @@ impl Organisation {
             what: "the configuration",
             source: error.into(),
         })?;
-        files::private_directory(directory)?;
-        files::replace(&directory.join(file), format!("{head}{body}").as_bytes())?;
+        files::create_private_directory(directory)?;
+        files::replace_public(&directory.join(file), format!("{head}{body}").as_bytes())?;
         let copy = |from: &Path, to: &str| {
-            files::replace(
+            files::replace_public(
                 &directory.join(to),
-                files::read(from, FILE_BYTES)?.as_bytes(),
+                files::read_text(from, MAX_FILE_BYTES)?.as_bytes(),
             )
         };
         copy(&self.layout().account_token(), name::ACCOUNT)?;
         if self.profile().broker.tls {
-            copy(&self.layout().authority(), name::AUTHORITY)?;
+            copy(&self.layout().authority_certificate(), name::AUTHORITY)?;
         }
         Ok(())
     }

@@ -8,15 +8,18 @@ use std::path::{Path, PathBuf};
 
 use muster_secret::ProtectedFileError;
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::token::claims::User;
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{KeyKind, KeyPair, UserCredentials};
 
 use super::account::{self, RoleKeys};
-use super::profile::{self, Broker, Profile};
-use super::{FILE_BYTES, Key, Layout, Lock, Organisation, OrganisationError, authority};
-use crate::broker::conf::Conf;
+use super::profile::{self, BrokerProfile, OrganisationProfile};
+use super::{
+    MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, OrganisationLayout,
+    OrganisationLock, authority,
+};
+use crate::broker::conf::NatsServerConfig;
 use crate::files;
 
 /// Write permission of the group and of everybody.
@@ -24,13 +27,13 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// What the new organisation shall be.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct OrganisationSpec {
     /// An empty or new directory.
     pub directory: PathBuf,
     /// For people; the directory's name when absent.
     pub name: Option<String>,
     /// First parts of subjects.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// Names and addresses under which the broker is reached.
     pub hosts: Vec<String>,
     /// The broker's port; -1 is any that is free.
@@ -40,7 +43,7 @@ pub struct Plan {
 }
 
 /// The secret keys, while they are made.
-struct Keys {
+struct GeneratedKeys {
     operator: KeyPair,
     account: KeyPair,
     system: KeyPair,
@@ -50,7 +53,7 @@ struct Keys {
     system_role: KeyPair,
 }
 
-impl Keys {
+impl GeneratedKeys {
     fn generate() -> Result<Self, OrganisationError> {
         let new = |kind| KeyPair::generate(kind).map_err(OrganisationError::NewKey);
         Ok(Self {
@@ -64,49 +67,52 @@ impl Keys {
         })
     }
 
-    fn each(&self) -> [(Key, &KeyPair); 7] {
+    fn all_keys(&self) -> [(OrganisationKey, &KeyPair); 7] {
         [
-            (Key::Operator, &self.operator),
-            (Key::Account, &self.account),
-            (Key::System, &self.system),
-            (Key::Node, &self.node),
-            (Key::Caller, &self.caller),
-            (Key::Service, &self.service),
-            (Key::SystemRole, &self.system_role),
+            (OrganisationKey::Operator, &self.operator),
+            (OrganisationKey::Account, &self.account),
+            (OrganisationKey::System, &self.system),
+            (OrganisationKey::Node, &self.node),
+            (OrganisationKey::Caller, &self.caller),
+            (OrganisationKey::Service, &self.service),
+            (OrganisationKey::SystemRole, &self.system_role),
         ]
     }
 }
 
 /// Makes the organisation.
-pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError> {
+pub fn create_organisation(
+    plan: OrganisationSpec,
+    now: Millis,
+) -> Result<Organisation, OrganisationError> {
     let directory = std::path::absolute(&plan.directory).unwrap_or(plan.directory);
     let name = plan.name.unwrap_or_else(|| default_name(&directory));
-    if !profile::is_name(&name) {
+    if !profile::is_valid_name(&name) {
         return Err(OrganisationError::Name(name));
     }
     require_hosts(&plan.hosts)?;
     require_empty(&directory)?;
     require_protected(&directory)?;
-    let layout = Layout::new(directory);
+    let layout = OrganisationLayout::new(directory);
     for private in [
         layout.directory(),
-        &layout.keys(),
-        &layout.creds(),
-        &layout.broker(),
+        &layout.keys_directory(),
+        &layout.creds_directory(),
+        &layout.broker_directory(),
     ] {
-        files::private_directory(private)?;
+        files::create_private_directory(private)?;
     }
-    let keys = Keys::generate()?;
+    let keys = GeneratedKeys::generate()?;
     let mut organisation = Organisation {
-        profile: Profile {
+        profile: OrganisationProfile {
             name,
             collectives: plan.collectives,
-            operator: keys.operator.public(),
-            account: keys.account.public(),
-            system_account: keys.system.public(),
+            operator: keys.operator.public_key(),
+            account: keys.account.public_key(),
+            system_account: keys.system.public_key(),
             newcomers_account: None,
-            broker: Broker {
-                urls: urls(plan.tls, &plan.hosts, plan.port),
+            broker: BrokerProfile {
+                urls: broker_urls(plan.tls, &plan.hosts, plan.port),
                 port: plan.port,
                 tls: plan.tls,
             },
@@ -115,35 +121,38 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
     };
     organisation.write_keys(&keys)?;
     organisation.write_tokens(&keys, now)?;
-    organisation.found_newcomers(&keys.operator, now)?;
+    organisation.create_newcomers_account(&keys.operator, now)?;
     if plan.tls {
         organisation.write_authority()?;
         organisation.write_certificate(&plan.hosts)?;
     }
     organisation.write_broker_accounts()?;
-    let conf = Conf::of(&organisation);
-    files::replace(&organisation.layout.broker_config(), conf.text().as_bytes())?;
-    files::replace(
-        &organisation.layout.profile(),
-        organisation.profile.text()?.as_bytes(),
+    let conf = NatsServerConfig::for_organisation(&organisation);
+    files::replace_public(
+        &organisation.layout.broker_config(),
+        conf.render_text().as_bytes(),
+    )?;
+    files::replace_public(
+        &organisation.layout.profile_file(),
+        organisation.profile.to_toml()?.as_bytes(),
     )?;
     Ok(organisation)
 }
 
 impl Organisation {
-    fn write_keys(&self, keys: &Keys) -> Result<(), OrganisationError> {
-        for (key, pair) in keys.each() {
-            files::create_secret(&self.layout.key(key), pair.seed().as_bytes())?;
+    fn write_keys(&self, keys: &GeneratedKeys) -> Result<(), OrganisationError> {
+        for (key, pair) in keys.all_keys() {
+            files::create_secret(&self.layout.key_file(key), pair.seed_text().as_bytes())?;
         }
         Ok(())
     }
 
-    fn write_tokens(&self, keys: &Keys, now: Millis) -> Result<(), OrganisationError> {
+    fn write_tokens(&self, keys: &GeneratedKeys, now: Millis) -> Result<(), OrganisationError> {
         let (layout, profile, at) = (&self.layout, &self.profile, now / 1000);
         let roles = RoleKeys {
-            node: keys.node.public(),
-            caller: keys.caller.public(),
-            service: keys.service.public(),
+            node: keys.node.public_key(),
+            caller: keys.caller.public_key(),
+            service: keys.service.public_key(),
         };
         let operator =
             account::operator_token(&profile.name, profile.system_account, &keys.operator, at)?;
@@ -156,34 +165,48 @@ impl Organisation {
             &keys.operator,
             at,
         )?;
-        let role = keys.system_role.public();
+        let role = keys.system_role.public_key();
         let system = account::system_token(profile.system_account, role, &keys.operator, at)?;
         for (path, token) in [
             (layout.operator_token(), operator),
             (layout.account_token(), fleet),
             (layout.system_token(), system),
         ] {
-            files::replace(&path, format!("{token}\n").as_bytes())?;
+            files::replace_public(&path, format!("{token}\n").as_bytes())?;
         }
         let path = layout.system_creds();
         let creds = self.system_user(&keys.system_role, now)?;
-        Ok(files::create_secret(&path, creds.format().as_bytes())?)
+        Ok(files::create_secret(&path, creds.to_text().as_bytes())?)
     }
 
     /// The user of the system account that pushes account tokens.
-    fn system_user(&self, role: &KeyPair, now: Millis) -> Result<Creds, OrganisationError> {
+    fn system_user(
+        &self,
+        role: &KeyPair,
+        now: Millis,
+    ) -> Result<UserCredentials, OrganisationError> {
         let name = Identity::parse("system")
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
-        let user = User::new(self.profile.system_account, Vec::new());
-        let token = encode::user(&name, pair.public(), user, Validity::from(now / 1000), role)?;
+        let user = UserClaims::new(self.profile.system_account, Vec::new());
+        let token = encode::issue_user_token(
+            &name,
+            pair.public_key(),
+            user,
+            TokenValidity::without_end(now / 1000),
+            role,
+        )?;
         let path = self.layout.system_creds();
-        Creds::new(&token, pair).map_err(|source| OrganisationError::Creds { path, source })
+        UserCredentials::new(&token, pair)
+            .map_err(|source| OrganisationError::Creds { path, source })
     }
 
     fn write_authority(&self) -> Result<(), OrganisationError> {
-        let made = authority::new(&self.profile.name)?;
-        files::replace(&self.layout.authority(), made.certificate.as_bytes())?;
+        let made = authority::generate_authority(&self.profile.name)?;
+        files::replace_public(
+            &self.layout.authority_certificate(),
+            made.certificate.as_bytes(),
+        )?;
         Ok(files::create_secret(
             &self.layout.authority_key(),
             made.key.as_bytes(),
@@ -192,23 +215,27 @@ impl Organisation {
 
     fn write_certificate(&self, hosts: &[String]) -> Result<(), OrganisationError> {
         let layout = &self.layout;
-        let key = files::read_secret(&layout.authority_key(), FILE_BYTES)?;
-        let made = authority::broker(&self.profile.name, &key, hosts)?;
+        let key = files::read_secret(&layout.authority_key(), MAX_FILE_BYTES)?;
+        let made = authority::issue_broker_certificate(&self.profile.name, &key, hosts)?;
         files::replace_secret(&layout.broker_key(), made.key.as_bytes())?;
-        Ok(files::replace(
+        Ok(files::replace_public(
             &layout.broker_certificate(),
             made.certificate.as_bytes(),
         )?)
     }
 
     /// Gives the broker other names: a new certificate of the same authority, and addresses for nodes and clients.
-    pub fn move_broker(&mut self, _lock: &Lock, hosts: &[String]) -> Result<(), OrganisationError> {
+    pub fn rename_broker(
+        &mut self,
+        _lock: &OrganisationLock,
+        hosts: &[String],
+    ) -> Result<(), OrganisationError> {
         require_hosts(hosts)?;
         if !self.profile.broker.tls {
             return Err(OrganisationError::PlainText);
         }
         self.write_certificate(hosts)?;
-        self.set_urls(urls(true, hosts, self.profile.broker.port))
+        self.set_urls(broker_urls(true, hosts, self.profile.broker.port))
     }
 }
 
@@ -227,7 +254,7 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
             directory: directory.to_owned(),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(files::failed("read", directory)(error).into()),
+        Err(error) => Err(files::file_error("read", directory)(error).into()),
     }
 }
 
@@ -245,7 +272,7 @@ fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
     if existing != directory {
         return Ok(());
     }
-    let found = fs::metadata(directory).map_err(files::failed("read", directory))?;
+    let found = fs::metadata(directory).map_err(files::file_error("read", directory))?;
     let (path, mode) = (directory.to_owned(), found.mode() & 0o7777);
     if mode & OTHERS_WRITE != 0 {
         return Err(refused(ProtectedFileError::Writable { path, mode }));
@@ -262,18 +289,18 @@ fn default_name(directory: &Path) -> String {
 }
 
 /// Where nodes and clients find the broker. Without a host that is this machine only.
-fn urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
+fn broker_urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
     let scheme = if tls { "tls" } else { "nats" };
     let local = ["127.0.0.1".to_owned()];
     let hosts = if hosts.is_empty() { &local } else { hosts };
     hosts
         .iter()
-        .map(|host| format!("{scheme}://{}:{port}", bracketed(host)))
+        .map(|host| format!("{scheme}://{}:{port}", bracket_ipv6(host)))
         .collect()
 }
 
 /// An IPv6 address in a URL stands in brackets.
-fn bracketed(host: &str) -> String {
+fn bracket_ipv6(host: &str) -> String {
     match host.parse() {
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
         _ => host.to_owned(),
@@ -282,15 +309,15 @@ fn bracketed(host: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::urls;
+    use super::broker_urls;
 
     #[test]
     fn urls_name_every_host_or_else_this_machine() {
         let hosts = ["b.acme.net".to_owned(), "2001:db8::1".to_owned()];
         assert_eq!(
-            urls(true, &hosts, 4222),
+            broker_urls(true, &hosts, 4222),
             ["tls://b.acme.net:4222", "tls://[2001:db8::1]:4222"]
         );
-        assert_eq!(urls(false, &[], 4223), ["nats://127.0.0.1:4223"]);
+        assert_eq!(broker_urls(false, &[], 4223), ["nats://127.0.0.1:4223"]);
     }
 }

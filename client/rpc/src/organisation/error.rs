@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use muster_secret::ProtectedFileError;
-use muster_wire::enrol::TicketError;
-use muster_wire::token::encode::IssueError;
-use muster_wire::token::{CredsError, KeyError, PublicKey, TokenError};
+use muster_wire::enrol::TokenGrantError;
+use muster_wire::token::encode::TokenIssueError;
+use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 
-use super::ledger::Kind;
-use crate::cloud_init::FetchError;
-use crate::files::FileError;
+use super::ledger::PrincipalKind;
+use crate::cloud_init::PackageDownloadError;
+use crate::files::RpcFileError;
 
 /// Why something could not be done with the organisation.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum OrganisationError {
     Host(String),
     /// A file.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] RpcFileError),
     /// The public description cannot be read.
     #[error("{} cannot be understood", path.display())]
     Profile {
@@ -100,7 +100,7 @@ pub enum OrganisationError {
     },
     /// A token could not be signed.
     #[error("cannot issue the token")]
-    Issue(#[from] IssueError),
+    Issue(#[from] TokenIssueError),
     /// More revocations than one account token holds.
     #[error(
         "the account token would hold {revocations} revocations and be longer than {limit} bytes, as much as brokers, nodes and callers accept; nothing was revoked"
@@ -118,7 +118,7 @@ pub enum OrganisationError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: CredsError,
+        source: UserCredentialsError,
     },
     /// The certificate could not be made.
     #[error("cannot make the broker's certificate")]
@@ -127,7 +127,7 @@ pub enum OrganisationError {
     #[error("{kind} {name} has valid credentials already (key {key})")]
     Duplicate {
         /// The kind of party.
-        kind: Kind,
+        kind: PrincipalKind,
         /// Its name.
         name: String,
         /// The key that is valid.
@@ -139,11 +139,11 @@ pub enum OrganisationError {
         /// The name.
         name: String,
         /// The kind of party that has it.
-        kind: Kind,
+        kind: PrincipalKind,
         /// Its key.
         key: PublicKey,
         /// The kind that it was wanted for.
-        wanted: Kind,
+        wanted: PrincipalKind,
     },
     /// The enroller gave the name to a machine.
     #[error("`{name}` is the name of an enrolled node (key {key})")]
@@ -183,17 +183,17 @@ pub enum OrganisationError {
     NoNewcomers,
     /// What a bootstrap token shall allow.
     #[error("no such bootstrap token can be made")]
-    Ticket(#[from] TicketError),
+    Ticket(#[from] TokenGrantError),
     /// What a new machine should fetch.
     #[error("the machine could not be told what to fetch")]
-    Fetch(#[from] FetchError),
+    Fetch(#[from] PackageDownloadError),
     /// Several kinds of parties have this name.
-    #[error("`{name}` is {}", listed(kinds))]
+    #[error("`{name}` is {}", join_kinds(kinds))]
     Ambiguous {
         /// The name.
         name: String,
         /// Who has it.
-        kinds: Vec<Kind>,
+        kinds: Vec<PrincipalKind>,
     },
 }
 
@@ -235,8 +235,14 @@ impl OrganisationError {
     }
 }
 
-fn listed(kinds: &[Kind]) -> String {
-    let article = |kind: &Kind| if *kind == Kind::Enroller { "an" } else { "a" };
+fn join_kinds(kinds: &[PrincipalKind]) -> String {
+    let article = |kind: &PrincipalKind| {
+        if *kind == PrincipalKind::Enroller {
+            "an"
+        } else {
+            "a"
+        }
+    };
     let words: Vec<String> = kinds
         .iter()
         .map(|kind| format!("{} {kind}", article(kind)))

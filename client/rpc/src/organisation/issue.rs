@@ -6,23 +6,26 @@ use std::time::Duration;
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::token::claims::User;
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, scope};
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, scope};
 
-use super::{Key, Kind, Lock, Organisation, OrganisationError, Realm, Record, State, ledger};
+use super::{
+    AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
+    OrganisationKey, OrganisationLock, PrincipalKind, ledger,
+};
 use crate::files;
 
 /// How long credentials for one purpose are valid.
-const PASSING: Duration = Duration::from_mins(1);
+const TEMPORARY_LIFETIME: Duration = Duration::from_mins(1);
 /// The name of the administrator in the broker's connection list.
-const ADMINISTRATOR: &str = "administrator";
+const ADMINISTRATOR_NAME: &str = "administrator";
 
 /// What is wanted.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct CredentialSpec {
     /// For what kind of party.
-    pub kind: Kind,
+    pub kind: PrincipalKind,
     /// Its name.
     pub name: Identity,
     /// What it may do, as its token says it: what a user may ask, which machines a bootstrap token lets in.
@@ -37,69 +40,69 @@ pub struct Order {
 
 /// What was issued.
 #[derive(Debug)]
-pub struct Issued {
+pub struct IssuedCredentials {
     /// The record of it.
-    pub record: Record,
+    pub record: CredentialRecord,
     /// The credentials.
-    pub creds: Creds,
+    pub creds: UserCredentials,
     /// Where they are.
     pub path: PathBuf,
 }
 
 /// Credentials that are signed, and neither recorded nor written yet.
 #[derive(Debug)]
-pub struct Unrecorded {
-    record: Record,
-    creds: Creds,
+pub struct PreparedCredentials {
+    record: CredentialRecord,
+    creds: UserCredentials,
     path: PathBuf,
 }
 
-impl Unrecorded {
+impl PreparedCredentials {
     /// The record that will be written.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &CredentialRecord {
         &self.record
     }
 }
 
 impl Organisation {
     /// Everybody who was ever given credentials.
-    pub fn records(&self) -> Result<Vec<Record>, OrganisationError> {
-        ledger::read(&self.layout().ledger())
+    pub fn read_records(&self) -> Result<Vec<CredentialRecord>, OrganisationError> {
+        ledger::read_ledger(&self.layout().ledger_file())
     }
 
     /// The newest record of each key: every renewal of a node's token has a record of its own.
-    pub fn newest_records(&self) -> Result<Vec<Record>, OrganisationError> {
-        let mut newest: BTreeMap<PublicKey, Record> = BTreeMap::new();
-        for record in self.records()? {
+    pub fn newest_records(&self) -> Result<Vec<CredentialRecord>, OrganisationError> {
+        let mut newest: BTreeMap<PublicKey, CredentialRecord> = BTreeMap::new();
+        for record in self.read_records()? {
             newest.insert(record.key, record);
         }
         Ok(newest.into_values().collect())
     }
 
     /// Makes credentials, records them, and writes them where only their owner can read them.
-    pub fn issue(
+    pub fn issue_credentials(
         &self,
-        lock: &Lock,
-        order: &Order,
+        lock: &OrganisationLock,
+        order: &CredentialSpec,
         now: Millis,
-    ) -> Result<Issued, OrganisationError> {
-        self.record(lock, self.prepare(lock, order, now)?)
+    ) -> Result<IssuedCredentials, OrganisationError> {
+        self.record_credentials(lock, self.prepare_credentials(lock, order, now)?)
     }
 
-    /// Makes credentials, and leaves it to [`Self::record`] to record and write them.
-    pub fn prepare(
+    /// Makes credentials, and leaves it to [`Self::record_credentials`] to record and write them.
+    pub fn prepare_credentials(
         &self,
-        _lock: &Lock,
-        order: &Order,
+        _lock: &OrganisationLock,
+        order: &CredentialSpec,
         now: Millis,
-    ) -> Result<Unrecorded, OrganisationError> {
+    ) -> Result<PreparedCredentials, OrganisationError> {
         self.refuse_duplicate(order, now)?;
         let path = order
             .out
             .clone()
-            .unwrap_or_else(|| self.layout().party(order.kind, &order.name));
-        let (creds, record) = self.sign(order, now)?;
-        Ok(Unrecorded {
+            .unwrap_or_else(|| self.layout().principal_creds(order.kind, &order.name));
+        let (creds, record) = self.sign_credentials(order, now)?;
+        Ok(PreparedCredentials {
             record,
             creds,
             path,
@@ -107,15 +110,19 @@ impl Organisation {
     }
 
     /// Records what was prepared, and writes the credentials.
-    pub fn record(&self, _lock: &Lock, prepared: Unrecorded) -> Result<Issued, OrganisationError> {
-        let Unrecorded {
+    pub fn record_credentials(
+        &self,
+        _lock: &OrganisationLock,
+        prepared: PreparedCredentials,
+    ) -> Result<IssuedCredentials, OrganisationError> {
+        let PreparedCredentials {
             record,
             creds,
             path,
         } = prepared;
-        ledger::append(&self.layout().ledger(), &record)?;
-        write(&path, &creds)?;
-        Ok(Issued {
+        ledger::append_record(&self.layout().ledger_file(), &record)?;
+        write_credentials(&path, &creds)?;
+        Ok(IssuedCredentials {
             record,
             creds,
             path,
@@ -125,87 +132,98 @@ impl Organisation {
     /// Adds the records of nodes that an enroller let in. One whose key is recorded already is left out.
     pub fn record_enrolled(
         &self,
-        _lock: &Lock,
-        records: impl Iterator<Item = Record>,
+        _lock: &OrganisationLock,
+        records: impl Iterator<Item = CredentialRecord>,
     ) -> Result<(), OrganisationError> {
-        let known: BTreeSet<PublicKey> = self.records()?.iter().map(|known| known.key).collect();
+        let known: BTreeSet<PublicKey> =
+            self.read_records()?.iter().map(|known| known.key).collect();
         for record in records.filter(|record| !known.contains(&record.key)) {
-            ledger::append(&self.layout().ledger(), &record)?;
+            ledger::append_record(&self.layout().ledger_file(), &record)?;
         }
         Ok(())
     }
 
     /// Credentials that exist for one purpose, for a minute, and in memory only.
-    pub fn passing(
+    pub fn temporary_credentials(
         &self,
-        kind: Kind,
+        kind: PrincipalKind,
         name: &Identity,
         now: Millis,
-    ) -> Result<Creds, OrganisationError> {
-        let order = Order {
+    ) -> Result<UserCredentials, OrganisationError> {
+        let order = CredentialSpec {
             kind,
             name: name.clone(),
             tags: Vec::new(),
-            expires: Some(PASSING),
+            expires: Some(TEMPORARY_LIFETIME),
             renew: false,
             out: None,
         };
-        Ok(self.sign(&order, now)?.0)
+        Ok(self.sign_credentials(&order, now)?.0)
     }
 
     /// Credentials of the fleet's administrator, for a minute, and in memory only: they are signed with the account's own key, so that the
     /// broker takes their permissions from their token, and no node or caller believes them.
-    pub fn administrator(&self, now: Millis) -> Result<Creds, OrganisationError> {
-        let account = self.key(Key::Account)?;
+    pub fn administrator_credentials(
+        &self,
+        now: Millis,
+    ) -> Result<UserCredentials, OrganisationError> {
+        let account = self.load_key(OrganisationKey::Account)?;
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
-        let user = User::administrator(scope::administrator(&pair.public().to_string()));
+        let user = UserClaims::new_administrator(scope::administrator_permissions(
+            &pair.public_key().to_string(),
+        ));
         let issued_at = now / 1000;
-        let validity = Validity {
+        let validity = TokenValidity {
             issued_at,
-            expires: Some(issued_at.saturating_add(PASSING.as_secs())),
+            expires: Some(issued_at.saturating_add(TEMPORARY_LIFETIME.as_secs())),
         };
-        let name = Identity::parse(ADMINISTRATOR)
+        let name = Identity::parse(ADMINISTRATOR_NAME)
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let token = encode::user(&name, pair.public(), user, validity, &account)?;
-        let path = self.layout().key(Key::Account);
-        Creds::new(&token, pair).map_err(|source| OrganisationError::Creds { path, source })
+        let token = encode::issue_user_token(&name, pair.public_key(), user, validity, &account)?;
+        let path = self.layout().key_file(OrganisationKey::Account);
+        UserCredentials::new(&token, pair)
+            .map_err(|source| OrganisationError::Creds { path, source })
     }
 
-    fn sign(&self, order: &Order, now: Millis) -> Result<(Creds, Record), OrganisationError> {
+    fn sign_credentials(
+        &self,
+        order: &CredentialSpec,
+        now: Millis,
+    ) -> Result<(UserCredentials, CredentialRecord), OrganisationError> {
         let issued_at = now / 1000;
         let expires = order
             .expires
             .map(|time| issued_at.saturating_add(time.as_secs()));
-        let role = self.key(match order.kind {
-            Kind::User => Key::Caller,
-            Kind::Node => Key::Node,
-            Kind::Service => Key::Service,
-            Kind::Newcomer => Key::Newcomer,
-            Kind::Enroller => Key::Enroller,
+        let role = self.load_key(match order.kind {
+            PrincipalKind::User => OrganisationKey::Caller,
+            PrincipalKind::Node => OrganisationKey::Node,
+            PrincipalKind::Service => OrganisationKey::Service,
+            PrincipalKind::Newcomer => OrganisationKey::Newcomer,
+            PrincipalKind::Enroller => OrganisationKey::Enroller,
         })?;
         let account = match order.kind.realm() {
-            Realm::Fleet => self.profile().account,
-            Realm::Newcomers => {
+            AccountRealm::Fleet => self.profile().account,
+            AccountRealm::Newcomers => {
                 (self.profile().newcomers_account).ok_or(OrganisationError::NoNewcomers)?
             }
         };
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
-        let key = pair.public();
-        let user = User::new(account, order.tags.clone());
-        let token = encode::user(
+        let key = pair.public_key();
+        let user = UserClaims::new(account, order.tags.clone());
+        let token = encode::issue_user_token(
             &order.name,
             key,
             user,
-            Validity { issued_at, expires },
+            TokenValidity { issued_at, expires },
             &role,
         )?;
-        let path = self.layout().party(order.kind, &order.name);
-        let creds =
-            Creds::new(&token, pair).map_err(|source| OrganisationError::Creds { path, source })?;
+        let path = self.layout().principal_creds(order.kind, &order.name);
+        let creds = UserCredentials::new(&token, pair)
+            .map_err(|source| OrganisationError::Creds { path, source })?;
         let (kind, name) = (order.kind, order.name.clone());
         Ok((
             creds,
-            Record {
+            CredentialRecord {
                 kind,
                 name,
                 key,
@@ -218,16 +236,20 @@ impl Organisation {
 
     /// One name is one party: policies go by the name. In one account a name that a party of another kind has is refused unless all
     /// credentials of that party were revoked; expired ones may be renewed. The same kind needs `renew` while it has valid credentials.
-    fn refuse_duplicate(&self, order: &Order, now: Millis) -> Result<(), OrganisationError> {
-        let trusts = self.trusts()?;
-        let mut records = self.records()?;
+    fn refuse_duplicate(
+        &self,
+        order: &CredentialSpec,
+        now: Millis,
+    ) -> Result<(), OrganisationError> {
+        let trusts = self.account_trusts()?;
+        let mut records = self.read_records()?;
         records.retain(|record| {
             record.name == order.name && record.kind.realm() == order.kind.realm()
         });
-        let state = |record: &Record| trusts.state(record, now / 1000);
+        let state = |record: &CredentialRecord| trusts.credential_state(record, now / 1000);
         for record in records {
             let (name, key) = (record.name.to_string(), record.key);
-            if record.kind != order.kind && state(&record) != State::Revoked {
+            if record.kind != order.kind && state(&record) != CredentialState::Revoked {
                 return Err(OrganisationError::NameOfOther {
                     name,
                     kind: record.kind,
@@ -235,7 +257,8 @@ impl Organisation {
                     wanted: order.kind,
                 });
             }
-            if record.kind == order.kind && !order.renew && state(&record) == State::Valid {
+            if record.kind == order.kind && !order.renew && state(&record) == CredentialState::Valid
+            {
                 let kind = record.kind;
                 return Err(OrganisationError::Duplicate { kind, name, key });
             }
@@ -245,12 +268,12 @@ impl Organisation {
 }
 
 /// Writes credentials to a file, in place of older ones.
-pub fn write(path: &Path, creds: &Creds) -> Result<(), OrganisationError> {
+pub fn write_credentials(path: &Path, creds: &UserCredentials) -> Result<(), OrganisationError> {
     if let Some(directory) = path
         .parent()
         .filter(|directory| !directory.as_os_str().is_empty())
     {
-        files::private_directory(directory)?;
+        files::create_private_directory(directory)?;
     }
-    Ok(files::replace_secret(path, creds.format().as_bytes())?)
+    Ok(files::replace_secret(path, creds.to_text().as_bytes())?)
 }

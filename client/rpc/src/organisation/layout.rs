@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::identity::Identity;
 
-use super::ledger::{Kind, Realm};
+use super::ledger::{AccountRealm, PrincipalKind};
 
 /// The directory of an organisation.
 #[derive(Debug, Clone)]
-pub struct Layout(PathBuf);
+pub struct OrganisationLayout(PathBuf);
 
 /// The organisation's secret keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum OrganisationKey {
     /// Signs accounts: the root of all trust.
     Operator,
     /// The fleet's account itself.
@@ -35,8 +35,8 @@ pub enum Key {
     Enroller,
 }
 
-impl Key {
-    fn file(self) -> &'static str {
+impl OrganisationKey {
+    fn file_name(self) -> &'static str {
         match self {
             Self::Operator => "operator.nk",
             Self::Account => "account.nk",
@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-impl Layout {
+impl OrganisationLayout {
     /// The layout below this directory, which is best absolute.
     pub fn new(directory: PathBuf) -> Self {
         Self(directory)
@@ -64,7 +64,7 @@ impl Layout {
     }
 
     /// The public description.
-    pub fn profile(&self) -> PathBuf {
+    pub fn profile_file(&self) -> PathBuf {
         self.0.join("organisation.toml")
     }
 
@@ -89,82 +89,82 @@ impl Layout {
     }
 
     /// The token of an account whose parties are issued here.
-    pub fn token(&self, realm: Realm) -> PathBuf {
+    pub fn realm_token(&self, realm: AccountRealm) -> PathBuf {
         match realm {
-            Realm::Fleet => self.account_token(),
-            Realm::Newcomers => self.newcomers_token(),
+            AccountRealm::Fleet => self.account_token(),
+            AccountRealm::Newcomers => self.newcomers_token(),
         }
     }
 
     /// The certificate of the TLS authority.
-    pub fn authority(&self) -> PathBuf {
+    pub fn authority_certificate(&self) -> PathBuf {
         self.0.join("ca.pem")
     }
 
     /// The list of issued credentials.
-    pub fn ledger(&self) -> PathBuf {
+    pub fn ledger_file(&self) -> PathBuf {
         self.0.join("issued.jsonl")
     }
 
     /// The directory of secret keys.
-    pub fn keys(&self) -> PathBuf {
+    pub fn keys_directory(&self) -> PathBuf {
         self.0.join("keys")
     }
 
     /// A secret key.
-    pub fn key(&self, key: Key) -> PathBuf {
-        self.keys().join(key.file())
+    pub fn key_file(&self, key: OrganisationKey) -> PathBuf {
+        self.keys_directory().join(key.file_name())
     }
 
     /// The secret key of the TLS authority.
     pub fn authority_key(&self) -> PathBuf {
-        self.keys().join("ca.key")
+        self.keys_directory().join("ca.key")
     }
 
     /// The directory of credentials.
-    pub fn creds(&self) -> PathBuf {
+    pub fn creds_directory(&self) -> PathBuf {
         self.0.join("creds")
     }
 
     /// Where the credentials of a party are put.
-    pub fn party(&self, kind: Kind, name: &Identity) -> PathBuf {
-        self.creds()
-            .join(kind.plural())
+    pub fn principal_creds(&self, kind: PrincipalKind, name: &Identity) -> PathBuf {
+        self.creds_directory()
+            .join(kind.plural_name())
             .join(format!("{name}.creds"))
     }
 
     /// The credentials that may push account tokens to the broker.
     pub fn system_creds(&self) -> PathBuf {
-        self.creds().join("system.creds")
+        self.creds_directory().join("system.creds")
     }
 
     /// What the broker needs.
-    pub fn broker(&self) -> PathBuf {
+    pub fn broker_directory(&self) -> PathBuf {
         self.0.join("broker")
     }
 
     /// The broker's configuration.
     pub fn broker_config(&self) -> PathBuf {
-        self.broker().join("nats.conf")
+        self.broker_directory().join("nats.conf")
     }
 
     /// The part of the broker's configuration that changes with the account.
     pub fn broker_accounts(&self) -> PathBuf {
-        self.broker().join("accounts.conf")
+        self.broker_directory().join("accounts.conf")
     }
 
     /// The broker's certificate.
     pub fn broker_certificate(&self) -> PathBuf {
-        self.broker().join("broker.pem")
+        self.broker_directory().join("broker.pem")
     }
 
     /// The secret key of the broker's certificate.
     pub fn broker_key(&self) -> PathBuf {
-        self.broker().join("broker.key")
+        self.broker_directory().join("broker.key")
     }
 
     /// Where the broker keeps account tokens that were pushed to it.
     pub fn broker_tokens(&self) -> PathBuf {
-        self.broker().join("accounts")
+        self.broker_directory().join("accounts")
     }
 }

@@ -8,22 +8,22 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use muster_wire::identity::Identity;
-use muster_wire::token::claims::Account;
-use muster_wire::token::life::TokenLife;
+use muster_wire::token::claims::AccountClaims;
+use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
 use super::OrganisationError;
-use crate::files::{self, FileError};
+use crate::files::{self, RpcFileError};
 
 /// Largest list that is read, in bytes: some 250,000 records.
-const LEDGER_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Kinds of parties, as operators call them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum PrincipalKind {
     /// Asks
     User,
     /// Answers
@@ -38,24 +38,24 @@ pub enum Kind {
 
 /// The accounts whose parties are issued here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Realm {
+pub enum AccountRealm {
     /// Those who ask and answer.
     Fleet,
     /// Those who are nobody yet, and who lets them in.
     Newcomers,
 }
 
-impl Kind {
+impl PrincipalKind {
     /// The account that such parties belong to.
-    pub fn realm(self) -> Realm {
+    pub fn realm(self) -> AccountRealm {
         match self {
-            Self::User | Self::Node | Self::Service => Realm::Fleet,
-            Self::Newcomer | Self::Enroller => Realm::Newcomers,
+            Self::User | Self::Node | Self::Service => AccountRealm::Fleet,
+            Self::Newcomer | Self::Enroller => AccountRealm::Newcomers,
         }
     }
 
     /// The word for several.
-    pub fn plural(self) -> &'static str {
+    pub fn plural_name(self) -> &'static str {
         match self {
             Self::User => "users",
             Self::Node => "nodes",
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PrincipalKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::User => "user",
@@ -80,9 +80,9 @@ impl fmt::Display for Kind {
 
 /// One issue of credentials.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Record {
+pub struct CredentialRecord {
     /// What kind of party.
-    pub kind: Kind,
+    pub kind: PrincipalKind,
     /// Its name.
     pub name: Identity,
     /// Its key.
@@ -100,7 +100,7 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum CredentialState {
     /// They are.
     Valid,
     /// Their time is over.
@@ -109,7 +109,7 @@ pub enum State {
     Revoked,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for CredentialState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Valid => "valid",
@@ -119,10 +119,10 @@ impl fmt::Display for State {
     }
 }
 
-impl Record {
+impl CredentialRecord {
     /// The life of a node's token, if it ends. Tokens of others are not renewed.
-    pub fn life(&self) -> Option<TokenLife> {
-        let expires = self.expires.filter(|_| self.kind == Kind::Node)?;
+    pub fn token_life(&self) -> Option<TokenLife> {
+        let expires = self.expires.filter(|_| self.kind == PrincipalKind::Node)?;
         Some(TokenLife {
             expires,
             lifetime: expires.saturating_sub(self.issued_at),
@@ -130,7 +130,7 @@ impl Record {
     }
 
     /// When the account voided this key, if it did: the instant up to which tokens are void.
-    pub fn revoked_at(&self, account: &Account) -> Option<Seconds> {
+    pub fn revoked_at(&self, account: &AccountClaims) -> Option<Seconds> {
         let of = |key: &str| account.revocations.get(key).copied();
         of(&self.key.to_string())
             .max(of("*"))
@@ -138,24 +138,26 @@ impl Record {
     }
 
     /// Whether these credentials are good at this instant.
-    pub fn state(&self, account: &Account, now: Seconds) -> State {
+    pub fn credential_state(&self, account: &AccountClaims, now: Seconds) -> CredentialState {
         match (self.revoked_at(account), self.expires) {
-            (Some(_), _) => State::Revoked,
-            (None, Some(until)) if until <= now => State::Expired,
-            _ => State::Valid,
+            (Some(_), _) => CredentialState::Revoked,
+            (None, Some(until)) if until <= now => CredentialState::Expired,
+            _ => CredentialState::Valid,
         }
     }
 }
 
 /// Reads the list. No file is an empty one.
-pub fn read(path: &Path) -> Result<Vec<Record>, OrganisationError> {
-    let text = match files::read(path, LEDGER_BYTES) {
-        Err(FileError::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationError> {
+    let text = match files::read_text(path, MAX_LEDGER_BYTES) {
+        Err(RpcFileError::System { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
             return Ok(Vec::new());
         }
         text => text?,
     };
-    parse(&text).map_err(|(line, source)| OrganisationError::Ledger {
+    parse_records(&text).map_err(|(line, source)| OrganisationError::Ledger {
         path: path.to_owned(),
         line,
         source,
@@ -163,16 +165,16 @@ pub fn read(path: &Path) -> Result<Vec<Record>, OrganisationError> {
 }
 
 /// Adds one record.
-pub fn append(path: &Path, record: &Record) -> Result<(), OrganisationError> {
+pub fn append_record(path: &Path, record: &CredentialRecord) -> Result<(), OrganisationError> {
     let mut line = serde_json::to_vec(record).map_err(|error| OrganisationError::Format {
         what: "the record",
         source: error.into(),
     })?;
     line.push(b'\n');
-    Ok(files::append(path, &line)?)
+    Ok(files::append_public(path, &line)?)
 }
 
-fn parse(text: &str) -> Result<Vec<Record>, (usize, serde_json::Error)> {
+fn parse_records(text: &str) -> Result<Vec<CredentialRecord>, (usize, serde_json::Error)> {
     let lines = text
         .lines()
         .enumerate()
@@ -184,16 +186,16 @@ fn parse(text: &str) -> Result<Vec<Record>, (usize, serde_json::Error)> {
 
 /// Finds the records of a party by a name, of one kind of party, or by a key.
 #[derive(Debug)]
-pub struct Finder<'a> {
-    by_name: HashMap<&'a str, Vec<&'a Record>>,
-    by_key: HashMap<String, Vec<&'a Record>>,
+pub struct RecordIndex<'a> {
+    by_name: HashMap<&'a str, Vec<&'a CredentialRecord>>,
+    by_key: HashMap<String, Vec<&'a CredentialRecord>>,
 }
 
-impl<'a> Finder<'a> {
+impl<'a> RecordIndex<'a> {
     /// Finds in these records.
-    pub fn new(records: &'a [Record]) -> Self {
-        let mut by_name: HashMap<&str, Vec<&Record>> = HashMap::new();
-        let mut by_key: HashMap<String, Vec<&Record>> = HashMap::new();
+    pub fn new(records: &'a [CredentialRecord]) -> Self {
+        let mut by_name: HashMap<&str, Vec<&CredentialRecord>> = HashMap::new();
+        let mut by_key: HashMap<String, Vec<&CredentialRecord>> = HashMap::new();
         for record in records {
             by_name
                 .entry(record.name.as_str())
@@ -208,19 +210,19 @@ impl<'a> Finder<'a> {
     }
 
     /// The records of this name or key, all of one kind of party.
-    pub fn find(
+    pub fn find_records(
         &self,
         party: &str,
-        kind: Option<Kind>,
-    ) -> Result<Vec<&'a Record>, OrganisationError> {
+        kind: Option<PrincipalKind>,
+    ) -> Result<Vec<&'a CredentialRecord>, OrganisationError> {
         let name = Identity::parse(party).ok();
         let named = name.and_then(|name| self.by_name.get(name.as_str()));
         let keyed = self.by_key.get(party);
         let meant = named.into_iter().chain(keyed).flatten().copied();
-        let found: Vec<&Record> = meant
+        let found: Vec<&CredentialRecord> = meant
             .filter(|record| kind.is_none_or(|kind| kind == record.kind))
             .collect();
-        let mut kinds: Vec<Kind> = found.iter().map(|record| record.kind).collect();
+        let mut kinds: Vec<PrincipalKind> = found.iter().map(|record| record.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
         match kinds.len() {
@@ -234,27 +236,30 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The records of one party, as [`Finder::find`] finds them.
-pub fn find<'a>(
-    records: &'a [Record],
+/// The records of one party, as [`RecordIndex::find_records`] finds them.
+pub fn find_records<'a>(
+    records: &'a [CredentialRecord],
     party: &str,
-    kind: Option<Kind>,
-) -> Result<Vec<&'a Record>, OrganisationError> {
-    Finder::new(records).find(party, kind)
+    kind: Option<PrincipalKind>,
+) -> Result<Vec<&'a CredentialRecord>, OrganisationError> {
+    RecordIndex::new(records).find_records(party, kind)
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::token::claims::{Account, Limits};
+    use muster_wire::token::claims::{AccountClaims, AccountLimits};
     use muster_wire::token::{KeyKind, KeyPair};
 
-    use super::{Kind, OrganisationError, Record, State, find, parse};
+    use super::{
+        CredentialRecord, CredentialState, OrganisationError, PrincipalKind, find_records,
+        parse_records,
+    };
 
-    fn record(kind: Kind, name: &str, key: u8, expires: Option<u64>) -> Record {
-        Record {
+    fn record(kind: PrincipalKind, name: &str, key: u8, expires: Option<u64>) -> CredentialRecord {
+        CredentialRecord {
             kind,
             name: name.parse().unwrap(),
-            key: KeyPair::from_raw(KeyKind::User, &[key; 32]).public(),
+            key: KeyPair::from_raw(KeyKind::User, &[key; 32]).public_key(),
             issued_at: 100,
             expires,
             token: "a.b.c".to_owned(),
@@ -263,50 +268,74 @@ mod tests {
 
     #[test]
     fn the_account_says_who_is_revoked_and_the_clock_who_is_expired() {
-        let mut account = Account::new(Limits::default(), Vec::new());
+        let mut account = AccountClaims::new(AccountLimits::default(), Vec::new());
         let (one, other) = (
-            record(Kind::User, "rip", 1, None),
-            record(Kind::User, "rip", 2, Some(200)),
+            record(PrincipalKind::User, "rip", 1, None),
+            record(PrincipalKind::User, "rip", 2, Some(200)),
         );
-        account.revoke(&one.key, 99);
+        account.revoke_user(&one.key, 99);
         assert_eq!(
-            one.state(&account, 1000),
-            State::Valid,
+            one.credential_state(&account, 1000),
+            CredentialState::Valid,
             "revoked before it was issued"
         );
-        account.revoke(&one.key, 100);
-        assert_eq!(one.state(&account, 1000), State::Revoked);
+        account.revoke_user(&one.key, 100);
+        assert_eq!(
+            one.credential_state(&account, 1000),
+            CredentialState::Revoked
+        );
         assert_eq!(one.revoked_at(&account), Some(100));
-        assert_eq!(other.state(&account, 199), State::Valid);
-        assert_eq!(other.state(&account, 200), State::Expired);
+        assert_eq!(
+            other.credential_state(&account, 199),
+            CredentialState::Valid
+        );
+        assert_eq!(
+            other.credential_state(&account, 200),
+            CredentialState::Expired
+        );
         account.revocations.insert("*".to_owned(), 150);
-        assert_eq!(other.state(&account, 199), State::Revoked);
+        assert_eq!(
+            other.credential_state(&account, 199),
+            CredentialState::Revoked
+        );
     }
 
     #[test]
     fn parties_are_found_by_name_kind_or_key() {
         let records = [
-            record(Kind::User, "a", 1, None),
-            record(Kind::Node, "a", 2, None),
-            record(Kind::User, "a", 3, None),
+            record(PrincipalKind::User, "a", 1, None),
+            record(PrincipalKind::Node, "a", 2, None),
+            record(PrincipalKind::User, "a", 3, None),
         ];
         assert!(matches!(
-            find(&records, "b", None),
+            find_records(&records, "b", None),
             Err(OrganisationError::Unknown(_))
         ));
-        let Err(OrganisationError::Ambiguous { kinds, .. }) = find(&records, "a", None) else {
+        let Err(OrganisationError::Ambiguous { kinds, .. }) = find_records(&records, "a", None)
+        else {
             panic!("two kinds have the name");
         };
-        assert_eq!(kinds, [Kind::User, Kind::Node]);
-        assert_eq!(find(&records, "A", Some(Kind::User)).unwrap().len(), 2);
+        assert_eq!(kinds, [PrincipalKind::User, PrincipalKind::Node]);
+        assert_eq!(
+            find_records(&records, "A", Some(PrincipalKind::User))
+                .unwrap()
+                .len(),
+            2
+        );
         let key = records[2].key.to_string();
-        assert_eq!(find(&records, &key, None).unwrap()[0].key, records[2].key);
+        assert_eq!(
+            find_records(&records, &key, None).unwrap()[0].key,
+            records[2].key
+        );
     }
 
     #[test]
     fn a_damaged_line_is_named() {
-        let good = serde_json::to_string(&record(Kind::Node, "a", 1, None)).unwrap();
-        assert_eq!(parse(&format!("{good}\n\n{good}\n")).unwrap().len(), 2);
-        assert_eq!(parse(&format!("{good}\n{{}}\n")).unwrap_err().0, 2);
+        let good = serde_json::to_string(&record(PrincipalKind::Node, "a", 1, None)).unwrap();
+        assert_eq!(
+            parse_records(&format!("{good}\n\n{good}\n")).unwrap().len(),
+            2
+        );
+        assert_eq!(parse_records(&format!("{good}\n{{}}\n")).unwrap_err().0, 2);
     }
 }

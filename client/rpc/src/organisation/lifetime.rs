@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-const DAY: u64 = 24 * 60 * 60;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// When credentials end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
+pub enum CredentialExpiry {
     /// Not by themselves.
     Never,
     /// After this time.
     After(Duration),
 }
 
-impl Expiry {
-    /// Reads `never`, or a time as [`parse`] does.
+impl CredentialExpiry {
+    /// Reads `never`, or a time as [`parse_lifetime`] does.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "never" => Ok(Self::Never),
-            time => parse(time).map(Self::After),
+            time => parse_lifetime(time).map(Self::After),
         }
     }
 
@@ -32,7 +32,7 @@ impl Expiry {
 }
 
 /// Reads a number with its unit: s, m, h, d, w or y (365 days).
-pub fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let help =
         || format!("`{text}` is no time; write a number and one of s, m, h, d, w, y, as in 30d");
     let unit = text.chars().last().ok_or_else(help)?;
@@ -40,9 +40,9 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         's' => 1,
         'm' => 60,
         'h' => 60 * 60,
-        'd' => DAY,
-        'w' => 7 * DAY,
-        'y' => 365 * DAY,
+        'd' => DAY_SECONDS,
+        'w' => 7 * DAY_SECONDS,
+        'y' => 365 * DAY_SECONDS,
         _ => return Err(help()),
     };
     let number: u32 = text
@@ -62,15 +62,18 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{DAY, parse};
+    use super::{DAY_SECONDS, parse_lifetime};
 
     #[test]
     fn numbers_have_units() {
-        assert_eq!(parse("30d"), Ok(Duration::from_secs(30 * DAY)));
-        assert_eq!(parse("90m"), Ok(Duration::from_mins(90)));
         assert_eq!(
-            parse("4294967295y").unwrap().as_secs(),
-            u64::from(u32::MAX) * 365 * DAY
+            parse_lifetime("30d"),
+            Ok(Duration::from_secs(30 * DAY_SECONDS))
+        );
+        assert_eq!(parse_lifetime("90m"), Ok(Duration::from_mins(90)));
+        assert_eq!(
+            parse_lifetime("4294967295y").unwrap().as_secs(),
+            u64::from(u32::MAX) * 365 * DAY_SECONDS
         );
         for bad in [
             "",
@@ -83,14 +86,14 @@ mod tests {
             "30ä",
             "0d",
         ] {
-            assert!(parse(bad).is_err(), "{bad}");
+            assert!(parse_lifetime(bad).is_err(), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "\\PC{0,12}") {
-            let _ = parse(&text);
+            let _ = parse_lifetime(&text);
         }
     }
 }

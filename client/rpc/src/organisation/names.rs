@@ -5,15 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use muster_bus::{Bus, NameStore, StoreError};
+use muster_bus::{BucketError, Bus, NameStore};
 use muster_wire::Millis;
-use muster_wire::enrol::Entry;
+use muster_wire::enrol::NameEntry;
 use muster_wire::identity::Identity;
-use muster_wire::stores::PROVISION;
-use muster_wire::token::{PublicKey, Seconds, Trust};
+use muster_wire::stores::PROVISION_BUCKET;
+use muster_wire::token::{AccountTrust, PublicKey, Seconds};
 
 use super::push::PushError;
-use super::{Kind, Organisation, OrganisationError, Realm, Record, State};
+use super::{
+    AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError, PrincipalKind,
+};
 
 /// An open connection to the store of names. `close` ends it.
 #[derive(Debug)]
@@ -24,35 +26,38 @@ pub struct NameRegister {
 
 impl Organisation {
     /// Opens the store of names, as a service of the fleet.
-    pub async fn open_names(&self, now: Millis) -> Result<NameRegister, PushError> {
-        let bus = self.visit(Kind::Service, now).await?;
-        let names = NameStore::new(bus.bucket(PROVISION.name));
+    pub async fn open_name_register(&self, now: Millis) -> Result<NameRegister, PushError> {
+        let bus = self
+            .connect_temporarily(PrincipalKind::Service, now)
+            .await?;
+        let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         Ok(NameRegister { bus, names })
     }
 
     /// Whether machines can be enrolled: an enroller has valid credentials. Every new name must then be reserved before it is issued.
     pub fn has_enroller(&self, now: Millis) -> Result<bool, OrganisationError> {
-        let trusts = self.trusts()?;
-        let is_enroller = |record: &Record| {
-            record.kind == Kind::Enroller && trusts.state(record, now / 1000) == State::Valid
+        let trusts = self.account_trusts()?;
+        let is_enroller = |record: &CredentialRecord| {
+            record.kind == PrincipalKind::Enroller
+                && trusts.credential_state(record, now / 1000) == CredentialState::Valid
         };
-        Ok(self.records()?.iter().any(is_enroller))
+        Ok(self.read_records()?.iter().any(is_enroller))
     }
 
     /// Whether machines may have been enrolled: an enroller ever had credentials.
     pub fn had_enroller(&self) -> Result<bool, OrganisationError> {
-        let is_enroller = |record: &Record| record.kind == Kind::Enroller;
-        Ok(self.records()?.iter().any(is_enroller))
+        let is_enroller = |record: &CredentialRecord| record.kind == PrincipalKind::Enroller;
+        Ok(self.read_records()?.iter().any(is_enroller))
     }
 
     /// Writes every name of the fleet that the organisation ever issued, marks those that were revoked, and says that all are written.
     /// Returns keys whose revocation in `trust` is older than the last token that was issued to them: the revocation has to be made again.
     pub async fn push_names(
         &self,
-        trust: &Trust,
+        trust: &AccountTrust,
         now: Millis,
     ) -> Result<Vec<(PublicKey, Seconds)>, PushError> {
-        let register = self.open_names(now).await?;
+        let register = self.open_name_register(now).await?;
         let revocations = &trust.claims().nats.revocations;
         let entries = register.names.list().await?;
         let mut outdated = Vec::new();
@@ -67,7 +72,7 @@ impl Organisation {
                 outdated.push((entry.key, entry.at / 1000));
             }
         }
-        let known: BTreeMap<&Identity, &Entry> = entries
+        let known: BTreeMap<&Identity, &NameEntry> = entries
             .iter()
             .map(|entry| (&entry.identity, entry))
             .collect();
@@ -88,11 +93,14 @@ impl Organisation {
     }
 
     /// One entry for each name of the fleet in the list of issued credentials, with its newest key.
-    fn issued_names(&self, trust: &Trust) -> Result<BTreeMap<Identity, Entry>, OrganisationError> {
+    fn issued_names(
+        &self,
+        trust: &AccountTrust,
+    ) -> Result<BTreeMap<Identity, NameEntry>, OrganisationError> {
         let account = &trust.claims().nats;
-        let mut names: BTreeMap<Identity, Entry> = BTreeMap::new();
-        for record in self.records()? {
-            if record.kind.realm() != Realm::Fleet {
+        let mut names: BTreeMap<Identity, NameEntry> = BTreeMap::new();
+        for record in self.read_records()? {
+            if record.kind.realm() != AccountRealm::Fleet {
                 continue;
             }
             let revoked = record.revoked_at(account).is_some();
@@ -106,22 +114,23 @@ impl Organisation {
 
 impl NameRegister {
     /// Whether the store was made: `rpc org push` makes it.
-    pub async fn exists(&self) -> Result<bool, PushError> {
+    pub async fn store_exists(&self) -> Result<bool, PushError> {
         match self.names.issued_at().await {
             Ok(_) => Ok(true),
-            Err(StoreError::Missing { .. }) => Ok(false),
+            Err(BucketError::Missing { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Takes a name for credentials that are about to be issued; refuses the name of an enrolled node.
-    pub async fn reserve(&self, record: &Record) -> Result<(), PushError> {
+    pub async fn reserve_name(&self, record: &CredentialRecord) -> Result<(), PushError> {
         let wanted = issued_entry(record, false);
-        let reserve = |held: Option<Entry>| match Entry::reserve(held.as_ref(), &wanted) {
-            Ok(entry) => (Some(entry), Ok(())),
-            Err(key) => (None, Err(key)),
-        };
-        let reserved = self.names.edit(&record.name, reserve).await?;
+        let reserve =
+            |held: Option<NameEntry>| match NameEntry::apply_reservation(held.as_ref(), &wanted) {
+                Ok(entry) => (Some(entry), Ok(())),
+                Err(key) => (None, Err(key)),
+            };
+        let reserved = self.names.edit_entry(&record.name, reserve).await?;
         let enrolled = |key| OrganisationError::Enrolled {
             name: record.name.to_string(),
             key,
@@ -130,39 +139,39 @@ impl NameRegister {
     }
 
     /// The entries of enrolled nodes that have this name, or ever had this key.
-    pub async fn find_enrolled(&self, party: &str) -> Result<Vec<Entry>, PushError> {
+    pub async fn find_enrolled(&self, party: &str) -> Result<Vec<NameEntry>, PushError> {
         if let Ok(key) = PublicKey::parse(party) {
             let mut entries = self.names.list().await?;
-            entries.retain(|entry| entry.is_enrolled() && entry.keys().any(|held| held == key));
+            entries.retain(|entry| entry.is_enrolled() && entry.all_keys().any(|held| held == key));
             return Ok(entries);
         }
         let Ok(name) = Identity::parse(party) else {
             return Ok(Vec::new());
         };
         let entry = self.names.get(&name).await?;
-        Ok(entry.into_iter().filter(Entry::is_enrolled).collect())
+        Ok(entry.into_iter().filter(NameEntry::is_enrolled).collect())
     }
 
     /// Marks the name as revoked, if one of these keys has it.
     pub async fn mark_revoked(&self, name: &Identity, keys: &[PublicKey]) -> Result<(), PushError> {
-        let mark = |held: Option<Entry>| match held {
+        let mark = |held: Option<NameEntry>| match held {
             Some(mut entry) if !entry.revoked && keys.contains(&entry.key) => {
                 entry.revoked = true;
                 (Some(entry), ())
             }
             _ => (None, ()),
         };
-        Ok(self.names.edit(name, mark).await?)
+        Ok(self.names.edit_entry(name, mark).await?)
     }
 
     /// The entry of a name.
-    pub async fn get(&self, name: &Identity) -> Result<Option<Entry>, PushError> {
+    pub async fn get_entry(&self, name: &Identity) -> Result<Option<NameEntry>, PushError> {
         Ok(self.names.get(name).await?)
     }
 
     /// Frees a name for another key.
-    pub async fn release(&self, name: &Identity) -> Result<bool, PushError> {
-        Ok(self.names.release(name).await?)
+    pub async fn release_name(&self, name: &Identity) -> Result<bool, PushError> {
+        Ok(self.names.release_name(name).await?)
     }
 
     /// Ends the connection.
@@ -171,22 +180,22 @@ impl NameRegister {
     }
 
     /// Writes an issued name, unless an enrolled node has it or it was released meanwhile.
-    async fn write_issued(&self, entry: &Entry) -> Result<(), PushError> {
-        let write = |held: Option<Entry>| match &held {
+    async fn write_issued(&self, entry: &NameEntry) -> Result<(), PushError> {
+        let write = |held: Option<NameEntry>| match &held {
             Some(held) if held.is_enrolled() || held.released => (None, ()),
             _ => (Some(entry.clone()), ()),
         };
-        Ok(self.names.edit(&entry.identity, write).await?)
+        Ok(self.names.edit_entry(&entry.identity, write).await?)
     }
 }
 
-fn issued_entry(record: &Record, revoked: bool) -> Entry {
-    Entry {
+fn issued_entry(record: &CredentialRecord, revoked: bool) -> NameEntry {
+    NameEntry {
         identity: record.name.clone(),
         key: record.key,
         credential: None,
         at: record.issued_at.saturating_mul(1000),
-        life: record.life(),
+        life: record.token_life(),
         released: false,
         revoked,
         former: Vec::new(),

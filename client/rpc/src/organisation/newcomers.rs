@@ -4,107 +4,121 @@
 //! last. Whoever is interrupted begins again with the keys that are there already.
 
 use muster_wire::Millis;
-use muster_wire::token::{KeyKind, KeyPair, Seconds, Trust};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, Seconds};
 
-use super::{Key, Lock, Organisation, OrganisationError, Realm, Record, State, account};
+use super::{
+    AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
+    OrganisationKey, OrganisationLock, account,
+};
 use crate::files;
 
 /// The accounts of an organisation, verified.
 #[derive(Debug)]
-pub struct Trusts {
-    fleet: Trust,
-    newcomers: Option<Trust>,
+pub struct AccountTrusts {
+    fleet: AccountTrust,
+    newcomers: Option<AccountTrust>,
 }
 
-impl Trusts {
+impl AccountTrusts {
     /// The fleet's account.
-    pub fn fleet(&self) -> &Trust {
+    pub fn fleet_trust(&self) -> &AccountTrust {
         &self.fleet
     }
 
     /// The newcomers' account, if there is one.
-    pub fn newcomers(&self) -> Option<&Trust> {
+    pub fn newcomers_trust(&self) -> Option<&AccountTrust> {
         self.newcomers.as_ref()
     }
 
     /// The account that such parties belong to.
-    pub fn of(&self, realm: Realm) -> Option<&Trust> {
+    pub fn realm_trust(&self, realm: AccountRealm) -> Option<&AccountTrust> {
         match realm {
-            Realm::Fleet => Some(&self.fleet),
-            Realm::Newcomers => self.newcomers(),
+            AccountRealm::Fleet => Some(&self.fleet),
+            AccountRealm::Newcomers => self.newcomers_trust(),
         }
     }
 
     /// Whether somebody's credentials are good at this instant.
-    pub fn state(&self, record: &Record, now: Seconds) -> State {
-        match self.of(record.kind.realm()) {
-            Some(trust) => record.state(&trust.claims().nats, now),
-            None => State::Revoked,
+    pub fn credential_state(&self, record: &CredentialRecord, now: Seconds) -> CredentialState {
+        match self.realm_trust(record.kind.realm()) {
+            Some(trust) => record.credential_state(&trust.claims().nats, now),
+            None => CredentialState::Revoked,
         }
     }
 
     /// The instant up to which somebody's tokens are void, if they are.
-    pub fn revoked_at(&self, record: &Record) -> Option<Seconds> {
-        let trust = self.of(record.kind.realm())?;
+    pub fn revoked_at(&self, record: &CredentialRecord) -> Option<Seconds> {
+        let trust = self.realm_trust(record.kind.realm())?;
         record.revoked_at(&trust.claims().nats)
     }
 }
 
 impl Organisation {
     /// The accounts, as they are in force.
-    pub fn trusts(&self) -> Result<Trusts, OrganisationError> {
+    pub fn account_trusts(&self) -> Result<AccountTrusts, OrganisationError> {
         let newcomers = self.profile.newcomers_account;
-        Ok(Trusts {
-            fleet: self.trust()?,
+        Ok(AccountTrusts {
+            fleet: self.fleet_trust()?,
             newcomers: newcomers
-                .map(|_| self.trust_of(Realm::Newcomers))
+                .map(|_| self.realm_trust(AccountRealm::Newcomers))
                 .transpose()?,
         })
     }
 
     /// Adds the newcomers' account where it is missing; whether it was.
-    pub fn add_newcomers(&mut self, _lock: &Lock, now: Millis) -> Result<bool, OrganisationError> {
+    pub fn add_newcomers_account(
+        &mut self,
+        _lock: &OrganisationLock,
+        now: Millis,
+    ) -> Result<bool, OrganisationError> {
         // Somebody else may have added it while we waited for the lock.
         self.profile = Self::open(self.layout.directory())?.profile;
         if self.profile.newcomers_account.is_some() {
             return Ok(false);
         }
-        let operator = self.key(Key::Operator)?;
-        self.found_newcomers(&operator, now)?;
+        let operator = self.load_key(OrganisationKey::Operator)?;
+        self.create_newcomers_account(&operator, now)?;
         self.write_broker_accounts()?;
-        files::replace(&self.layout.profile(), self.profile.text()?.as_bytes())?;
+        files::replace_public(
+            &self.layout.profile_file(),
+            self.profile.to_toml()?.as_bytes(),
+        )?;
         Ok(true)
     }
 
     /// Makes keys and token of the newcomers' account. The description that makes them count is the caller's to write.
-    pub(super) fn found_newcomers(
+    pub(super) fn create_newcomers_account(
         &mut self,
         operator: &KeyPair,
         now: Millis,
     ) -> Result<(), OrganisationError> {
-        let [account, newcomer, enroller] =
-            [Key::Newcomers, Key::Newcomer, Key::Enroller].map(|key| self.key_or_new(key));
-        let account = account?.public();
+        let [account, newcomer, enroller] = [
+            OrganisationKey::Newcomers,
+            OrganisationKey::Newcomer,
+            OrganisationKey::Enroller,
+        ]
+        .map(|key| self.load_or_create_key(key));
+        let account = account?.public_key();
         let token = account::newcomers_token(
             account,
-            newcomer?.public(),
-            enroller?.public(),
+            newcomer?.public_key(),
+            enroller?.public_key(),
             operator,
             now / 1000,
         )?;
-        let path = self.layout.token(Realm::Newcomers);
-        files::replace(&path, format!("{token}\n").as_bytes())?;
+        let path = self.layout.realm_token(AccountRealm::Newcomers);
+        files::replace_public(&path, format!("{token}\n").as_bytes())?;
         self.profile.newcomers_account = Some(account);
         Ok(())
     }
 
-    fn key_or_new(&self, key: Key) -> Result<KeyPair, OrganisationError> {
-        let path = self.layout.key(key);
+    fn load_or_create_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+        let path = self.layout.key_file(key);
         if path.exists() {
-            return self.key(key);
+            return self.load_key(key);
         }
         let pair = KeyPair::generate(KeyKind::Account).map_err(OrganisationError::NewKey)?;
-        files::create_secret(&path, pair.seed().as_bytes())?;
+        files::create_secret(&path, pair.seed_text().as_bytes())?;
         Ok(pair)
     }
 }

@@ -1,13 +1,13 @@
 //! `organisation.toml`: what may be known about an organisation by everybody, and what its directory holds.
 
-use muster_wire::identity::Name;
+use muster_wire::identity::SubjectName;
 use muster_wire::token::PublicKey;
 use serde::{Deserialize, Serialize};
 
 use super::OrganisationError;
 
 /// Stands at the head of the file, for whoever finds the directory.
-const HEAD: &str = "\
+const PROFILE_HEADER: &str = "\
 # An organisation of Muster. This file holds nothing secret; the directory does: keep it like a safe, and keep a copy.
 #
 #   organisation.toml   this file
@@ -35,11 +35,11 @@ const HEAD: &str = "\
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
+pub struct OrganisationProfile {
     /// For people.
     pub name: String,
     /// First parts of subjects; the first is the main one.
-    pub collectives: Vec<Name>,
+    pub collectives: Vec<SubjectName>,
     /// Public key of the operator.
     pub operator: PublicKey,
     /// Public key of the fleet's account.
@@ -50,14 +50,14 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newcomers_account: Option<PublicKey>,
     /// Where the broker is.
-    pub broker: Broker,
+    pub broker: BrokerProfile,
 }
 
 /// Where the broker is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Broker {
+pub struct BrokerProfile {
     /// Addresses for nodes and clients.
     pub urls: Vec<String>,
     /// Port that it listens on; -1 is any that is free.
@@ -66,44 +66,46 @@ pub struct Broker {
     pub tls: bool,
 }
 
-impl Profile {
+impl OrganisationProfile {
     /// Reads the file's text.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
 
     /// The file's text.
-    pub fn text(&self) -> Result<String, OrganisationError> {
+    pub fn to_toml(&self) -> Result<String, OrganisationError> {
         let body = toml::to_string(self).map_err(|error| OrganisationError::Format {
             what: "the organisation's description",
             source: error.into(),
         })?;
-        Ok(format!("{HEAD}{body}"))
+        Ok(format!("{PROFILE_HEADER}{body}"))
     }
 
     /// The collective that clients ask unless told otherwise.
     pub fn main_collective(&self) -> &str {
-        self.collectives.first().map_or("muster", Name::as_str)
+        self.collectives
+            .first()
+            .map_or("muster", SubjectName::as_str)
     }
 }
 
 /// Whether a text can be an organisation's name.
-pub fn is_name(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     let belongs = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
     !name.trim().is_empty() && name.chars().count() <= 64 && name.chars().all(belongs)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_name;
+    use super::is_valid_name;
 
     #[test]
     fn names_are_short_and_printable() {
         for good in ["acme", "Acme Inc.", "Grüße_1"] {
-            assert!(is_name(good), "{good}");
+            assert!(is_valid_name(good), "{good}");
         }
         for bad in ["", "  ", "a\nb", "a\"b", "a/b", &"x".repeat(65)] {
-            assert!(!is_name(bad), "{bad}");
+            assert!(!is_valid_name(bad), "{bad}");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use muster_wire::limits::NODE_TOKEN_SECONDS;
+use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::Seconds;
-use muster_wire::token::claims::Account;
+use muster_wire::token::claims::AccountClaims;
 
-use super::{Kind, Record};
+use super::{CredentialRecord, PrincipalKind};
 
 /// How long a revocation stays after the last token of its key has expired: clocks differ.
 const MARGIN_SECONDS: Seconds = 24 * 60 * 60;
@@ -15,10 +15,14 @@ const MARGIN_SECONDS: Seconds = 24 * 60 * 60;
 /// expiry is unknown; so does one with a token that never expires.
 ///
 /// A service may have renewed a node's token without a record here, until the key was revoked. Such a token lives for
-/// [`NODE_TOKEN_SECONDS`] at most.
-pub(super) fn remove_expired(account: &mut Account, records: &[Record], now: Seconds) -> usize {
+/// [`MAX_NODE_TOKEN_SECONDS`] at most.
+pub(super) fn remove_expired(
+    account: &mut AccountClaims,
+    records: &[CredentialRecord],
+    now: Seconds,
+) -> usize {
     let before = account.revocations.len();
-    let mut known_tokens: HashMap<String, (Kind, Option<Seconds>)> = HashMap::new();
+    let mut known_tokens: HashMap<String, (PrincipalKind, Option<Seconds>)> = HashMap::new();
     for record in records {
         let known = known_tokens
             .entry(record.key.to_string())
@@ -33,7 +37,7 @@ pub(super) fn remove_expired(account: &mut Account, records: &[Record], now: Sec
             return true;
         };
         let renewed = match kind {
-            Kind::Node => revoked_at.saturating_add(NODE_TOKEN_SECONDS),
+            PrincipalKind::Node => revoked_at.saturating_add(MAX_NODE_TOKEN_SECONDS),
             _ => 0,
         };
         (*expires).max(renewed).saturating_add(MARGIN_SECONDS) > now
@@ -43,17 +47,19 @@ pub(super) fn remove_expired(account: &mut Account, records: &[Record], now: Sec
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::token::claims::{Account, Limits};
+    use muster_wire::token::claims::{AccountClaims, AccountLimits};
     use muster_wire::token::{KeyKind, KeyPair, PublicKey};
 
-    use super::{Kind, MARGIN_SECONDS, NODE_TOKEN_SECONDS, Record, remove_expired};
+    use super::{
+        CredentialRecord, MARGIN_SECONDS, MAX_NODE_TOKEN_SECONDS, PrincipalKind, remove_expired,
+    };
 
     fn key(number: u8) -> PublicKey {
-        KeyPair::from_raw(KeyKind::User, &[number; 32]).public()
+        KeyPair::from_raw(KeyKind::User, &[number; 32]).public_key()
     }
 
-    fn record(kind: Kind, number: u8, expires: Option<u64>) -> Record {
-        Record {
+    fn record(kind: PrincipalKind, number: u8, expires: Option<u64>) -> CredentialRecord {
+        CredentialRecord {
             kind,
             name: "web1".parse().unwrap(),
             key: key(number),
@@ -67,17 +73,17 @@ mod tests {
     fn a_revocation_stays_while_a_token_of_its_key_could_be_valid() {
         const REVOKED: u64 = 500;
         let records = [
-            record(Kind::User, 1, Some(1_000)),
-            record(Kind::User, 2, None),
-            record(Kind::User, 3, Some(1_000)),
-            record(Kind::User, 3, Some(9_000)),
-            record(Kind::Node, 4, Some(1_000)),
-            record(Kind::Node, 5, Some(1_000)),
-            record(Kind::Node, 5, None),
+            record(PrincipalKind::User, 1, Some(1_000)),
+            record(PrincipalKind::User, 2, None),
+            record(PrincipalKind::User, 3, Some(1_000)),
+            record(PrincipalKind::User, 3, Some(9_000)),
+            record(PrincipalKind::Node, 4, Some(1_000)),
+            record(PrincipalKind::Node, 5, Some(1_000)),
+            record(PrincipalKind::Node, 5, None),
         ];
-        let mut account = Account::new(Limits::default(), Vec::new());
+        let mut account = AccountClaims::new(AccountLimits::default(), Vec::new());
         for number in 1..=6 {
-            account.revoke(&key(number), REVOKED);
+            account.revoke_user(&key(number), REVOKED);
         }
         account.revocations.insert("*".to_owned(), REVOKED);
         let mut left = |now: u64| {
@@ -89,7 +95,7 @@ mod tests {
         assert_eq!(left(999 + MARGIN_SECONDS), [1, 2, 3, 4, 5, 6]);
         assert_eq!(left(1_000 + MARGIN_SECONDS), [2, 3, 4, 5, 6]);
         assert_eq!(left(9_000 + MARGIN_SECONDS), [2, 4, 5, 6]);
-        let renewed = REVOKED + NODE_TOKEN_SECONDS + MARGIN_SECONDS;
+        let renewed = REVOKED + MAX_NODE_TOKEN_SECONDS + MARGIN_SECONDS;
         assert_eq!(left(renewed - 1), [2, 4, 5, 6]);
         assert_eq!(left(renewed), [2, 5, 6]);
         assert_eq!(left(u64::MAX), [2, 5, 6]);

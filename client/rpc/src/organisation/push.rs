@@ -2,24 +2,27 @@
 //!
 //! The broker drops revoked parties by itself as soon as it has the token.
 
-use muster_bus::{Bus, BusError, Bytes, Options, RenewalError, Secret, Server, StoreError};
+use muster_bus::{
+    BrokerAddress, BrokerCredentials, BucketError, Bus, BusError, BusOptions, Bytes,
+    TokenRenewalError,
+};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores;
 use muster_wire::subject;
 use muster_wire::token::head::AccountHead;
-use muster_wire::token::{Creds, Trust};
+use muster_wire::token::{AccountTrust, UserCredentials};
 use serde::Deserialize;
 
-use super::{FILE_BYTES, Kind, Organisation, OrganisationError};
+use super::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use crate::files;
 
 /// Where the broker takes account tokens.
-const UPDATE: &str = "$SYS.REQ.CLAIMS.UPDATE";
+const CLAIMS_UPDATE_SUBJECT: &str = "$SYS.REQ.CLAIMS.UPDATE";
 /// The name of whoever announces, in the broker's connection list.
-const ANNOUNCER: &str = "organisation";
+const ANNOUNCER_NAME: &str = "organisation";
 /// Most characters that are repeated of what a broker says.
-const SAID_CHARS: usize = 200;
+const MAX_REPLY_CHARS: usize = 200;
 
 /// Why the token did not get there.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +46,10 @@ pub enum PushError {
     },
     /// The broker keeps nothing.
     #[error("the fleet's stores cannot be made")]
-    Stores(#[from] StoreError),
+    Stores(#[from] BucketError),
     /// Tokens of nodes could not be renewed.
     #[error("tokens of nodes were not renewed")]
-    Renewal(#[from] RenewalError),
+    Renewal(#[from] TokenRenewalError),
     /// The broker does not take it.
     #[error("the broker does not take the account's token: {0}")]
     Refused(String),
@@ -54,15 +57,15 @@ pub enum PushError {
 
 /// What a broker answers.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct ClaimsUpdateReply {
     #[serde(default)]
-    data: Option<Word>,
+    data: Option<ClaimsUpdateStatus>,
     #[serde(default)]
-    error: Option<Word>,
+    error: Option<ClaimsUpdateStatus>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Word {
+struct ClaimsUpdateStatus {
     #[serde(default)]
     code: u16,
     #[serde(default, alias = "description")]
@@ -71,22 +74,22 @@ struct Word {
 
 impl Organisation {
     /// Gives the accounts' tokens to the broker, then announces each to those who go by it.
-    pub async fn push(&self, now: Millis) -> Result<(), PushError> {
-        let trusts = self.trusts()?;
+    pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
+        let trusts = self.account_trusts()?;
         let path = self.layout().system_creds();
-        let text = files::read_secret(&path, FILE_BYTES).map_err(OrganisationError::from)?;
-        let creds =
-            Creds::parse(&text).map_err(|source| OrganisationError::Creds { path, source })?;
-        let bus = self.options(&creds)?.connect().await?;
-        let tokens = [Some(trusts.fleet()), trusts.newcomers()];
+        let text = files::read_secret(&path, MAX_FILE_BYTES).map_err(OrganisationError::from)?;
+        let creds = UserCredentials::parse(&text)
+            .map_err(|source| OrganisationError::Creds { path, source })?;
+        let bus = self.connect_options(&creds)?.connect().await?;
+        let tokens = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
         for trust in tokens.into_iter().flatten() {
-            let token = Bytes::from(trust.token().to_owned());
-            judge(bus.request(UPDATE, token).await?.payload())?;
+            let token = Bytes::from(trust.account_token().to_owned());
+            check_update_reply(bus.request(CLAIMS_UPDATE_SUBJECT, token).await?.payload())?;
         }
         bus.close().await?;
-        if let Some(newcomers) = trusts.newcomers() {
-            let of_newcomers = [subject::NEWCOMERS_TRUST.to_owned()];
-            self.announce(Kind::Enroller, newcomers, &of_newcomers, now)
+        if let Some(newcomers) = trusts.newcomers_trust() {
+            let of_newcomers = [subject::NEWCOMERS_TRUST_SUBJECT.to_owned()];
+            self.announce_trust(PrincipalKind::Enroller, newcomers, &of_newcomers, now)
                 .await?;
         }
         Ok(())
@@ -94,9 +97,9 @@ impl Organisation {
 
     /// Makes the fleet's stores in the broker, and repairs those that an earlier version made. A broker without `JetStream` has none.
     pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
-        let bus = self.administer(now).await?;
-        for store in &stores::ALL {
-            bus.declare(store, replicas).await?;
+        let bus = self.connect_administrator(now).await?;
+        for store in &stores::ALL_BUCKETS {
+            bus.declare_bucket(store, replicas).await?;
         }
         Ok(bus.close().await?)
     }
@@ -104,18 +107,20 @@ impl Organisation {
     /// Writes the fleet's account token into its bucket of trust, where nodes and callers find it when they connect and learn of changes.
     /// The token comes first: a head that is there leads to its token.
     pub async fn publish_account(&self, now: Millis) -> Result<(), PushError> {
-        let trust = self.trust()?;
+        let trust = self.fleet_trust()?;
         let head = AccountHead::of_trust(&trust).to_json().map_err(|source| {
             OrganisationError::Format {
                 what: "the head of the account's tokens",
                 source: source.into(),
             }
         })?;
-        let bus = self.administer(now).await?;
-        let bucket = bus.bucket(stores::TRUST.name);
-        let token = Bytes::from(trust.token().to_owned());
-        bucket.put(stores::TRUST_ACCOUNT, token).await?;
-        bucket.put(stores::TRUST_HEAD, Bytes::from(head)).await?;
+        let bus = self.connect_administrator(now).await?;
+        let bucket = bus.bucket(stores::TRUST_BUCKET.name);
+        let token = Bytes::from(trust.account_token().to_owned());
+        bucket.put(stores::TRUST_ACCOUNT_KEY, token).await?;
+        bucket
+            .put(stores::TRUST_HEAD_KEY, Bytes::from(head))
+            .await?;
         Ok(bus.close().await?)
     }
 
@@ -125,20 +130,20 @@ impl Organisation {
         if nodes.is_empty() {
             return Ok(());
         }
-        let bus = self.administer(now).await?;
-        let bucket = bus.bucket(stores::PERMITS.name);
+        let bus = self.connect_administrator(now).await?;
+        let bucket = bus.bucket(stores::PERMITS_BUCKET.name);
         // Without JetStream there are no permits. The key that is asked for is none of a node's.
         if !matches!(
             bucket.get_once("none").await,
-            Err(StoreError::Missing { .. })
+            Err(BucketError::Missing { .. })
         ) {
             let keys = nodes.iter().map(|node| stores::permit_keys(node.as_str()));
             for key in keys.flatten() {
                 bucket.delete(&key).await?;
             }
-            let tokens = bus.bucket(stores::TRUST.name);
+            let tokens = bus.bucket(stores::TRUST_BUCKET.name);
             for node in nodes {
-                let key = stores::renewed_token(node.as_str());
+                let key = stores::renewed_token_key(node.as_str());
                 if tokens.get_once(&key).await?.is_some() {
                     tokens.delete(&key).await?;
                 }
@@ -148,28 +153,32 @@ impl Organisation {
     }
 
     /// A connection to the fleet's account for a moment, with the rights of its administrator.
-    async fn administer(&self, now: Millis) -> Result<Bus, PushError> {
-        let creds = self.administrator(now)?;
-        Ok(self.options(&creds)?.connect().await?)
+    async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
+        let creds = self.administrator_credentials(now)?;
+        Ok(self.connect_options(&creds)?.connect().await?)
     }
 
     /// A connection for a moment, to the account of such parties.
-    pub(super) async fn visit(&self, kind: Kind, now: Millis) -> Result<Bus, PushError> {
-        let name = Identity::parse(ANNOUNCER)
+    pub(super) async fn connect_temporarily(
+        &self,
+        kind: PrincipalKind,
+        now: Millis,
+    ) -> Result<Bus, PushError> {
+        let name = Identity::parse(ANNOUNCER_NAME)
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let creds = self.passing(kind, &name, now)?;
-        Ok(self.options(&creds)?.connect().await?)
+        let creds = self.temporary_credentials(kind, &name, now)?;
+        Ok(self.connect_options(&creds)?.connect().await?)
     }
 
-    async fn announce(
+    async fn announce_trust(
         &self,
-        by: Kind,
-        trust: &Trust,
+        by: PrincipalKind,
+        trust: &AccountTrust,
         subjects: &[String],
         now: Millis,
     ) -> Result<(), PushError> {
-        let bus = self.visit(by, now).await?;
-        let token = Bytes::from(trust.token().to_owned());
+        let bus = self.connect_temporarily(by, now).await?;
+        let token = Bytes::from(trust.account_token().to_owned());
         for subject in subjects {
             bus.publish(subject, token.clone()).await?;
         }
@@ -177,43 +186,45 @@ impl Organisation {
     }
 
     /// How to connect with these credentials.
-    pub fn options(&self, creds: &Creds) -> Result<Options, BusError> {
+    pub fn connect_options(&self, creds: &UserCredentials) -> Result<BusOptions, BusError> {
         let broker = &self.profile().broker;
         let servers = broker
             .urls
             .iter()
-            .map(|url| Server::parse(url, !broker.tls));
-        let mut options = Options::command(
+            .map(|url| BrokerAddress::parse(url, !broker.tls));
+        let mut options = BusOptions::for_command(
             creds.claims().name.clone(),
             servers.collect::<Result<_, _>>()?,
         );
-        let key = creds.key().clone();
+        let key = creds.key_pair().clone();
         let token = creds.jwt().to_owned();
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
-        options.secret = Some(Secret::new(move || token.clone(), sign));
-        options.inbox_prefix = Some(subject::inbox_prefix(&creds.key().public().to_string()));
-        options.authority = broker.tls.then(|| self.layout().authority());
+        options.secret = Some(BrokerCredentials::new(move || token.clone(), sign));
+        options.inbox_prefix = Some(subject::inbox_prefix(
+            &creds.key_pair().public_key().to_string(),
+        ));
+        options.authority = broker.tls.then(|| self.layout().authority_certificate());
         Ok(options)
     }
 }
 
 /// Whether the broker took the token.
-fn judge(answer: &[u8]) -> Result<(), PushError> {
+fn check_update_reply(answer: &[u8]) -> Result<(), PushError> {
     let said = || {
         String::from_utf8_lossy(answer)
             .chars()
-            .take(SAID_CHARS)
+            .take(MAX_REPLY_CHARS)
             .collect::<String>()
     };
     match serde_json::from_slice(answer) {
-        Ok(Answer {
-            data: Some(Word { code: 200, .. }),
+        Ok(ClaimsUpdateReply {
+            data: Some(ClaimsUpdateStatus { code: 200, .. }),
             error: None,
         }) => Ok(()),
-        Ok(Answer {
+        Ok(ClaimsUpdateReply {
             error: Some(word), ..
         }) if !word.message.is_empty() => Err(PushError::Refused(
-            word.message.chars().take(SAID_CHARS).collect(),
+            word.message.chars().take(MAX_REPLY_CHARS).collect(),
         )),
         _ => Err(PushError::Refused(said())),
     }
@@ -221,15 +232,17 @@ fn judge(answer: &[u8]) -> Result<(), PushError> {
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use super::check_update_reply;
 
     #[test]
     fn only_a_clear_yes_is_a_yes() {
         assert!(
-            judge(br#"{"server":{},"data":{"account":"A","code":200,"message":"jwt updated"}}"#)
-                .is_ok()
+            check_update_reply(
+                br#"{"server":{},"data":{"account":"A","code":200,"message":"jwt updated"}}"#
+            )
+            .is_ok()
         );
-        let told = |answer: &[u8]| judge(answer).unwrap_err().to_string();
+        let told = |answer: &[u8]| check_update_reply(answer).unwrap_err().to_string();
         assert!(
             told(br#"{"error":{"code":500,"description":"jwt update resulted in error"}}"#)
                 .contains("resulted in error")

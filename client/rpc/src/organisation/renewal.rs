@@ -6,31 +6,34 @@ use std::collections::HashMap;
 use muster_bus::{Bucket, TokenRenewal};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::stores::{TRUST, renewed_token};
-use muster_wire::token::claims::User;
-use muster_wire::token::decode::decode;
-use muster_wire::token::life::TokenLife;
-use muster_wire::token::{Seconds, Trust};
+use muster_wire::stores::{TRUST_BUCKET, renewed_token_key};
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::decode::decode_token;
+use muster_wire::token::lifetime::TokenLife;
+use muster_wire::token::{AccountTrust, Seconds};
 
 use super::push::PushError;
-use super::{Key, Kind, Lock, Organisation, Record, State, ledger};
+use super::{
+    CredentialRecord, CredentialState, Organisation, OrganisationKey, OrganisationLock,
+    PrincipalKind, ledger,
+};
 
 impl Organisation {
     /// Renews every node's token of which a third of its life is over; returns the nodes. The broker has the names, so `push_names` comes
     /// before.
     pub async fn renew_tokens(
         &self,
-        _lock: &Lock,
+        _lock: &OrganisationLock,
         now: Millis,
     ) -> Result<Vec<Identity>, PushError> {
-        let trust = self.trust()?;
-        let register = self.open_names(now).await?;
-        let tokens = register.bus.bucket(TRUST.name);
+        let trust = self.fleet_trust()?;
+        let register = self.open_name_register(now).await?;
+        let tokens = register.bus.bucket(TRUST_BUCKET.name);
         let renewal = TokenRenewal {
             names: &register.names,
             tokens: &tokens,
             trust: &trust,
-            node_role: &self.key(Key::Node)?,
+            node_role: &self.load_key(OrganisationKey::Node)?,
         };
         let renewed = renewal.renew_due(now).await?;
         self.record_renewed(&trust, &tokens, now).await?;
@@ -41,15 +44,16 @@ impl Organisation {
     /// Adds tokens to the list of issued credentials that were renewed since.
     async fn record_renewed(
         &self,
-        trust: &Trust,
+        trust: &AccountTrust,
         tokens: &Bucket,
         now: Millis,
     ) -> Result<(), PushError> {
         let mut newest: HashMap<String, Seconds> = HashMap::new();
-        for record in self.records()? {
-            let is_node = record.kind == Kind::Node;
+        for record in self.read_records()? {
+            let is_node = record.kind == PrincipalKind::Node;
             if let Some(expires) = record.expires.filter(|_| is_node)
-                && record.state(&trust.claims().nats, now / 1000) != State::Revoked
+                && record.credential_state(&trust.claims().nats, now / 1000)
+                    != CredentialState::Revoked
             {
                 let known = newest.entry(record.key.to_string()).or_default();
                 *known = expires.max(*known);
@@ -58,13 +62,13 @@ impl Organisation {
         if newest.is_empty() {
             return Ok(());
         }
-        for entry in tokens.list(&renewed_token(">")).await? {
+        for entry in tokens.list(&renewed_token_key(">")).await? {
             let text = String::from_utf8_lossy(entry.value.as_deref().unwrap_or_default());
-            if let Some(record) = record_of(text.trim(), trust, now)
+            if let Some(record) = renewed_record(text.trim(), trust, now)
                 && let Some(known) = newest.get(&record.key.to_string())
                 && record.expires.is_some_and(|expires| expires > *known)
             {
-                ledger::append(&self.layout().ledger(), &record)?;
+                ledger::append_record(&self.layout().ledger_file(), &record)?;
             }
         }
         Ok(())
@@ -72,12 +76,12 @@ impl Organisation {
 }
 
 /// The record of a renewed token; `None` for a token that no node is believed with.
-fn record_of(token: &str, trust: &Trust, now: Millis) -> Option<Record> {
+fn renewed_record(token: &str, trust: &AccountTrust, now: Millis) -> Option<CredentialRecord> {
     let verified = trust.verify_user(token, now).ok()?;
-    let decoded = decode::<User>(token).ok()?;
-    let claims = decoded.unverified();
-    Some(Record {
-        kind: Kind::Node,
+    let decoded = decode_token::<UserClaims>(token).ok()?;
+    let claims = decoded.unverified_claims();
+    Some(CredentialRecord {
+        kind: PrincipalKind::Node,
         name: verified.identity,
         key: verified.key,
         issued_at: claims.iat,

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use muster_wire::Millis;
 
-use super::{Organisation, Plan, create};
+use super::{Organisation, OrganisationSpec, create_organisation};
 
 /// An instant after that of the organisation's first tokens.
 pub(crate) const NOW: Millis = 1_800_000_000_000;
 
 /// A new organisation in this directory.
 pub(crate) fn organisation(directory: &Path) -> Organisation {
-    let plan = Plan {
+    let plan = OrganisationSpec {
         directory: directory.join("org"),
         name: Some("acme".to_owned()),
         collectives: vec!["muster".parse().unwrap()],
@@ -19,5 +19,5 @@ pub(crate) fn organisation(directory: &Path) -> Organisation {
         port: 4222,
         tls: false,
     };
-    create(plan, NOW - 1_000_000).unwrap()
+    create_organisation(plan, NOW - 1_000_000).unwrap()
 }

@@ -4,48 +4,50 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_wire::Millis;
-use muster_wire::identity::Name;
-use muster_wire::policy::{Explanation, PolicyPrincipal, PolicySet, Question, Verdict, instant};
+use muster_wire::identity::SubjectName;
+use muster_wire::policy::{
+    PolicyExplanation, PolicyPrincipal, PolicyQuery, PolicySet, RuleVerdict, parse_instant,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::data::Supposed;
+use super::data::AssumedDataValues;
 use super::error::PolicyError;
 use super::node::SavedNode;
-use super::read::text;
+use super::read::read_limited;
 
 /// Largest test file, in bytes.
-const FILE_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_TEST_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A test file that was read.
 #[derive(Debug)]
-pub struct Cases {
+pub struct PolicyTestSuite {
     /// Where the policies are.
     pub policies: PathBuf,
     /// What a node decides about agents without a policy.
-    pub default: Verdict,
-    ready: Vec<Ready>,
+    pub default: RuleVerdict,
+    ready: Vec<ResolvedTestCase>,
 }
 
 /// How a case ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct PolicyTestOutcome {
     /// What the case is called.
     pub name: String,
     /// The verdict that is expected.
-    pub expected: Verdict,
+    pub expected: RuleVerdict,
     /// The rule that is expected, if the case says one.
     pub expected_rule: Option<String>,
     /// What the policies decide, and why.
-    pub found: Explanation,
+    pub found: PolicyExplanation,
 }
 
-impl Outcome {
+impl PolicyTestOutcome {
     /// Whether the policies decide as expected.
-    pub fn passed(&self) -> bool {
+    pub fn has_passed(&self) -> bool {
         let rule = self.expected_rule.as_ref();
         let decision = &self.found.decision;
-        decision.allowed == (self.expected == Verdict::Allow)
+        decision.allowed == (self.expected == RuleVerdict::Allow)
             && rule.is_none_or(|rule| *rule == decision.rule)
     }
 }
@@ -53,69 +55,70 @@ impl Outcome {
 /// The layout of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PolicyTestFile {
     #[serde(default)]
     policies: PathBuf,
-    #[serde(default = "deny")]
-    default: Verdict,
+    #[serde(default = "default_verdict")]
+    default: RuleVerdict,
     #[serde(default)]
-    nodes: BTreeMap<String, Node>,
-    cases: Vec<Case>,
+    nodes: BTreeMap<String, PolicyTestNode>,
+    cases: Vec<PolicyTestCase>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Node {
+struct PolicyTestNode {
     inventory: Option<PathBuf>,
     #[serde(default)]
     facts: Map<String, Value>,
     #[serde(default)]
     classes: Vec<String>,
     #[serde(default)]
-    data: Supposed,
+    data: AssumedDataValues,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Case {
+struct PolicyTestCase {
     name: Option<String>,
     caller: PolicyPrincipal,
-    agent: Name,
-    action: Name,
+    agent: SubjectName,
+    action: SubjectName,
     node: Option<String>,
     #[serde(default)]
     facts: Map<String, Value>,
     #[serde(default)]
     classes: Vec<String>,
     #[serde(default)]
-    data: Supposed,
+    data: AssumedDataValues,
     at: Option<String>,
-    expect: Verdict,
+    expect: RuleVerdict,
     rule: Option<String>,
 }
 
 /// A case with its node and its time.
 #[derive(Debug)]
-struct Ready {
-    case: Case,
+struct ResolvedTestCase {
+    case: PolicyTestCase,
     node: SavedNode,
-    data: Supposed,
+    data: AssumedDataValues,
     at: Option<Millis>,
 }
 
-fn deny() -> Verdict {
-    Verdict::Deny
+fn default_verdict() -> RuleVerdict {
+    RuleVerdict::Deny
 }
 
-impl Cases {
+impl PolicyTestSuite {
     /// Reads a test file, and the inventories that it names. Paths in it are relative to it.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
-        let text = text(path, FILE_BYTES)?;
+        let text = read_limited(path, MAX_TEST_FILE_BYTES)?;
         let wrong = |message: String| PolicyError::Cases {
             path: path.to_owned(),
             message,
         };
-        let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let file: PolicyTestFile =
+            toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         let beside = |name: &Path| path.parent().unwrap_or(Path::new("")).join(name);
         let mut nodes = BTreeMap::new();
         for (name, node) in file.nodes {
@@ -123,24 +126,24 @@ impl Cases {
                 Some(inventory) => SavedNode::read(&beside(inventory))?,
                 None => SavedNode::default(),
             };
-            let known = known.with(node.facts, &node.classes)?;
+            let known = known.with_facts_and_classes(node.facts, &node.classes)?;
             nodes.insert(name, (known, node.data));
         }
         let mut ready = Vec::new();
         for mut case in file.cases {
             let (node, data) = match &case.node {
-                None => (SavedNode::default(), Supposed::default()),
+                None => (SavedNode::default(), AssumedDataValues::default()),
                 Some(name) => nodes
                     .get(name)
                     .cloned()
                     .ok_or_else(|| wrong(format!("there is no [nodes.{name}]")))?,
             };
             let facts = std::mem::take(&mut case.facts);
-            let node = node.with(facts, &case.classes)?;
-            let at = case.at.as_deref().map(instant).transpose();
+            let node = node.with_facts_and_classes(facts, &case.classes)?;
+            let at = case.at.as_deref().map(parse_instant).transpose();
             let at = at.map_err(|error| wrong(error.to_string()))?;
-            let data = data.and(&case.data);
-            ready.push(Ready {
+            let data = data.merged_with(&case.data);
+            ready.push(ResolvedTestCase {
                 case,
                 node,
                 data,
@@ -160,29 +163,29 @@ impl Cases {
     }
 
     /// Asks the policies. `now` is the time of cases that say none.
-    pub fn run(&self, policies: &PolicySet, now: Millis) -> Vec<Outcome> {
-        let outcome = |ready: &Ready| {
+    pub fn run_cases(&self, policies: &PolicySet, now: Millis) -> Vec<PolicyTestOutcome> {
+        let outcome = |ready: &ResolvedTestCase| {
             let (case, node) = (&ready.case, &ready.node.view());
-            let question = Question {
+            let question = PolicyQuery {
                 caller: &case.caller,
                 agent: &case.agent,
                 action: &case.action,
                 node,
                 now: ready.at.unwrap_or(now),
             };
-            Outcome {
-                name: case.title(),
+            PolicyTestOutcome {
+                name: case.case_title(),
                 expected: case.expect,
                 expected_rule: case.rule.clone(),
-                found: policies.explain(&question, &ready.data.known()),
+                found: policies.explain(&question, &ready.data.to_lookup_values()),
             }
         };
         self.ready.iter().map(outcome).collect()
     }
 }
 
-impl Case {
-    fn title(&self) -> String {
+impl PolicyTestCase {
+    fn case_title(&self) -> String {
         let node = self.node.as_ref().map(|node| format!(" on {node}"));
         self.name.clone().unwrap_or_else(|| {
             let (caller, agent, action) = (&self.caller, &self.agent, &self.action);

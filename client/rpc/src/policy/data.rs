@@ -1,6 +1,6 @@
 //! What somebody supposes that a node's data sources answer. Pure.
 
-use muster_wire::filter::{Found, Known, Lookup, Stated};
+use muster_wire::filter::{AssumedOutput, DataLookup, DataLookupResult, KnownLookups};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -10,9 +10,9 @@ use super::error::PolicyError;
 /// Values of outputs, by question: `"puppet()" = { enabled = false }`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Map<String, Value>>")]
-pub struct Supposed(BTreeMap<Lookup, Map<String, Value>>);
+pub struct AssumedDataValues(BTreeMap<DataLookup, Map<String, Value>>);
 
-impl TryFrom<BTreeMap<String, Map<String, Value>>> for Supposed {
+impl TryFrom<BTreeMap<String, Map<String, Value>>> for AssumedDataValues {
     type Error = muster_wire::filter::FilterError;
 
     fn try_from(values: BTreeMap<String, Map<String, Value>>) -> Result<Self, Self::Error> {
@@ -25,10 +25,10 @@ impl TryFrom<BTreeMap<String, Map<String, Value>>> for Supposed {
     }
 }
 
-impl Supposed {
+impl AssumedDataValues {
     /// Also supposes one value, as in `puppet().enabled=false`.
-    pub fn with(mut self, text: &str) -> Result<Self, PolicyError> {
-        let stated: Stated = text.parse().map_err(|source| PolicyError::Data {
+    pub fn with_value(mut self, text: &str) -> Result<Self, PolicyError> {
+        let stated: AssumedOutput = text.parse().map_err(|source| PolicyError::Data {
             text: text.to_owned(),
             source,
         })?;
@@ -39,7 +39,7 @@ impl Supposed {
 
     /// The same with others, which win.
     #[must_use]
-    pub fn and(mut self, others: &Self) -> Self {
+    pub fn merged_with(mut self, others: &Self) -> Self {
         for (lookup, outputs) in &others.0 {
             let known = self.0.entry(lookup.clone()).or_default();
             known.extend(outputs.clone());
@@ -48,10 +48,10 @@ impl Supposed {
     }
 
     /// As policies are told.
-    pub fn known(&self) -> Known {
-        let mut known = Known::default();
+    pub fn to_lookup_values(&self) -> KnownLookups {
+        let mut known = KnownLookups::default();
         for (lookup, outputs) in &self.0 {
-            known.insert(lookup.clone(), Found::Values(outputs.clone()));
+            known.insert(lookup.clone(), DataLookupResult::Values(outputs.clone()));
         }
         known
     }

@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use muster_wire::filter::FilterError;
-use muster_wire::state::FactsError;
+use muster_wire::state::NodeFactsError;
 
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// Why policies cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub enum PolicyError {
         what: String,
         /// Why not.
         #[source]
-        source: FactsError,
+        source: NodeFactsError,
     },
 }
 
@@ -94,10 +94,10 @@ impl PolicyError {
     }
 
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Fact { .. } | Self::Data { .. } => Exit::Usage,
-            _ => Exit::Local,
+            Self::Fact { .. } | Self::Data { .. } => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
         }
     }
 }

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_client::DdlStore;
-use muster_ddl::Ddl;
+use muster_ddl::AgentDdl;
 use muster_wire::Millis;
-use muster_wire::filter::Sources;
-use muster_wire::policy::{CallerWord, PolicyFile, PolicyProblem, PolicySet, Rule, Verdict};
+use muster_wire::filter::DeclaredSources;
+use muster_wire::policy::{
+    CallerWord, PolicyFile, PolicyProblem, PolicyRule, PolicySet, RuleVerdict,
+};
 use serde::Serialize;
 
-use crate::ask::nearest;
+use crate::ask::nearest_name;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum LintLevel {
     /// A node denies everything because of it.
     Error,
     /// It does what it says, which is probably not what was meant.
@@ -26,7 +28,7 @@ pub enum Level {
 /// One thing to tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct LintFinding {
     /// The file.
     pub path: PathBuf,
     /// The line, from 1, if one is meant.
@@ -34,7 +36,7 @@ pub struct Finding {
     /// Where in it, in characters from 1.
     pub column: Option<usize>,
     /// How bad it is.
-    pub level: Level,
+    pub level: LintLevel,
     /// A word for its kind, for programs.
     pub code: &'static str,
     /// What is wrong, and what to do.
@@ -43,7 +45,7 @@ pub struct Finding {
 
 /// Policies that were read.
 #[derive(Debug, Clone, Copy)]
-pub struct Loaded<'a> {
+pub struct LoadedPolicies<'a> {
     /// What was understood.
     pub set: &'a PolicySet,
     /// What was not.
@@ -51,77 +53,79 @@ pub struct Loaded<'a> {
 }
 
 /// Everything that is wrong or odd, by file and line.
-pub fn look_over(
-    loaded: Loaded<'_>,
+pub fn lint_policies(
+    loaded: LoadedPolicies<'_>,
     schemas: &DdlStore,
-    sources: &Sources,
+    sources: &DeclaredSources,
     now: Millis,
-) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = loaded.problems.iter().map(malformed).collect();
-    let callers = Callers::of(loaded.set);
-    for (agent, path, file) in loaded.set.policies() {
+) -> Vec<LintFinding> {
+    let mut findings: Vec<LintFinding> = loaded.problems.iter().map(malformed_finding).collect();
+    let callers = CallerNames::from_policies(loaded.set);
+    for (agent, path, file) in loaded.set.readable_policies() {
         if path.starts_with(format!("built-in {agent}.policy")) {
             continue;
         }
-        let mut look = Look {
+        let mut look = PolicyLinter {
             path,
             findings: &mut findings,
         };
-        look.agent(agent, file, schemas);
-        look.default(file);
+        look.check_agent(agent, file, schemas);
+        look.check_default(file);
         for (index, rule) in file.rules().iter().enumerate() {
-            look.reach(rule, file.rules().get(..index).unwrap_or_default(), now);
-            look.callers(rule, &callers);
-            look.sources(rule, sources);
+            look.check_reachability(rule, file.rules().get(..index).unwrap_or_default(), now);
+            look.check_callers(rule, &callers);
+            look.check_data_sources(rule, sources);
         }
     }
     findings.sort_by(|a, b| (&a.path, a.line, a.column).cmp(&(&b.path, b.line, b.column)));
     findings
 }
 
-fn malformed(problem: &PolicyProblem) -> Finding {
-    Finding {
+fn malformed_finding(problem: &PolicyProblem) -> LintFinding {
+    LintFinding {
         path: problem.path.clone(),
         line: problem.place.map(|(line, _)| line),
         column: problem.place.map(|(_, column)| column),
-        level: Level::Error,
+        level: LintLevel::Error,
         code: "malformed",
         message: problem.fault.to_string(),
     }
 }
 
 /// The names that policies use for callers.
-struct Callers<'a> {
+struct CallerNames<'a> {
     groups: Vec<&'a str>,
     /// Each name, and in how many words it is said, membership of a group among them.
     names: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> Callers<'a> {
-    fn of(set: &'a PolicySet) -> Self {
+impl<'a> CallerNames<'a> {
+    fn from_policies(set: &'a PolicySet) -> Self {
         let mut names = BTreeMap::new();
-        let rules = set.policies().flat_map(|(_, _, file)| file.rules());
+        let rules = set
+            .readable_policies()
+            .flat_map(|(_, _, file)| file.rules());
         let words = rules.flat_map(|rule| rule.callers().words());
         let said = words
             .filter(|word| is_name(word))
-            .map(|word| bare(&word.text));
-        let members = set.groups().everybody();
+            .map(|word| strip_role_prefix(&word.text));
+        let members = set.groups().all_members();
         let members = members.map(|member| member.name().as_str());
         for name in said.chain(members) {
             *names.entry(name).or_default() += 1;
         }
         Self {
-            groups: set.groups().names().collect(),
+            groups: set.groups().group_names().collect(),
             names,
         }
     }
 
     /// What was probably meant by a name that is said once only.
-    fn instead_of(&self, name: &str) -> Option<String> {
+    fn suggest_name(&self, name: &str) -> Option<String> {
         if self.names.get(name).is_some_and(|count| *count > 1) {
             return None;
         }
-        if let Some(group) = nearest(name, self.groups.iter().copied()) {
+        if let Some(group) = nearest_name(name, self.groups.iter().copied()) {
             return Some(format!("the group `{group}`"));
         }
         let one_slip = |other: &str| {
@@ -135,11 +139,11 @@ impl<'a> Callers<'a> {
 
 /// Whether a word is one caller's name.
 fn is_name(word: &CallerWord) -> bool {
-    !word.group && word.text != "*" && !bare(&word.text).starts_with('/')
+    !word.group && word.text != "*" && !strip_role_prefix(&word.text).starts_with('/')
 }
 
 /// The name without what may stand before it.
-fn bare(word: &str) -> &str {
+fn strip_role_prefix(word: &str) -> &str {
     if word.starts_with('/') {
         return word;
     }
@@ -147,100 +151,111 @@ fn bare(word: &str) -> &str {
 }
 
 /// Looks at one file.
-struct Look<'a> {
+struct PolicyLinter<'a> {
     path: &'a Path,
-    findings: &'a mut Vec<Finding>,
+    findings: &'a mut Vec<LintFinding>,
 }
 
-impl Look<'_> {
-    fn warn(&mut self, line: Option<usize>, column: usize, code: &'static str, message: String) {
-        self.findings.push(Finding {
+impl PolicyLinter<'_> {
+    fn add_warning(
+        &mut self,
+        line: Option<usize>,
+        column: usize,
+        code: &'static str,
+        message: String,
+    ) {
+        self.findings.push(LintFinding {
             path: self.path.to_owned(),
             line,
             column: line.map(|_| column),
-            level: Level::Warning,
+            level: LintLevel::Warning,
             code,
             message,
         });
     }
 
     /// That there is such an agent, and that it has the actions that are named.
-    fn agent(&mut self, agent: &str, file: &PolicyFile, schemas: &DdlStore) {
+    fn check_agent(&mut self, agent: &str, file: &PolicyFile, schemas: &DdlStore) {
         // `data` stands for data sources, of which each node has its own.
         if ["default", "data"].contains(&agent) {
             return;
         }
         let Some(ddl) = schemas.get(agent) else {
-            let meant = nearest(agent, schemas.all().map(Ddl::name))
+            let meant = nearest_name(agent, schemas.all().map(AgentDdl::name))
                 .map(|name| format!("; is `{name}.policy` meant?"));
             let message = format!(
                 "no agent called `{agent}` is known here{}",
                 meant.unwrap_or_else(|| ", so its actions were not checked".to_owned())
             );
-            self.warn(None, 1, "unknown-agent", message);
+            self.add_warning(None, 1, "unknown-agent", message);
             return;
         };
         for rule in file.rules() {
             for action in rule.actions().into_iter().flatten() {
-                if ddl.action(action.as_str()).is_some() {
+                if ddl.find_action(action.as_str()).is_some() {
                     continue;
                 }
-                let known = || ddl.actions().iter().map(muster_ddl::Action::name);
-                let meant = nearest(action.as_str(), known()).map_or_else(
+                let known = || ddl.actions().iter().map(muster_ddl::ActionSchema::name);
+                let meant = nearest_name(action.as_str(), known()).map_or_else(
                     || format!("it has {}", known().collect::<Vec<_>>().join(", ")),
                     |name| format!("is `{name}` meant?"),
                 );
                 let message = format!("agent `{agent}` has no action `{action}`; {meant}");
-                self.warn(Some(rule.line()), 1, "unknown-action", message);
+                self.add_warning(Some(rule.line_number()), 1, "unknown-action", message);
             }
         }
     }
 
-    fn default(&mut self, file: &PolicyFile) {
-        if let Some((line, Verdict::Allow)) = file.default_verdict() {
+    fn check_default(&mut self, file: &PolicyFile) {
+        if let Some((line, RuleVerdict::Allow)) = file.default_verdict() {
             let message = "whatever no line denies is allowed to everybody; `policy default deny` is the careful way".to_owned();
-            self.warn(Some(line), 1, "default-allow", message);
+            self.add_warning(Some(line), 1, "default-allow", message);
         }
     }
 
     /// That a rule can decide at all.
-    fn reach(&mut self, rule: &Rule, before: &[Rule], now: Millis) {
+    fn check_reachability(&mut self, rule: &PolicyRule, before: &[PolicyRule], now: Millis) {
         if rule.until().is_some_and(|until| until <= now) {
             let message = "its time is over, so it never decides; take the line out".to_owned();
-            self.warn(Some(rule.line()), 1, "over", message);
-        } else if let Some(first) = before.iter().find(|earlier| earlier.covers(rule)) {
+            self.add_warning(Some(rule.line_number()), 1, "over", message);
+        } else if let Some(first) = before.iter().find(|earlier| earlier.covers_rule(rule)) {
             let message = format!(
                 "never decides, because line {} is about all of it already; put it before that line, or take it out",
-                first.line()
+                first.line_number()
             );
-            self.warn(Some(rule.line()), 1, "unreachable", message);
+            self.add_warning(Some(rule.line_number()), 1, "unreachable", message);
         }
     }
 
     /// That the data sources that a rule asks are declared, and answer what they are asked.
-    fn sources(&mut self, rule: &Rule, sources: &Sources) {
-        for (column, error) in rule.undeclared(sources) {
+    fn check_data_sources(&mut self, rule: &PolicyRule, sources: &DeclaredSources) {
+        for (column, error) in rule.undeclared_sources(sources) {
             let effect = match rule.verdict() {
-                Verdict::Allow => "never matches",
-                Verdict::Deny => "always does",
+                RuleVerdict::Allow => "never matches",
+                RuleVerdict::Deny => "always does",
             };
             let message = format!(
                 "expected {}; where a node cannot tell, the line {effect}",
                 error.expected()
             );
-            self.warn(Some(rule.line()), column, "data-source", message);
+            self.add_warning(Some(rule.line_number()), column, "data-source", message);
         }
     }
 
     /// That names are not slips of the fingers.
-    fn callers(&mut self, rule: &Rule, callers: &Callers<'_>) {
+    fn check_callers(&mut self, rule: &PolicyRule, callers: &CallerNames<'_>) {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
-            if let Some(meant) = callers.instead_of(bare(&word.text)) {
+            if let Some(meant) = callers.suggest_name(strip_role_prefix(&word.text)) {
                 let message = format!(
                     "`{}` is no group, and said nowhere else; is {meant} meant?",
                     word.text
                 );
-                self.warn(Some(rule.line()), word.column, "unknown-caller", message);
+                self.add_warning(
+                    Some(rule.line_number()),
+                    word.column,
+                    "unknown-caller",
+                    message,
+                );
             }
         }
     }
@@ -250,13 +265,13 @@ impl Look<'_> {
 mod tests {
     use std::path::PathBuf;
 
-    use muster_client::{DataStore, DdlStore};
-    use muster_wire::policy::{PolicySet, Source, Verdict, instant};
+    use muster_client::{DataDdlStore, DdlStore};
+    use muster_wire::policy::{PolicySet, PolicySource, RuleVerdict, parse_instant};
 
-    use super::{Level, Loaded, look_over};
+    use super::{LintLevel, LoadedPolicies, lint_policies};
 
     fn codes(files: &[(&str, &str)]) -> Vec<String> {
-        let source = |(name, text): &(&str, &str)| Source {
+        let source = |(name, text): &(&str, &str)| PolicySource {
             path: PathBuf::from(name),
             text: Ok((*text).to_owned()),
         };
@@ -265,17 +280,20 @@ mod tests {
         let (set, problems) = PolicySet::new(
             policies.iter().map(source),
             groups.first().map(source),
-            Verdict::Deny,
+            RuleVerdict::Deny,
         );
-        let loaded = Loaded {
+        let loaded = LoadedPolicies {
             set: &set,
             problems: &problems,
         };
-        let now = instant("2026-11-22T10:00Z").unwrap();
-        let sources = DataStore::load(None).unwrap().sources();
-        let found = look_over(loaded, &DdlStore::load(None).unwrap(), &sources, now);
-        let told = |finding: &super::Finding| {
-            assert_eq!(finding.level == Level::Error, finding.code == "malformed");
+        let now = parse_instant("2026-11-22T10:00Z").unwrap();
+        let sources = DataDdlStore::load(None).unwrap().declared_sources();
+        let found = lint_policies(loaded, &DdlStore::load(None).unwrap(), &sources, now);
+        let told = |finding: &super::LintFinding| {
+            assert_eq!(
+                finding.level == LintLevel::Error,
+                finding.code == "malformed"
+            );
             format!(
                 "{}:{} {}",
                 finding.path.display(),

@@ -3,22 +3,22 @@
 use std::path::Path;
 
 use muster_wire::filter::FactTerm;
-use muster_wire::state::{Facts, NodeView};
+use muster_wire::state::{NodeFacts, NodeView};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::error::PolicyError;
-use super::read::text;
+use super::read::read_limited;
 
 /// Largest inventory that is read, in bytes: no reply is larger.
-const INVENTORY_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_INVENTORY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A node that is not asked.
 #[derive(Debug, Clone, Default)]
 pub struct SavedNode {
     identity: String,
     facts: Map<String, Value>,
-    checked: Facts,
+    checked: NodeFacts,
     classes: Vec<String>,
     agents: Vec<String>,
     collectives: Vec<String>,
@@ -26,13 +26,13 @@ pub struct SavedNode {
 
 /// The parts of `rpc inventory NODE -j` that policies look at.
 #[derive(Debug, Deserialize)]
-struct Document {
+struct SavedInventoryDocument {
     node: String,
-    inventory: Option<Inventory>,
+    inventory: Option<SavedInventoryData>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Inventory {
+struct SavedInventoryData {
     #[serde(default)]
     facts: Map<String, Value>,
     #[serde(default)]
@@ -46,12 +46,12 @@ struct Inventory {
 impl SavedNode {
     /// Reads a file that `rpc inventory NODE -j` wrote.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
-        let text = text(path, INVENTORY_BYTES)?;
+        let text = read_limited(path, MAX_INVENTORY_BYTES)?;
         let wrong = |why: String| PolicyError::Inventory {
             path: path.to_owned(),
             why,
         };
-        let document: Document =
+        let document: SavedInventoryDocument =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         let inventory = document
             .inventory
@@ -62,11 +62,11 @@ impl SavedNode {
             collectives: inventory.collectives,
             ..Self::default()
         };
-        node.with(inventory.facts, &inventory.classes)
+        node.with_facts_and_classes(inventory.facts, &inventory.classes)
     }
 
     /// The same node with further facts, in place of those that have the same names, and further classes.
-    pub fn with(
+    pub fn with_facts_and_classes(
         mut self,
         facts: Map<String, Value>,
         classes: &[String],
@@ -74,7 +74,7 @@ impl SavedNode {
         self.facts.extend(facts);
         self.classes
             .extend(classes.iter().map(|class| class.to_ascii_lowercase()));
-        self.check()
+        self.validate_facts()
     }
 
     /// The same node with one more fact, as in `os.family=Debian`.
@@ -85,17 +85,17 @@ impl SavedNode {
         };
         let (name, value) = text.split_once('=').ok_or_else(|| wrong(None))?;
         let term = FactTerm::parse(&format!("{name}=x")).map_err(|error| wrong(Some(error)))?;
-        let segments: Vec<&str> = term.fact().segments().collect();
-        set(&mut self.facts, &segments, value.into());
-        self.check()
+        let segments: Vec<&str> = term.fact_path().segments().collect();
+        set_nested_value(&mut self.facts, &segments, value.into());
+        self.validate_facts()
     }
 
-    fn check(mut self) -> Result<Self, PolicyError> {
+    fn validate_facts(mut self) -> Result<Self, PolicyError> {
         let what = match self.identity.as_str() {
             "" => "no node can have these facts".to_owned(),
             name => format!("{name} cannot have these facts"),
         };
-        self.checked = Facts::from_value(Value::Object(self.facts.clone()))
+        self.checked = NodeFacts::from_value(Value::Object(self.facts.clone()))
             .map_err(|source| PolicyError::Facts { what, source })?;
         Ok(self)
     }
@@ -119,7 +119,7 @@ impl SavedNode {
 }
 
 /// Sets a value below maps that are made on the way.
-fn set(map: &mut Map<String, Value>, path: &[&str], value: Value) {
+fn set_nested_value(map: &mut Map<String, Value>, path: &[&str], value: Value) {
     match path {
         [] => {}
         [last] => drop(map.insert((*last).to_owned(), value)),
@@ -131,7 +131,7 @@ fn set(map: &mut Map<String, Value>, path: &[&str], value: Value) {
                 *entry = Value::Object(Map::new());
             }
             if let Some(inner) = entry.as_object_mut() {
-                set(inner, rest, value);
+                set_nested_value(inner, rest, value);
             }
         }
     }

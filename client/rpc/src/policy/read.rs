@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 
 use muster_secret::check_protected;
 use muster_wire::policy::{
-    FILE_BYTES, GROUPS, PolicyFault, PolicyProblem, PolicySet, Source, Verdict,
+    GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
+    RuleVerdict,
 };
 
 use super::error::PolicyError;
-use super::lint::{Finding, Level};
+use super::lint::{LintFinding, LintLevel};
 
 /// The policies of one directory, or some of them.
 #[derive(Debug)]
-pub struct Reading {
+pub struct PolicyFilesReading {
     /// The policies.
     pub set: PolicySet,
     /// What is wrong with them.
@@ -27,21 +28,21 @@ pub struct Reading {
     pub groups: Option<PathBuf>,
 }
 
-impl Reading {
+impl PolicyFilesReading {
     /// What other users could change. A node, where these files are root's, refuses it; in a checkout it is only worth knowing.
-    pub fn unprotected(&self) -> Vec<Finding> {
+    pub fn unprotected_findings(&self) -> Vec<LintFinding> {
         let groups = self.groups.as_ref();
         let files = self.files.iter().chain(groups);
         let checked = files.filter_map(|path| Some((path, check_protected(path).err()?)));
         checked
-            .map(|(path, problem)| Finding {
+            .map(|(path, problem)| LintFinding {
                 path: path.clone(),
                 line: None,
                 column: None,
                 level: if is_installed(path) {
-                    Level::Error
+                    LintLevel::Error
                 } else {
-                    Level::Warning
+                    LintLevel::Warning
                 },
                 code: "unprotected",
                 message: format!("a node refuses it: {problem}"),
@@ -56,11 +57,14 @@ fn is_installed(path: &Path) -> bool {
 }
 
 /// All policies of a directory.
-pub fn directory(path: &Path, default: Verdict) -> Result<Reading, PolicyError> {
-    let entries = fs::read_dir(path).map_err(|source| failed(path, source))?;
+pub fn read_directory(
+    path: &Path,
+    default: RuleVerdict,
+) -> Result<PolicyFilesReading, PolicyError> {
+    let entries = fs::read_dir(path).map_err(|source| read_error(path, source))?;
     let mut files = Vec::new();
     for entry in entries {
-        let file = entry.map_err(|source| failed(path, source))?.path();
+        let file = entry.map_err(|source| read_error(path, source))?.path();
         if is_policy(&file) {
             files.push(file);
         }
@@ -71,38 +75,45 @@ pub fn directory(path: &Path, default: Verdict) -> Result<Reading, PolicyError> 
         });
     }
     files.sort();
-    Ok(read(path, files, default))
+    Ok(read_policies(path, files, default))
 }
 
 /// What each of these paths holds: all of a directory, or one file. Files of one directory are read together.
-pub fn paths(given: &[PathBuf], default: Verdict) -> Result<Vec<Reading>, PolicyError> {
+pub fn read_paths(
+    given: &[PathBuf],
+    default: RuleVerdict,
+) -> Result<Vec<PolicyFilesReading>, PolicyError> {
     let mut readings = Vec::new();
     let mut single: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for path in given {
-        let kind = fs::metadata(path).map_err(|source| failed(path, source))?;
+        let kind = fs::metadata(path).map_err(|source| read_error(path, source))?;
         if kind.is_dir() {
-            readings.push(directory(path, default)?);
+            readings.push(read_directory(path, default)?);
         } else {
             let beside = path.parent().unwrap_or(Path::new("")).to_owned();
             single.entry(beside).or_default().push(path.clone());
         }
     }
     for (beside, mut files) in single {
-        files.retain(|file| file.file_name().is_none_or(|name| name != GROUPS));
-        readings.push(read(&beside, files, default));
+        files.retain(|file| file.file_name().is_none_or(|name| name != GROUPS_FILE_NAME));
+        readings.push(read_policies(&beside, files, default));
     }
     Ok(readings)
 }
 
-fn read(directory: &Path, files: Vec<PathBuf>, default: Verdict) -> Reading {
-    let groups = source(directory.join(GROUPS));
+fn read_policies(
+    directory: &Path,
+    files: Vec<PathBuf>,
+    default: RuleVerdict,
+) -> PolicyFilesReading {
+    let groups = read_source(directory.join(GROUPS_FILE_NAME));
     let groups = match &groups.text {
         Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound => None,
         _ => Some(groups),
     };
     let groups_file = groups.as_ref().map(|groups| groups.path.clone());
-    let (set, problems) = PolicySet::new(files.iter().cloned().map(source), groups, default);
-    Reading {
+    let (set, problems) = PolicySet::new(files.iter().cloned().map(read_source), groups, default);
+    PolicyFilesReading {
         set,
         problems,
         files,
@@ -117,22 +128,22 @@ fn is_policy(path: &Path) -> bool {
     !hidden && path.extension().is_some_and(|found| found == "policy")
 }
 
-fn source(path: PathBuf) -> Source {
-    let text = text(&path, FILE_BYTES);
+fn read_source(path: PathBuf) -> PolicySource {
+    let text = read_limited(&path, MAX_POLICY_FILE_BYTES);
     let text = text.map_err(|error| match error {
         PolicyError::Read { source, .. } => PolicyFault::Read(source),
-        _ => PolicyFault::TooLarge(FILE_BYTES),
+        _ => PolicyFault::TooLarge(MAX_POLICY_FILE_BYTES),
     });
-    Source { path, text }
+    PolicySource { path, text }
 }
 
 /// The text of a file of at most this many bytes.
-pub(super) fn text(path: &Path, limit: u64) -> Result<String, PolicyError> {
+pub(super) fn read_limited(path: &Path, limit: u64) -> Result<String, PolicyError> {
     let mut text = String::new();
-    let file = File::open(path).map_err(|source| failed(path, source))?;
+    let file = File::open(path).map_err(|source| read_error(path, source))?;
     file.take(limit + 1)
         .read_to_string(&mut text)
-        .map_err(|source| failed(path, source))?;
+        .map_err(|source| read_error(path, source))?;
     if text.len() as u64 > limit {
         let path = path.to_owned();
         return Err(PolicyError::TooLarge { path, limit });
@@ -140,7 +151,7 @@ pub(super) fn text(path: &Path, limit: u64) -> Result<String, PolicyError> {
     Ok(text)
 }
 
-fn failed(path: &Path, source: io::Error) -> PolicyError {
+fn read_error(path: &Path, source: io::Error) -> PolicyError {
     PolicyError::Read {
         path: path.to_owned(),
         source,

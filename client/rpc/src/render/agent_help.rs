@@ -1,27 +1,30 @@
 //! `rpc AGENT --help` and `rpc AGENT ACTION --help`: how an agent and its actions are used, from their schema.
 
-use muster_ddl::{Action, Ddl, Input, doc};
+use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
 
-use super::page::Page;
-use super::printable::line;
+use super::page::TextPage;
+use super::printable::escape_to_line;
 use crate::printer::STRONG;
 
 /// What stands below every page.
-const AFTER: &str = "\
+const HELP_FOOTER: &str = "\
 `rpc do --help` tells of filters, batches and forms of output. Exit codes: 0 all
 passed, 1 nothing discovered or trouble here, 2 some failed, 3 none answered,
 4 the command line is wrong.
 ";
 
 /// The page of an agent: its actions.
-pub fn agent(ddl: &Ddl) -> String {
-    let name = line(ddl.name());
-    let mut page = Page::default();
-    page.line(format_args!("{}\n", line(&ddl.metadata().description)));
+pub fn render_agent_help(ddl: &AgentDdl) -> String {
+    let name = escape_to_line(ddl.name());
+    let mut page = TextPage::default();
+    page.push_line(format_args!(
+        "{}\n",
+        escape_to_line(&ddl.metadata().description)
+    ));
     let action = ddl.default_action().map_or("ACTION", |_| "[ACTION]");
     let usage = format_args!("rpc {name} {action} [KEY=VALUE]... [OPTIONS]");
-    page.line(format_args!("{STRONG}Usage:{STRONG:#} {usage}\n"));
-    page.line(format_args!("{STRONG}Actions:{STRONG:#}"));
+    page.push_line(format_args!("{STRONG}Usage:{STRONG:#} {usage}\n"));
+    page.push_line(format_args!("{STRONG}Actions:{STRONG:#}"));
     let widest = ddl.actions().iter().map(|action| action.name().len()).max();
     let width = widest.unwrap_or(0);
     for action in ddl.actions() {
@@ -30,26 +33,26 @@ pub fn agent(ddl: &Ddl) -> String {
         } else {
             ""
         };
-        let description = line(action.description());
-        page.line(format_args!(
+        let description = escape_to_line(action.description());
+        page.push_line(format_args!(
             "  {:<width$}  {description}{default}",
             action.name()
         ));
     }
-    page.gap();
-    page.line(format_args!(
+    page.push_gap();
+    page.push_line(format_args!(
         "`rpc {name} ACTION --help` tells what an action takes and answers."
     ));
-    page.add(AFTER);
-    page.text()
+    page.push_text(HELP_FOOTER);
+    page.into_text()
 }
 
 /// The page of an action: what it takes and answers.
-pub fn action(ddl: &Ddl, action: &Action) -> String {
-    let mut page = Page::default();
+pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
+    let mut page = TextPage::default();
     let mut usage = format!("rpc {} {}", ddl.name(), action.name());
     let inputs = action.inputs().iter();
-    let (optional, needed): (Vec<&Input>, Vec<&Input>) =
+    let (optional, needed): (Vec<&InputSchema>, Vec<&InputSchema>) =
         inputs.partition(|input| input.optional || input.default.is_some());
     for input in needed {
         usage.extend([" ", &input.name, "=", &value_name(input)]);
@@ -57,18 +60,18 @@ pub fn action(ddl: &Ddl, action: &Action) -> String {
     if !optional.is_empty() || action.additional_input() {
         usage.push_str(" [KEY=VALUE]...");
     }
-    page.line(format_args!(
+    page.push_line(format_args!(
         "{STRONG}Usage:{STRONG:#} {} [OPTIONS]\n",
-        line(&usage)
+        escape_to_line(&usage)
     ));
-    page.add(doc::action(ddl, action));
-    page.gap();
-    page.add(AFTER);
-    page.text()
+    page.push_text(doc::render_action_text(ddl, action));
+    page.push_gap();
+    page.push_text(HELP_FOOTER);
+    page.into_text()
 }
 
 /// What stands for the value in the usage line. A secret is best read from the standard input.
-fn value_name(input: &Input) -> String {
+fn value_name(input: &InputSchema) -> String {
     if input.sensitive {
         "-".to_owned()
     } else {
@@ -80,19 +83,22 @@ fn value_name(input: &Input) -> String {
 mod tests {
     use muster_client::DdlStore;
 
-    use super::{action, agent};
+    use super::{render_action_help, render_agent_help};
     use crate::render::fixtures::plain;
 
     #[test]
     fn pages_of_agents_and_actions() {
         let store = DdlStore::load(None).unwrap();
         let service = store.get("service").unwrap();
-        insta::assert_snapshot!("help_of_agent", plain(&agent(service)));
-        let restart = service.action("restart").unwrap();
-        insta::assert_snapshot!("help_of_action", plain(&action(service, restart)));
+        insta::assert_snapshot!("help_of_agent", plain(&render_agent_help(service)));
+        let restart = service.find_action("restart").unwrap();
+        insta::assert_snapshot!(
+            "help_of_action",
+            plain(&render_action_help(service, restart))
+        );
         for ddl in store.all() {
             for one in ddl.actions() {
-                let page = plain(&action(ddl, one));
+                let page = plain(&render_action_help(ddl, one));
                 let usage = format!("Usage: rpc {} {}", ddl.name(), one.name());
                 assert!(page.starts_with(&usage), "{page}");
                 for input in one.inputs() {

@@ -2,67 +2,69 @@
 
 use std::path::PathBuf;
 
-use muster_wire::audit::{Finding, Note, Place, Signed, Verdict};
+use muster_wire::audit::{
+    AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
+};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::page::Page;
+use super::page::TextPage;
 use super::printable;
 
 /// A verified log.
 #[derive(Debug)]
-pub struct Verified<'a> {
+pub struct VerifiedAuditLog<'a> {
     /// Its files, in the chain's order.
     pub files: &'a [PathBuf],
     /// What was found.
-    pub verdict: Verdict,
+    pub verdict: ChainVerification,
     /// Whether lines without a signature are a failure.
     pub strict: bool,
 }
 
-impl Verified<'_> {
+impl VerifiedAuditLog<'_> {
     /// Whether nothing is wrong.
-    pub fn passes(&self) -> bool {
+    pub fn has_passed(&self) -> bool {
         self.verdict.is_intact() && !(self.strict && self.verdict.unsigned > 0)
     }
 
-    fn at(&self, place: Place) -> String {
+    fn format_place(&self, place: LineLocation) -> String {
         let file = self.files.get(place.file);
         let file = file.map(|file| file.display().to_string());
         format!("{}:{}", file.unwrap_or_default(), place.line)
     }
 
     /// A sentence of the wire, with the line it is about.
-    fn told(&self, place: Option<Place>, sentence: &str) -> String {
+    fn finding_text(&self, place: Option<LineLocation>, sentence: &str) -> String {
         match place {
-            Some(place) => format!("{}: {sentence}", self.at(place)),
+            Some(place) => format!("{}: {sentence}", self.format_place(place)),
             None => sentence.to_owned(),
         }
     }
 }
 
 /// For people: what is wrong, line by line, and a summary.
-pub fn text(verified: &Verified<'_>) -> String {
+pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     let verdict = &verified.verdict;
-    let mut page = Page::default();
+    let mut page = TextPage::default();
     for finding in &verdict.findings {
-        page.line(printable::line(
-            &verified.told(finding.place(), &finding.to_string()),
+        page.push_line(printable::escape_to_line(
+            &verified.finding_text(finding.line_location(), &finding.to_string()),
         ));
     }
     if verdict.unlisted > 0 {
-        page.line(format_args!("and {} more", verdict.unlisted));
+        page.push_line(format_args!("and {} more", verdict.unlisted));
     }
     for note in &verdict.notes {
         let place = match note {
-            Note::Torn { at, .. } | Note::TornEnd { at } => Some(*at),
-            Note::BeginsLate { .. } => None,
+            AuditNote::Torn { at, .. } | AuditNote::TornEnd { at } => Some(*at),
+            AuditNote::BeginsLate { .. } => None,
         };
-        page.line(format_args!(
+        page.push_line(format_args!(
             "note: {}",
-            verified.told(place, &note.to_string())
+            verified.finding_text(place, &note.to_string())
         ));
     }
     let state = if verdict.is_intact() {
@@ -70,34 +72,34 @@ pub fn text(verified: &Verified<'_>) -> String {
     } else {
         "NOT intact"
     };
-    page.line(format_args!("The log is {state}."));
+    page.push_line(format_args!("The log is {state}."));
     let node = verdict.node.as_ref().map_or("unknown", Identity::as_str);
-    page.line(format_args!("  node    {node}"));
-    page.line(format_args!("  lines   {}", verdict.lines));
+    page.push_line(format_args!("  node    {node}"));
+    page.push_line(format_args!("  lines   {}", verdict.lines));
     match &verdict.signed {
-        Some(signed) => page.line(format_args!(
+        Some(signed) => page.push_line(format_args!(
             "  signed  up to number {} at {}",
             signed.seq,
-            printable::line(&signed.time)
+            printable::escape_to_line(&signed.time)
         )),
-        None => page.line("  signed  nothing"),
+        None => page.push_line("  signed  nothing"),
     }
     if verdict.unsigned > 0 {
-        page.line(format_args!(
+        page.push_line(format_args!(
             "          {} lines behind that have no signature yet",
             verdict.unsigned
         ));
     }
     if let Some(last) = verdict.last {
-        page.line(format_args!("  anchor  {last}"));
+        page.push_line(format_args!("  anchor  {last}"));
     }
-    page.text()
+    page.into_text()
 }
 
 /// For programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct AuditVerdictDocument<'a> {
     schema: &'static str,
     passed: bool,
     intact: bool,
@@ -105,33 +107,33 @@ pub struct Document<'a> {
     node: Option<&'a Identity>,
     keys: &'a [PublicKey],
     lines: u64,
-    signed: Option<&'a Signed>,
+    signed: Option<&'a VerifiedCheckpoint>,
     unsigned: u64,
     anchor: Option<String>,
-    findings: Vec<Told<'a, Finding>>,
+    findings: Vec<DescribedFinding<'a, AuditFinding>>,
     unlisted: u64,
-    notes: &'a [Note],
+    notes: &'a [AuditNote],
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Told<'a, T> {
+struct DescribedFinding<'a, T> {
     #[serde(flatten)]
     what: &'a T,
     text: String,
 }
 
-impl<'a> Document<'a> {
+impl<'a> AuditVerdictDocument<'a> {
     /// The document of a verified log.
-    pub fn new(verified: &'a Verified<'_>) -> Self {
+    pub fn new(verified: &'a VerifiedAuditLog<'_>) -> Self {
         let verdict = &verified.verdict;
-        let told = |finding: &'a Finding| Told {
-            text: verified.told(finding.place(), &finding.to_string()),
+        let told = |finding: &'a AuditFinding| DescribedFinding {
+            text: verified.finding_text(finding.line_location(), &finding.to_string()),
             what: finding,
         };
         Self {
             schema: "muster.audit.verdict.v1",
-            passed: verified.passes(),
+            passed: verified.has_passed(),
             intact: verdict.is_intact(),
             files: verified.files,
             node: verdict.node.as_ref(),
@@ -148,31 +150,31 @@ impl<'a> Document<'a> {
 }
 
 /// A record as one line for people.
-pub fn record(fields: &Map<String, Value>) -> String {
+pub fn render_record(fields: &Map<String, Value>) -> String {
     let word = |field: &str| match fields.get(field) {
-        Some(Value::String(text)) => printable::line(text).into_owned(),
-        Some(other) => printable::line(&other.to_string()).into_owned(),
+        Some(Value::String(text)) => printable::escape_to_line(text).into_owned(),
+        Some(other) => printable::escape_to_line(&other.to_string()).into_owned(),
         None => "-".to_owned(),
     };
     let asked = match fields.get("agent") {
         Some(_) => format!("{}.{}", word("agent"), word("action")),
         None => word("claimed"),
     };
-    let mut page = Page::default();
-    page.add(format_args!("{} {:<8} ", word("time"), word("verdict")));
-    page.add(format_args!("{:<12} {asked:<20}", word("caller")));
+    let mut page = TextPage::default();
+    page.push_text(format_args!("{} {:<8} ", word("time"), word("verdict")));
+    page.push_text(format_args!("{:<12} {asked:<20}", word("caller")));
     for field in ["statuscode", "reason", "rule", "count"] {
         if fields.contains_key(field) {
-            page.add(format_args!(" {field}={}", word(field)));
+            page.push_text(format_args!(" {field}={}", word(field)));
         }
     }
-    page.line("");
-    page.text()
+    page.push_line("");
+    page.into_text()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::record;
+    use super::render_record;
 
     #[test]
     fn a_record_is_one_line_and_steers_no_terminal() {
@@ -181,7 +183,7 @@ mod tests {
                "action":"stop","rule":"service.policy:4\u001b[2J","statuscode":5}"#,
         );
         assert_eq!(
-            record(&fields.unwrap()),
+            render_record(&fields.unwrap()),
             "2026-01-31T23:59:59.123Z denied   rip          service.stop         statuscode=5 rule=service.policy:4\\x1b[2J\n"
         );
     }

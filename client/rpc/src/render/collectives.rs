@@ -7,18 +7,18 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::json::Stats;
-use super::printable::line;
-use crate::commands::table::table;
-use crate::report::Report;
+use super::json::RequestStatsDocument;
+use super::printable::escape_to_line;
+use crate::commands::table::format_table;
+use crate::report::RequestReport;
 
 /// The nodes of each collective.
 #[derive(Debug, Default)]
-pub struct Collectives<'a>(BTreeMap<&'a str, BTreeSet<&'a Identity>>);
+pub struct CollectiveMembers<'a>(BTreeMap<&'a str, BTreeSet<&'a Identity>>);
 
-impl<'a> Collectives<'a> {
+impl<'a> CollectiveMembers<'a> {
     /// Reads the answers to `rpcutil collective_info`.
-    pub fn of(report: &'a Report) -> Self {
+    pub fn from_report(report: &'a RequestReport) -> Self {
         let mut collectives = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
             let names = reply.data.get("collectives").and_then(Value::as_array);
@@ -30,28 +30,28 @@ impl<'a> Collectives<'a> {
     }
 
     /// The table; the largest collective comes first.
-    pub fn table(&self) -> String {
+    pub fn render_table(&self) -> String {
         let mut rows: Vec<_> = self.0.iter().collect();
         rows.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
         let rows: Vec<[String; 2]> = rows
             .into_iter()
-            .map(|(name, nodes)| [line(name).into_owned(), nodes.len().to_string()])
+            .map(|(name, nodes)| [escape_to_line(name).into_owned(), nodes.len().to_string()])
             .collect();
-        table(["COLLECTIVE", "NODES"], &rows)
+        format_table(["COLLECTIVE", "NODES"], &rows)
             .into_iter()
             .map(|line| line + "\n")
             .collect()
     }
 
     /// The drawing, in the DOT language.
-    pub fn drawing(&self) -> String {
+    pub fn render_dot(&self) -> String {
         let mut text = "graph fleet {\n  overlap=false;\n".to_owned();
         for (name, nodes) in &self.0 {
-            let (name, count) = (quoted(name), nodes.len());
+            let (name, count) = (quote_dot(name), nodes.len());
             // Writing into a text cannot fail.
             let _ = writeln!(text, "  {name} [shape=box, xlabel=\"{count}\"];");
             for node in nodes {
-                let _ = writeln!(text, "  {name} -- {};", quoted(node.as_str()));
+                let _ = writeln!(text, "  {name} -- {};", quote_dot(node.as_str()));
             }
         }
         text.push_str("}\n");
@@ -60,27 +60,27 @@ impl<'a> Collectives<'a> {
 }
 
 /// A text as DOT has it; what a name cannot hold anyway is not let through.
-fn quoted(text: &str) -> String {
-    let plain = line(text).replace(['\\', '"'], "");
+fn quote_dot(text: &str) -> String {
+    let plain = escape_to_line(text).replace(['\\', '"'], "");
     format!("\"{plain}\"")
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct CollectivesDocument<'a> {
     schema: &'static str,
     collectives: &'a BTreeMap<&'a str, BTreeSet<&'a Identity>>,
-    request_stats: Stats<'a>,
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> CollectivesDocument<'a> {
     /// The document of these collectives.
-    pub fn new(collectives: &'a Collectives<'a>, report: &'a Report) -> Self {
+    pub fn new(collectives: &'a CollectiveMembers<'a>, report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.collectives.v1",
             collectives: &collectives.0,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
@@ -89,7 +89,7 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{Collectives, Document};
+    use super::{CollectiveMembers, CollectivesDocument};
     use crate::render::fixtures::{reply, report};
 
     #[test]
@@ -103,21 +103,21 @@ mod tests {
             reply("no", 5, "denied", json!({"collectives": ["muster"]})),
         ];
         let report = report("rpcutil", "collective_info", replies);
-        let collectives = Collectives::of(&report);
+        let collectives = CollectiveMembers::from_report(&report);
         assert!(
-            collectives.table().starts_with("COLLECTIVE "),
+            collectives.render_table().starts_with("COLLECTIVE "),
             "{}",
-            collectives.table()
+            collectives.render_table()
         );
         assert!(
             collectives
-                .table()
+                .render_table()
                 .lines()
                 .nth(1)
                 .unwrap()
                 .starts_with("muster ")
         );
-        insta::assert_snapshot!(collectives.drawing(), @r#"
+        insta::assert_snapshot!(collectives.render_dot(), @r#"
         graph fleet {
           overlap=false;
           "a -- b; x1b[2J" [shape=box, xlabel="1"];
@@ -129,7 +129,8 @@ mod tests {
           "muster" -- "web1";
         }
         "#);
-        let document = serde_json::to_value(Document::new(&collectives, &report)).unwrap();
+        let document =
+            serde_json::to_value(CollectivesDocument::new(&collectives, &report)).unwrap();
         assert_eq!(document["collectives"]["muster"], json!(["db1", "web1"]));
     }
 }

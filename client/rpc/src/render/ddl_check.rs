@@ -2,19 +2,19 @@
 
 use std::error::Error as _;
 
-use muster_ddl::{Action, Ddl, DdlError, Input, ValueType};
+use muster_ddl::{ActionSchema, AgentDdl, DdlError, InputSchema, ValueType};
 use serde::Serialize;
 
-use super::printable::line;
+use super::printable::escape_to_line;
 
 /// Words in the names of inputs that are secrets more often than not.
-const SECRETS: [&str; 4] = ["password", "passphrase", "secret", "token"];
+const SECRET_NAME_WORDS: [&str; 4] = ["password", "passphrase", "secret", "token"];
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum DdlFindingSeverity {
     /// The DDL is refused.
     Error,
     /// It is taken, and could be better.
@@ -24,9 +24,9 @@ pub enum Severity {
 /// One thing that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct DdlFinding {
     /// How bad it is.
-    pub severity: Severity,
+    pub severity: DdlFindingSeverity,
     /// The line, from 1, if it is known.
     pub line: Option<usize>,
     /// The column, from 1.
@@ -38,26 +38,26 @@ pub struct Finding {
 /// One file, and what was found in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Checked {
+pub struct DdlCheckResult {
     /// The file.
     pub file: String,
     /// The agent, if the DDL can be used.
     pub agent: Option<String>,
     /// What was found.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DdlFinding>,
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct DdlCheckDocument<'a> {
     schema: &'static str,
-    files: &'a [Checked],
+    files: &'a [DdlCheckResult],
 }
 
-impl<'a> Document<'a> {
+impl<'a> DdlCheckDocument<'a> {
     /// The document of these files.
-    pub fn new(files: &'a [Checked]) -> Self {
+    pub fn new(files: &'a [DdlCheckResult]) -> Self {
         Self {
             schema: "muster.plugin.check.v1",
             files,
@@ -65,30 +65,30 @@ impl<'a> Document<'a> {
     }
 }
 
-impl Checked {
+impl DdlCheckResult {
     /// Checks the bytes of a file.
     pub fn new(file: String, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        match Ddl::from_slice(bytes) {
+        match AgentDdl::from_slice(bytes) {
             Ok(ddl) => Self {
                 file,
                 agent: Some(ddl.name().to_owned()),
-                findings: advice(&ddl)
-                    .map(|message| finding(Severity::Warning, message, &text))
+                findings: ddl_advice(&ddl)
+                    .map(|message| locate_finding(DdlFindingSeverity::Warning, message, &text))
                     .collect(),
             },
             Err(error) => Self {
                 file,
                 agent: None,
-                findings: vec![refusal(&error, &text)],
+                findings: vec![refusal_finding(&error, &text)],
             },
         }
     }
 
     /// Adds a finding that refuses the agent, about a file beside the DDL.
-    pub fn refuse(&mut self, message: String) {
-        self.findings.push(Finding {
-            severity: Severity::Error,
+    pub fn add_refusal(&mut self, message: String) {
+        self.findings.push(DdlFinding {
+            severity: DdlFindingSeverity::Error,
             line: None,
             column: None,
             message,
@@ -96,26 +96,30 @@ impl Checked {
     }
 
     /// Whether there is something this bad in it.
-    pub fn has(&self, severity: Severity) -> bool {
+    pub fn has_severity(&self, severity: DdlFindingSeverity) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.severity == severity)
     }
 }
 
-impl Finding {
+impl DdlFinding {
     /// `FILE:LINE:COLUMN: error: MESSAGE`, as editors read it.
-    pub fn text(&self, file: &str) -> String {
+    pub fn render_line(&self, file: &str) -> String {
         let word = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
+            DdlFindingSeverity::Error => "error",
+            DdlFindingSeverity::Warning => "warning",
         };
         let place = self.line.zip(self.column);
         let place = place.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
-        format!("{}:{place} {word}: {}", line(file), line(&self.message))
+        format!(
+            "{}:{place} {word}: {}",
+            escape_to_line(file),
+            escape_to_line(&self.message)
+        )
     }
 }
 
-fn refusal(error: &DdlError, text: &str) -> Finding {
+fn refusal_finding(error: &DdlError, text: &str) -> DdlFinding {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -124,23 +128,23 @@ fn refusal(error: &DdlError, text: &str) -> Finding {
         source = cause.source();
     }
     match error {
-        DdlError::Json(error) if error.line() > 0 => Finding {
-            severity: Severity::Error,
+        DdlError::Json(error) if error.line() > 0 => DdlFinding {
+            severity: DdlFindingSeverity::Error,
             line: Some(error.line()),
             column: Some(error.column()),
             message,
         },
-        _ => finding(Severity::Error, message, text),
+        _ => locate_finding(DdlFindingSeverity::Error, message, text),
     }
 }
 
 /// A finding whose message begins with its place in words.
-fn finding(severity: Severity, message: String, text: &str) -> Finding {
-    let at = place(&message, text);
+fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> DdlFinding {
+    let at = find_place(&message, text);
     let before = at.and_then(|at| text.get(..at));
     let line = before.map(|before| before.matches('\n').count() + 1);
     let column = before.map(|before| before.chars().rev().take_while(|c| *c != '\n').count() + 1);
-    Finding {
+    DdlFinding {
         severity,
         line,
         column,
@@ -149,21 +153,21 @@ fn finding(severity: Severity, message: String, text: &str) -> Finding {
 }
 
 /// Where that is of which a message says ``action `a`, input `b`: ...``: the name of the input, or else of the action.
-fn place(message: &str, text: &str) -> Option<usize> {
+fn find_place(message: &str, text: &str) -> Option<usize> {
     let (words, _) = message.split_once(':')?;
     let mut names = words.split('`').skip(1).step_by(2);
-    let start = action_at(names.next()?, text)?;
+    let start = find_action_offset(names.next()?, text)?;
     let Some(name) = names.next() else {
         return Some(start);
     };
     let rest = text.get(start..)?;
     let end = rest.find("\"action\"").unwrap_or(rest.len());
-    let found = key_at(name, rest.get(..end)?);
+    let found = find_key_offset(name, rest.get(..end)?);
     Some(found.map_or(start, |at| start + at))
 }
 
 /// Where the action's name stands as the value of `action`.
-fn action_at(name: &str, text: &str) -> Option<usize> {
+fn find_action_offset(name: &str, text: &str) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
         let before = text.get(..*at).unwrap_or_default().trim_end();
@@ -173,7 +177,7 @@ fn action_at(name: &str, text: &str) -> Option<usize> {
 }
 
 /// Where a name stands as a key.
-fn key_at(name: &str, text: &str) -> Option<usize> {
+fn find_key_offset(name: &str, text: &str) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
         let after = text.get(at + quoted.len()..).unwrap_or_default();
@@ -182,17 +186,17 @@ fn key_at(name: &str, text: &str) -> Option<usize> {
 }
 
 /// What could be better.
-fn advice(ddl: &Ddl) -> impl Iterator<Item = String> + '_ {
+fn ddl_advice(ddl: &AgentDdl) -> impl Iterator<Item = String> + '_ {
     let none = ddl.metadata().description.is_empty();
     let metadata =
         none.then(|| "metadata: has no description; `rpc plugin list` shows it".to_owned());
     let warnings = ddl.warnings().iter().cloned();
     warnings
         .chain(metadata)
-        .chain(ddl.actions().iter().flat_map(of_action))
+        .chain(ddl.actions().iter().flat_map(action_advice))
 }
 
-fn of_action(action: &Action) -> Vec<String> {
+fn action_advice(action: &ActionSchema) -> Vec<String> {
     let at = format!("action `{}`", action.name());
     let mut found = Vec::new();
     if action.description().is_empty() {
@@ -201,7 +205,7 @@ fn of_action(action: &Action) -> Vec<String> {
         ));
     }
     for input in action.inputs() {
-        let advice = of_input(action, input).into_iter();
+        let advice = input_advice(action, input).into_iter();
         found.extend(advice.map(|advice| format!("{at}, input `{}`: {advice}", input.name)));
     }
     for output in action.outputs() {
@@ -215,19 +219,21 @@ fn of_action(action: &Action) -> Vec<String> {
     found
 }
 
-fn of_input(action: &Action, input: &Input) -> Vec<&'static str> {
+fn input_advice(action: &ActionSchema, input: &InputSchema) -> Vec<&'static str> {
     let mut found = Vec::new();
     if input.description.is_empty() && input.prompt.is_empty() {
         found.push("has neither a description nor a prompt");
     }
     if input.value_type == ValueType::String
-        && input.validation().is_none()
+        && input.validation_text().is_none()
         && input.max_length == 0
     {
         found.push("takes every text of any length; give it a validation or a maxlength");
     }
     let name = input.name.to_ascii_lowercase();
-    if SECRETS.iter().any(|secret| name.contains(secret)) && !action.is_sensitive(&input.name) {
+    if SECRET_NAME_WORDS.iter().any(|secret| name.contains(secret))
+        && !action.is_sensitive(&input.name)
+    {
         found.push("looks like a secret; `\"sensitive\": true` keeps it out of logs and output");
     }
     found
@@ -235,22 +241,22 @@ fn of_input(action: &Action, input: &Input) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Checked, Severity};
+    use super::{DdlCheckResult, DdlFindingSeverity};
 
     fn check(text: &str) -> Vec<String> {
-        let checked = Checked::new("a.json".to_owned(), text.as_bytes());
+        let checked = DdlCheckResult::new("a.json".to_owned(), text.as_bytes());
         let findings = checked.findings.iter();
         findings
-            .map(|finding| finding.text(&checked.file))
+            .map(|finding| finding.render_line(&checked.file))
             .collect()
     }
 
     #[test]
     fn what_comes_with_the_product_is_usable() {
-        for (name, text) in muster_ddl::BUILTIN {
-            let checked = Checked::new((*name).to_owned(), text.as_bytes());
+        for (name, text) in muster_ddl::BUILTIN_AGENTS {
+            let checked = DdlCheckResult::new((*name).to_owned(), text.as_bytes());
             assert!(
-                !checked.has(Severity::Error),
+                !checked.has_severity(DdlFindingSeverity::Error),
                 "{name}: {:?}",
                 checked.findings
             );
@@ -260,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_fault_has_its_line() {
-        let (_, good) = muster_ddl::BUILTIN
+        let (_, good) = muster_ddl::BUILTIN_AGENTS
             .iter()
             .find(|(name, _)| *name == "service")
             .unwrap();

@@ -6,54 +6,61 @@ use anstyle::Style;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::page::Page;
-use super::printable::line;
-use crate::doctor::{Level, Section};
+use super::page::TextPage;
+use super::printable::escape_to_line;
+use crate::doctor::{DiagnosisLevel, DiagnosisSection};
 use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
 
 /// Names of nodes that are shown under a finding; `-j` has them all.
-const SHOWN: usize = 5;
+const MAX_SHOWN_NODES: usize = 5;
 
 /// Where messages begin.
-const INDENT: usize = 26;
+const MESSAGE_INDENT: usize = 26;
 
 /// The text of one section, as wide as the screen, with an empty line after it.
-pub fn text(section: &Section, width: usize) -> String {
-    let mut page = Page::default();
-    page.line(format_args!("{STRONG}{}{STRONG:#}", line(&section.about)));
+pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
+    let mut page = TextPage::default();
+    page.push_line(format_args!(
+        "{STRONG}{}{STRONG:#}",
+        escape_to_line(&section.about)
+    ));
     for finding in &section.findings {
-        let style = style(finding.level);
-        let word = finding.level.word();
-        let mut lines = wrapped(&line(&finding.message), width).into_iter();
-        let (check, first) = (line(&finding.check), lines.next().unwrap_or_default());
-        page.line(format_args!(
+        let style = level_style(finding.level);
+        let word = finding.level.as_str();
+        let mut lines = wrap_words(&escape_to_line(&finding.message), width).into_iter();
+        let (check, first) = (
+            escape_to_line(&finding.check),
+            lines.next().unwrap_or_default(),
+        );
+        page.push_line(format_args!(
             "  {style}{word:<8}{style:#} {check:<14} {first}"
         ));
-        lines.for_each(|more| page.line(format_args!("{:INDENT$}{more}", "")));
+        lines.for_each(|more| page.push_line(format_args!("{:MESSAGE_INDENT$}{more}", "")));
         if !finding.nodes.is_empty() {
-            for names in wrapped(&names(&finding.nodes), width) {
-                page.line(format_args!("{:INDENT$}{names}", ""));
+            for names in wrap_words(&shorten_names(&finding.nodes), width) {
+                page.push_line(format_args!("{:MESSAGE_INDENT$}{names}", ""));
             }
         }
         for advice in finding
             .advice
             .iter()
-            .flat_map(|advice| wrapped(advice, width))
+            .flat_map(|advice| wrap_words(advice, width))
         {
-            page.line(format_args!("{:INDENT$}{HINT}{advice}{HINT:#}", ""));
+            page.push_line(format_args!("{:MESSAGE_INDENT$}{HINT}{advice}{HINT:#}", ""));
         }
     }
-    page.gap();
-    page.text()
+    page.push_gap();
+    page.into_text()
 }
 
 /// The words of a text in lines that fit; a word that does not fit is left whole.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+fn wrap_words(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
             Some(last)
-                if last.chars().count() + word.chars().count() < width.saturating_sub(INDENT) =>
+                if last.chars().count() + word.chars().count()
+                    < width.saturating_sub(MESSAGE_INDENT) =>
             {
                 last.push(' ');
                 last.push_str(word);
@@ -64,17 +71,21 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn style(level: Level) -> Style {
+fn level_style(level: DiagnosisLevel) -> Style {
     match level {
-        Level::Ok => GOOD,
-        Level::Warning => WARNING,
-        Level::Error => BAD,
+        DiagnosisLevel::Ok => GOOD,
+        DiagnosisLevel::Warning => WARNING,
+        DiagnosisLevel::Error => BAD,
     }
 }
 
-fn names(nodes: &BTreeSet<Identity>) -> String {
-    let shown: Vec<&str> = nodes.iter().take(SHOWN).map(Identity::as_str).collect();
-    match nodes.len().saturating_sub(SHOWN) {
+fn shorten_names(nodes: &BTreeSet<Identity>) -> String {
+    let shown: Vec<&str> = nodes
+        .iter()
+        .take(MAX_SHOWN_NODES)
+        .map(Identity::as_str)
+        .collect();
+    match nodes.len().saturating_sub(MAX_SHOWN_NODES) {
         0 => shown.join(" "),
         more => format!("{} and {more} more", shown.join(" ")),
     }
@@ -83,24 +94,24 @@ fn names(nodes: &BTreeSet<Identity>) -> String {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct DoctorDocument<'a> {
     schema: &'static str,
     warnings: usize,
     errors: usize,
-    sections: &'a [Section],
+    sections: &'a [DiagnosisSection],
 }
 
-impl<'a> Document<'a> {
+impl<'a> DoctorDocument<'a> {
     /// The document of these sections.
-    pub fn new(sections: &'a [Section]) -> Self {
-        let count = |level: Level| {
+    pub fn new(sections: &'a [DiagnosisSection]) -> Self {
+        let count = |level: DiagnosisLevel| {
             let findings = sections.iter().flat_map(|section| &section.findings);
             findings.filter(|finding| finding.level == level).count()
         };
         Self {
             schema: "muster.doctor.v1",
-            warnings: count(Level::Warning),
-            errors: count(Level::Error),
+            warnings: count(DiagnosisLevel::Warning),
+            errors: count(DiagnosisLevel::Error),
             sections,
         }
     }
@@ -108,27 +119,28 @@ impl<'a> Document<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Document, text};
-    use crate::doctor::{Finding, Section};
+    use super::{DoctorDocument, render_section};
+    use crate::doctor::{DiagnosisFinding, DiagnosisSection};
     use crate::render::WIDTH;
 
-    fn section() -> Section {
+    fn section() -> DiagnosisSection {
         let nodes = (0..7).map(|number| format!("web{number}.acme.net").parse().unwrap());
-        Section {
+        DiagnosisSection {
             about: "Fleet: 7 nodes".to_owned(),
             here: false,
             findings: vec![
-                Finding::ok("clocks", "all within 1 s of this one"),
-                Finding::error("disk", "3 MiB (0 %) are left for /var\u{1b}[2J").about(nodes),
-                Finding::warning("ddls", "agent service: this side has 1.0.0")
-                    .advising("bring both to one version"),
+                DiagnosisFinding::ok("clocks", "all within 1 s of this one"),
+                DiagnosisFinding::error("disk", "3 MiB (0 %) are left for /var\u{1b}[2J")
+                    .with_nodes(nodes),
+                DiagnosisFinding::warning("ddls", "agent service: this side has 1.0.0")
+                    .with_advice("bring both to one version"),
             ],
         }
     }
 
     #[test]
     fn a_section_says_what_where_and_what_to_do() {
-        let text = text(&section(), WIDTH);
+        let text = render_section(&section(), WIDTH);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         Fleet: 7 nodes
           ok       clocks         all within 1 s of this one
@@ -143,7 +155,7 @@ mod tests {
     #[test]
     fn the_document_counts() {
         let sections = [section()];
-        let document = serde_json::to_value(Document::new(&sections)).unwrap();
+        let document = serde_json::to_value(DoctorDocument::new(&sections)).unwrap();
         assert_eq!(
             (&document["errors"], &document["warnings"]),
             (&1.into(), &1.into())

@@ -4,12 +4,12 @@
 use serde_json::Value;
 
 /// The sentences of a list of events; `None` when it is anything else.
-pub fn sentences(value: &Value) -> Option<Value> {
+pub fn event_sentences(value: &Value) -> Option<Value> {
     let events = value.as_array().filter(|events| !events.is_empty())?;
-    events.iter().map(sentence).collect()
+    events.iter().map(event_sentence).collect()
 }
 
-fn sentence(event: &Value) -> Option<Value> {
+fn event_sentence(event: &Value) -> Option<Value> {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
     // The message says itself how it went: `(noop)`, `failed: ...`.
     let (_, message, _) = (text("property")?, text("message")?, text("status")?);
@@ -20,14 +20,14 @@ fn sentence(event: &Value) -> Option<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::sentences;
+    use super::event_sentences;
 
     #[test]
     fn only_lists_of_events_become_sentences() {
         let event = |status| json!({"property": "shell", "message": "shell changed", "status": status, "more": 1});
         let list = json!([event("success"), event("noop")]);
         assert_eq!(
-            sentences(&list),
+            event_sentences(&list),
             Some(json!(["shell changed", "shell changed"]))
         );
         for other in [
@@ -37,7 +37,7 @@ mod tests {
             json!([{"message": "a"}]),
             event("noop"),
         ] {
-            assert_eq!(sentences(&other), None, "{other}");
+            assert_eq!(event_sentences(&other), None, "{other}");
         }
     }
 }

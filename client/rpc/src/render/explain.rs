@@ -10,16 +10,16 @@ use muster_wire::trace::StageName;
 use serde::{Serialize, Serializer};
 
 use super::json;
-use super::page::Page;
-use super::plan::counted;
-use super::printable::line;
+use super::page::TextPage;
+use super::plan::node_count_text;
+use super::printable::escape_to_line;
 use crate::printer::{BAD, STRONG};
 
 /// Subjects of one message that are shown.
-const SHOWN: usize = 5;
+const MAX_SHOWN_SUBJECTS: usize = 5;
 
 /// What nodes check, in their order.
-const CHECKS: [(StageName, &str); 11] = [
+const NODE_CHECKS: [(StageName, &str); 11] = [
     (
         StageName::Decode,
         "is the subject one of this node's collectives, and its name if there is one",
@@ -66,7 +66,7 @@ const CHECKS: [(StageName, &str); 11] = [
 /// A request, taken apart.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Explanation {
+pub struct RequestExplanation {
     /// The schema of the document, and its version.
     pub schema: &'static str,
     /// The agent.
@@ -81,19 +81,19 @@ pub struct Explanation {
     /// The filter in English.
     pub target: String,
     /// What finds the nodes; nothing when they are named.
-    pub discovery: Option<Message>,
+    pub discovery: Option<ExplainedMessage>,
     /// What asks them: a message for each group of nodes.
-    pub requests: Vec<Message>,
+    pub requests: Vec<ExplainedMessage>,
     /// The nodes, if they are named.
     pub nodes: Option<BTreeSet<Identity>>,
     /// Who asks.
-    pub caller: Caller,
+    pub caller: ExplainedCaller,
 }
 
 /// One signed message.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Message {
+pub struct ExplainedMessage {
     /// Where it is published.
     pub subjects: Vec<String>,
     /// Where the first answer goes.
@@ -104,7 +104,7 @@ pub struct Message {
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub body: Request,
     /// The bytes that are signed.
-    #[serde(rename = "signed_hex", serialize_with = "as_hex")]
+    #[serde(rename = "signed_hex", serialize_with = "serialize_hex")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub signed: Vec<u8>,
     /// The size of the whole message.
@@ -114,7 +114,7 @@ pub struct Message {
 /// Who asks, as the token says.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Caller {
+pub struct ExplainedCaller {
     /// The name.
     pub name: String,
     /// The public key.
@@ -132,28 +132,28 @@ pub struct Caller {
 }
 
 /// The words behind a lead, in lines that hang below their first.
-fn hanging(lead: &str, words: &str, width: usize) -> String {
+fn hang_words(lead: &str, words: &str, width: usize) -> String {
     let indent = lead.chars().count();
-    let mut page = Page::default();
+    let mut page = TextPage::default();
     let mut row = lead.to_owned();
     for word in words.split(' ') {
         if row.trim().is_empty() || row.chars().count() + word.chars().count() < width {
             row.push_str(word);
         } else {
-            page.line(row);
+            page.push_line(row);
             row = format!("{:indent$}{word}", "");
         }
         row.push(' ');
     }
-    page.line(row);
-    page.text()
+    page.push_line(row);
+    page.into_text()
 }
 
-fn as_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(&hex(bytes))
+fn serialize_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&encode_hex(bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing into a String cannot fail.
         let _ = write!(text, "{byte:02x}");
@@ -161,93 +161,93 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-impl Explanation {
+impl RequestExplanation {
     /// The schema of the document.
     pub const SCHEMA: &str = "muster.explain.v1";
 
     /// For people; with the signed bytes for those who want details.
-    pub fn text(&self, verbose: bool, width: usize) -> String {
-        let mut page = Page::default();
+    pub fn render_text(&self, verbose: bool, width: usize) -> String {
+        let mut page = TextPage::default();
         let kind = match self.class {
             ActionClass::Read => "reads",
             ActionClass::Change => "changes nodes",
             ActionClass::RootEquivalent => "root-equivalent",
         };
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{} {} ({kind}), of {}",
             self.agent,
             self.action,
-            line(&self.target)
+            escape_to_line(&self.target)
         ));
-        page.gap();
+        page.push_gap();
         if let Some(discovery) = &self.discovery {
-            page.line(format_args!("{STRONG}First, to find the nodes{STRONG:#}"));
-            discovery.add(&mut page, verbose);
+            page.push_line(format_args!("{STRONG}First, to find the nodes{STRONG:#}"));
+            discovery.render_onto(&mut page, verbose);
         }
         let whom = match &self.nodes {
-            Some(nodes) => counted(nodes.len()),
+            Some(nodes) => node_count_text(nodes.len()),
             None => "each node that answers".to_owned(),
         };
-        page.line(format_args!("{STRONG}Then, to {whom}{STRONG:#}"));
+        page.push_line(format_args!("{STRONG}Then, to {whom}{STRONG:#}"));
         for request in &self.requests {
-            request.add(&mut page, verbose);
+            request.render_onto(&mut page, verbose);
         }
-        self.caller.add(&mut page);
-        page.line(format_args!(
+        self.caller.render_onto(&mut page);
+        page.push_line(format_args!(
             "{STRONG}What each node checks, in this order{STRONG:#}"
         ));
-        for (stage, what) in CHECKS {
-            page.add(hanging(&format!("   {stage:<11} "), what, width));
+        for (stage, what) in NODE_CHECKS {
+            page.push_text(hang_words(&format!("   {stage:<11} "), what, width));
         }
-        page.text()
+        page.into_text()
     }
 }
 
-impl Message {
-    fn add(&self, page: &mut Page, verbose: bool) {
-        for subject in self.subjects.iter().take(SHOWN) {
-            page.line(format_args!("   subject     {subject}"));
+impl ExplainedMessage {
+    fn render_onto(&self, page: &mut TextPage, verbose: bool) {
+        for subject in self.subjects.iter().take(MAX_SHOWN_SUBJECTS) {
+            page.push_line(format_args!("   subject     {subject}"));
         }
-        if let Some(more @ 1..) = self.subjects.len().checked_sub(SHOWN) {
-            page.line(format_args!("   and {more} more"));
+        if let Some(more @ 1..) = self.subjects.len().checked_sub(MAX_SHOWN_SUBJECTS) {
+            page.push_line(format_args!("   and {more} more"));
         }
         match &self.allowed_by {
-            Some(permission) => page.line(format_args!("   allowed by  {permission}")),
-            None => page.line(format_args!(
+            Some(permission) => page.push_line(format_args!("   allowed by  {permission}")),
+            None => page.push_line(format_args!(
                 "   {BAD}refused at the broker: no permission of yours covers it{BAD:#}"
             )),
         }
         if let Some(reply_to) = &self.reply_to {
-            page.line(format_args!("   answers to  {reply_to}"));
+            page.push_line(format_args!("   answers to  {reply_to}"));
         }
-        page.line(format_args!(
+        page.push_line(format_args!(
             "   signed      {} bytes; {} with token and signature",
             self.signed.len(),
             self.sealed_bytes
         ));
         if verbose {
-            page.line(format_args!("   signed hex  {}", hex(&self.signed)));
+            page.push_line(format_args!("   signed hex  {}", encode_hex(&self.signed)));
         }
         // What was signed can be shown.
-        let body = json::text(&self.body).unwrap_or_default();
+        let body = json::to_safe_text(&self.body).unwrap_or_default();
         for row in body.lines() {
-            page.line(format_args!("   {row}"));
+            page.push_line(format_args!("   {row}"));
         }
-        page.gap();
+        page.push_gap();
     }
 }
 
-impl Caller {
-    fn add(&self, page: &mut Page) {
-        page.line(format_args!("{STRONG}As whom{STRONG:#}"));
+impl ExplainedCaller {
+    fn render_onto(&self, page: &mut TextPage) {
+        page.push_line(format_args!("{STRONG}As whom{STRONG:#}"));
         let rows = [
-            ("name", Some(line(&self.name).into_owned())),
+            ("name", Some(escape_to_line(&self.name).into_owned())),
             ("key", Some(self.key.clone())),
             ("role", self.role.map(str::to_owned)),
             ("signed by", Some(self.issuer.clone())),
             (
                 "tags",
-                (!self.tags.is_empty()).then(|| line(&self.tags.join(" ")).into_owned()),
+                (!self.tags.is_empty()).then(|| escape_to_line(&self.tags.join(" ")).into_owned()),
             ),
             (
                 "ends",
@@ -256,15 +256,15 @@ impl Caller {
         ];
         for (title, text) in rows {
             if let Some(text) = text {
-                page.line(format_args!("   {title:<11} {text}"));
+                page.push_line(format_args!("   {title:<11} {text}"));
             }
         }
         if let Some(why) = &self.refused {
-            page.line(format_args!(
+            page.push_line(format_args!(
                 "   {BAD}nobody believes this token: {}{BAD:#}",
-                line(why)
+                escape_to_line(why)
             ));
         }
-        page.gap();
+        page.push_gap();
     }
 }

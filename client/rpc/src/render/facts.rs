@@ -7,22 +7,22 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::columns::columns;
-use super::grid::{Cell, grid};
-use super::json::Stats;
-use super::page::Page;
-use super::printable::line;
-use super::ranges::ranges;
-use super::request::balance;
-use super::value::compact;
+use super::columns::format_columns;
+use super::grid::{TableCell, lay_out_table};
+use super::json::RequestStatsDocument;
+use super::page::TextPage;
+use super::printable::escape_to_line;
+use super::ranges::shorten_to_ranges;
+use super::request::balance_line;
+use super::value::compact_value;
 use crate::printer::{HINT, STRONG};
-use crate::report::Report;
+use crate::report::RequestReport;
 use crate::screen::Screen;
 
 /// A value, and who has it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Group {
+pub struct FactValueGroup {
     value: Value,
     count: usize,
     nodes: BTreeSet<Identity>,
@@ -30,101 +30,109 @@ pub struct Group {
 
 /// The values that successful replies to `rpcutil get_fact` name: the most frequent first, then by value. Nodes
 /// without the fact are under null.
-pub fn groups(report: &Report) -> Vec<Group> {
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
+    let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();
     for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
         let value = reply.data.get("value").cloned().unwrap_or_default();
-        let group = groups.entry(value.to_string()).or_insert_with(|| Group {
-            value,
-            count: 0,
-            nodes: BTreeSet::new(),
-        });
+        let group = groups
+            .entry(value.to_string())
+            .or_insert_with(|| FactValueGroup {
+                value,
+                count: 0,
+                nodes: BTreeSet::new(),
+            });
         group.nodes.insert(reply.node.clone());
         group.count = group.nodes.len();
     }
-    let mut groups: Vec<Group> = groups.into_values().collect();
+    let mut groups: Vec<FactValueGroup> = groups.into_values().collect();
     groups.sort_by_key(|group| Reverse(group.count));
     groups
 }
 
 /// How many columns a value may take before its bar.
-const VALUE: usize = 40;
+const MAX_VALUE_WIDTH: usize = 40;
 
 /// The text for people: bars at a terminal, plain counts elsewhere; `nodes` names the nodes under each value.
-pub fn text(fact: &str, groups: &[Group], report: &Report, nodes: bool, screen: Screen) -> String {
-    let mut page = Page::default();
-    page.line(format_args!(
+pub fn render_fact_bars(
+    fact: &str,
+    groups: &[FactValueGroup],
+    report: &RequestReport,
+    nodes: bool,
+    screen: Screen,
+) -> String {
+    let mut page = TextPage::default();
+    page.push_line(format_args!(
         "{STRONG}Report for fact: {}{STRONG:#}\n",
-        line(fact)
+        escape_to_line(fact)
     ));
-    let bars = Bars::new(groups, screen.width);
+    let bars = FactBarLayout::new(groups, screen.width);
     for group in groups {
         if screen.is_terminal {
-            page.line(bars.row(group));
+            page.push_line(bars.render_row(group));
         } else {
             let count = group.nodes.len();
             let times = if count == 1 { "time" } else { "times" };
-            page.line(format_args!(
+            page.push_line(format_args!(
                 "        {:<39} found {count} {times}",
-                group.shown()
+                group.display_value()
             ));
         }
         if nodes {
             let names: Vec<&str> = group.nodes.iter().map(Identity::as_str).collect();
-            page.add(columns(&names, 12, screen.width));
-            page.gap();
+            page.push_text(format_columns(&names, 12, screen.width));
+            page.push_gap();
         }
     }
-    page.gap();
-    page.add(balance(report));
-    page.text()
+    page.push_gap();
+    page.push_text(balance_line(report));
+    page.into_text()
 }
 
 /// The values as a table, with the nodes shortened to ranges if they are wanted.
-pub fn table(groups: &[Group], nodes: bool, screen: Screen) -> String {
+pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen) -> String {
     let mut heading = vec!["VALUE".to_owned(), "COUNT".to_owned()];
     heading.extend(nodes.then(|| "NODES".to_owned()));
     let rows = groups.iter().map(|group| {
         let mut row = vec![
-            Cell::plain(group.shown()),
-            Cell::plain(group.nodes.len().to_string()),
+            TableCell::plain(group.display_value()),
+            TableCell::plain(group.nodes.len().to_string()),
         ];
-        row.extend(nodes.then(|| Cell::plain(ranges(&group.nodes).join(" "))));
+        row.extend(nodes.then(|| TableCell::plain(shorten_to_ranges(&group.nodes).join(" "))));
         row
     });
-    grid(&heading, &rows.collect::<Vec<_>>(), screen.width, None).text
+    lay_out_table(&heading, &rows.collect::<Vec<_>>(), screen.width, None).text
 }
 
-impl Group {
+impl FactValueGroup {
     /// The value on a line: structures as JSON.
-    fn shown(&self) -> String {
+    fn display_value(&self) -> String {
         match &self.value {
             Value::Null => "(no such fact)".to_owned(),
-            value => compact(value),
+            value => compact_value(value),
         }
     }
 }
 
 /// How wide the parts of a row with a bar are.
-struct Bars {
+struct FactBarLayout {
     value: usize,
     count: usize,
     bar: usize,
     most: usize,
 }
 
-impl Bars {
-    fn new(groups: &[Group], width: usize) -> Self {
+impl FactBarLayout {
+    fn new(groups: &[FactValueGroup], width: usize) -> Self {
         let widest = groups
             .iter()
-            .map(|group| group.shown().chars().count())
+            .map(|group| group.display_value().chars().count())
             .max();
         let most = groups
             .iter()
             .map(|group| group.nodes.len())
             .max()
             .unwrap_or(0);
-        let value = widest.unwrap_or(0).min(VALUE);
+        let value = widest.unwrap_or(0).min(MAX_VALUE_WIDTH);
         let count = most.to_string().len();
         let bar = width.saturating_sub(value + count + 6);
         Self {
@@ -136,7 +144,7 @@ impl Bars {
     }
 
     /// Whoever has the value has a bar, however small.
-    fn row(&self, group: &Group) -> String {
+    fn render_row(&self, group: &FactValueGroup) -> String {
         let Self {
             value,
             count,
@@ -145,7 +153,7 @@ impl Bars {
         } = *self;
         let nodes = group.nodes.len();
         let length = (nodes * bar).div_ceil(most.max(1)).min(bar);
-        let shown = group.shown();
+        let shown = group.display_value();
         let bar = "█".repeat(length);
         format!("  {shown:<value$}  {nodes:>count$}  {HINT}{bar}{HINT:#}")
     }
@@ -154,21 +162,21 @@ impl Bars {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct FactsDocument<'a> {
     schema: &'static str,
     fact: &'a str,
-    values: &'a [Group],
-    request_stats: Stats<'a>,
+    values: &'a [FactValueGroup],
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> FactsDocument<'a> {
     /// The document of these values.
-    pub fn new(fact: &'a str, groups: &'a [Group], report: &'a Report) -> Self {
+    pub fn new(fact: &'a str, groups: &'a [FactValueGroup], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.facts.v1",
             fact,
             values: groups,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
@@ -177,7 +185,7 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{Document, groups, table, text};
+    use super::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::json;
     use crate::screen::Screen;
@@ -202,29 +210,46 @@ mod tests {
             )
         });
         let report = report("rpcutil", "get_fact", replies.collect());
-        let groups = groups(&report);
+        let groups = group_fact_values(&report);
         insta::assert_snapshot!(
             "facts",
-            plain(&text("country", &groups, &report, false, Screen::default()))
+            plain(&render_fact_bars(
+                "country",
+                &groups,
+                &report,
+                false,
+                Screen::default()
+            ))
         );
         insta::assert_snapshot!(
             "facts_verbose",
-            plain(&text("country", &groups, &report, true, Screen::default()))
+            plain(&render_fact_bars(
+                "country",
+                &groups,
+                &report,
+                true,
+                Screen::default()
+            ))
         );
         let terminal = Screen {
             width: 60,
             is_terminal: true,
         };
-        let bars = plain(&text("country", &groups, &report, false, terminal));
+        let bars = plain(&render_fact_bars(
+            "country", &groups, &report, false, terminal,
+        ));
         assert!(
             bars.lines().all(|line| line.chars().count() <= 60),
             "{bars}"
         );
         insta::assert_snapshot!("facts_bars", bars);
-        insta::assert_snapshot!("facts_table", plain(&table(&groups, true, terminal)));
+        insta::assert_snapshot!(
+            "facts_table",
+            plain(&render_fact_table(&groups, true, terminal))
+        );
         insta::assert_snapshot!(
             "facts_json",
-            json::text(&Document::new("country", &groups, &report)).unwrap()
+            json::to_safe_text(&FactsDocument::new("country", &groups, &report)).unwrap()
         );
     }
 }

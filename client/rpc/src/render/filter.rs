@@ -1,44 +1,44 @@
 //! What filters make of the nodes of a saved inventory.
 
-use muster_client::discovery::inventory::Judgement;
-use muster_wire::filter::Truth;
+use muster_client::discovery::inventory::NodeEvaluation;
+use muster_wire::filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::page::Page;
-use super::plan::counted;
-use super::printable::line;
-use crate::exit::Exit;
+use super::page::TextPage;
+use super::plan::node_count_text;
+use super::printable::escape_to_line;
+use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD, WARNING};
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct FilterTestDocument<'a> {
     schema: &'static str,
     /// The filter in English; groups of the inventory are not in it.
     filter: String,
     matching: usize,
     not_matching: usize,
     unknown: usize,
-    nodes: Vec<NodeDocument<'a>>,
+    nodes: Vec<FilterNodeDocument<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct NodeDocument<'a> {
+struct FilterNodeDocument<'a> {
     node: &'a Identity,
-    verdict: Verdict,
+    verdict: FilterVerdict,
     /// The data sources that the node would have to ask, while it is unknown whether it matches.
     asks: Vec<String>,
-    conditions: Vec<ConditionDocument<'a>>,
+    conditions: Vec<FilterConditionDocument<'a>>,
 }
 
 /// Whether a node is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+enum FilterVerdict {
     Match,
     NoMatch,
     Unknown,
@@ -46,44 +46,44 @@ enum Verdict {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ConditionDocument<'a> {
+struct FilterConditionDocument<'a> {
     condition: &'a str,
-    holds: Holds,
+    holds: ConditionOutcome,
 }
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-enum Holds {
+enum ConditionOutcome {
     Yes,
     No,
     Unknown,
 }
 
-impl From<Truth> for Verdict {
-    fn from(truth: Truth) -> Self {
+impl From<TruthValue> for FilterVerdict {
+    fn from(truth: TruthValue) -> Self {
         match truth {
-            Truth::True => Self::Match,
-            Truth::False => Self::NoMatch,
-            Truth::Unknown => Self::Unknown,
+            TruthValue::True => Self::Match,
+            TruthValue::False => Self::NoMatch,
+            TruthValue::Unknown => Self::Unknown,
         }
     }
 }
 
-impl From<Truth> for Holds {
-    fn from(truth: Truth) -> Self {
+impl From<TruthValue> for ConditionOutcome {
+    fn from(truth: TruthValue) -> Self {
         match truth {
-            Truth::True => Self::Yes,
-            Truth::False => Self::No,
-            Truth::Unknown => Self::Unknown,
+            TruthValue::True => Self::Yes,
+            TruthValue::False => Self::No,
+            TruthValue::Unknown => Self::Unknown,
         }
     }
 }
 
-impl<'a> Document<'a> {
+impl<'a> FilterTestDocument<'a> {
     /// What became of these nodes.
-    pub fn new(filter: String, judged: &'a [Judgement]) -> Self {
+    pub fn new(filter: String, judged: &'a [NodeEvaluation]) -> Self {
         let count = |truth| {
             let of = judged.iter().filter(|judgement| judgement.verdict == truth);
             of.count()
@@ -91,49 +91,53 @@ impl<'a> Document<'a> {
         Self {
             schema: "muster.filter.test.v1",
             filter,
-            matching: count(Truth::True),
-            not_matching: count(Truth::False),
-            unknown: count(Truth::Unknown),
-            nodes: judged.iter().map(NodeDocument::new).collect(),
+            matching: count(TruthValue::True),
+            not_matching: count(TruthValue::False),
+            unknown: count(TruthValue::Unknown),
+            nodes: judged.iter().map(FilterNodeDocument::new).collect(),
         }
     }
 
     /// A line for each node; with details one for each condition, too.
-    pub fn text(&self, verbose: bool) -> String {
+    pub fn render_text(&self, verbose: bool) -> String {
         let names = self.nodes.iter().map(|node| node.node.as_str().len());
         let widest = names.max().unwrap_or(0);
-        let mut page = Page::default();
+        let mut page = TextPage::default();
         for node in &self.nodes {
             let (style, word) = match node.verdict {
-                Verdict::Match => (GOOD, "match"),
-                Verdict::NoMatch => (BAD, "no match"),
-                Verdict::Unknown => (WARNING, "unknown"),
+                FilterVerdict::Match => (GOOD, "match"),
+                FilterVerdict::NoMatch => (BAD, "no match"),
+                FilterVerdict::Unknown => (WARNING, "unknown"),
             };
-            page.add(format_args!(
+            page.push_text(format_args!(
                 "{:<widest$}  {style}{word}{style:#}",
                 node.node.as_str()
             ));
             if node.asks.is_empty() {
-                page.line("");
+                page.push_line("");
             } else {
-                page.line(format_args!(", would ask {}", line(&node.asks.join(", "))));
+                page.push_line(format_args!(
+                    ", would ask {}",
+                    escape_to_line(&node.asks.join(", "))
+                ));
             }
-            for ConditionDocument { condition, holds } in node.conditions.iter().filter(|_| verbose)
+            for FilterConditionDocument { condition, holds } in
+                node.conditions.iter().filter(|_| verbose)
             {
                 let word = match holds {
-                    Holds::Yes => "holds",
-                    Holds::No => "does not",
-                    Holds::Unknown => "unknown",
+                    ConditionOutcome::Yes => "holds",
+                    ConditionOutcome::No => "does not",
+                    ConditionOutcome::Unknown => "unknown",
                 };
-                page.line(format_args!("    {word:<8}  {}", line(condition)));
+                page.push_line(format_args!("    {word:<8}  {}", escape_to_line(condition)));
             }
         }
-        page.text()
+        page.into_text()
     }
 
     /// How many nodes match, and how many do not.
-    pub fn balance(&self) -> String {
-        let of = counted(self.nodes.len());
+    pub fn summary_line(&self) -> String {
+        let of = node_count_text(self.nodes.len());
         match self.unknown {
             0 => format!("{} of {of} match", self.matching),
             unknown => format!("{} of {of} match, {unknown} may", self.matching),
@@ -141,24 +145,24 @@ impl<'a> Document<'a> {
     }
 
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit_code(&self) -> CommandExitCode {
         match (self.unknown, self.matching) {
-            (0, 0) => Exit::Local,
-            (0, _) => Exit::Passed,
-            _ => Exit::SomeFailed,
+            (0, 0) => CommandExitCode::Local,
+            (0, _) => CommandExitCode::Passed,
+            _ => CommandExitCode::SomeFailed,
         }
     }
 }
 
-impl<'a> NodeDocument<'a> {
-    fn new(judgement: &'a Judgement) -> Self {
+impl<'a> FilterNodeDocument<'a> {
+    fn new(judgement: &'a NodeEvaluation) -> Self {
         let conditions = judgement.conditions.iter();
         Self {
             node: &judgement.node,
             verdict: judgement.verdict.into(),
             asks: judgement.asks.iter().map(ToString::to_string).collect(),
             conditions: conditions
-                .map(|(condition, truth)| ConditionDocument {
+                .map(|(condition, truth)| FilterConditionDocument {
                     condition,
                     holds: (*truth).into(),
                 })
@@ -169,18 +173,18 @@ impl<'a> NodeDocument<'a> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::discovery::inventory::Judgement;
-    use muster_wire::filter::Truth;
+    use muster_client::discovery::inventory::NodeEvaluation;
+    use muster_wire::filter::TruthValue;
 
-    use super::Document;
-    use crate::exit::Exit;
+    use super::FilterTestDocument;
+    use crate::exit::CommandExitCode;
 
-    fn judgement(node: &str, verdict: Truth) -> Judgement {
+    fn judgement(node: &str, verdict: TruthValue) -> NodeEvaluation {
         let asks = match verdict {
-            Truth::Unknown => vec!["service(\"sshd\")".parse().unwrap()],
+            TruthValue::Unknown => vec!["service(\"sshd\")".parse().unwrap()],
             _ => Vec::new(),
         };
-        Judgement {
+        NodeEvaluation {
             node: node.parse().unwrap(),
             verdict,
             asks,
@@ -191,35 +195,41 @@ mod tests {
     #[test]
     fn each_node_has_its_verdict_and_its_reasons() {
         let judged = [
-            judgement("web1.acme.net", Truth::True),
-            judgement("db1", Truth::False),
-            judgement("db2", Truth::Unknown),
+            judgement("web1.acme.net", TruthValue::True),
+            judgement("db1", TruthValue::False),
+            judgement("db2", TruthValue::Unknown),
         ];
-        let document = Document::new("all nodes".to_owned(), &judged);
-        let text = anstream::adapter::strip_str(&document.text(false)).to_string();
+        let document = FilterTestDocument::new("all nodes".to_owned(), &judged);
+        let text = anstream::adapter::strip_str(&document.render_text(false)).to_string();
         assert_eq!(
             text,
             "web1.acme.net  match\n\
              db1            no match\n\
              db2            unknown, would ask service(\"sshd\")\n"
         );
-        let text = document.text(true);
+        let text = document.render_text(true);
         assert!(text.contains("\n    does not  -C apache\n"), "{text}");
-        assert_eq!(document.balance(), "1 of 3 nodes match, 1 may");
+        assert_eq!(document.summary_line(), "1 of 3 nodes match, 1 may");
     }
 
     #[test]
     fn the_exit_code_tells_whether_all_is_known() {
         for (verdicts, exit) in [
-            (&[][..], Exit::Local),
-            (&[Truth::False], Exit::Local),
-            (&[Truth::True, Truth::False], Exit::Passed),
-            (&[Truth::True, Truth::Unknown], Exit::SomeFailed),
-            (&[Truth::Unknown], Exit::SomeFailed),
+            (&[][..], CommandExitCode::Local),
+            (&[TruthValue::False], CommandExitCode::Local),
+            (
+                &[TruthValue::True, TruthValue::False],
+                CommandExitCode::Passed,
+            ),
+            (
+                &[TruthValue::True, TruthValue::Unknown],
+                CommandExitCode::SomeFailed,
+            ),
+            (&[TruthValue::Unknown], CommandExitCode::SomeFailed),
         ] {
             let judged: Vec<_> = verdicts.iter().map(|one| judgement("a", *one)).collect();
-            let document = Document::new(String::new(), &judged);
-            assert_eq!(document.exit(), exit, "{verdicts:?}");
+            let document = FilterTestDocument::new(String::new(), &judged);
+            assert_eq!(document.exit_code(), exit, "{verdicts:?}");
         }
     }
 }

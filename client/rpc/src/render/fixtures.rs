@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::report::{Reply, Report, RequestStats};
+use crate::report::{NodeReply, RequestReport, RequestStats};
 
 /// An answer that took 3 ms.
-pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> Reply {
-    Reply {
+pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> NodeReply {
+    NodeReply {
         node: node.parse().unwrap(),
         status: code.try_into().unwrap(),
         message: message.to_owned(),
@@ -20,7 +20,7 @@ pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> Reply {
 }
 
 /// An outcome of these answers, where everybody who was asked has answered.
-pub(crate) fn report(agent: &str, action: &str, replies: Vec<Reply>) -> Report {
+pub(crate) fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> RequestReport {
     let ok = replies.iter().filter(|reply| reply.is_ok()).count();
     let stats = RequestStats {
         requests: vec!["01890a5d-ac96-774b-bcce-b302099a8057".to_owned()],
@@ -33,7 +33,7 @@ pub(crate) fn report(agent: &str, action: &str, replies: Vec<Reply>) -> Report {
         started: 1_767_225_600_017,
         ..RequestStats::default()
     };
-    Report {
+    RequestReport {
         agent: agent.to_owned(),
         action: action.to_owned(),
         replies,

@@ -3,24 +3,24 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 
-use super::page::Page;
+use super::page::TextPage;
 use crate::printer::{BAD, STRONG};
 
 /// The widest that the first column may be; longer names are wrapped like everything else.
-const FIRST: usize = 40;
+const MAX_FIRST_COLUMN_WIDTH: usize = 40;
 /// What a column needs at least to be of use.
-const LEAST: usize = 10;
+const MIN_COLUMN_WIDTH: usize = 10;
 /// Columns between two cells.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 
 /// A cell, and whether it stands for something bad.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cell {
+pub struct TableCell {
     text: String,
     is_bad: bool,
 }
 
-impl Cell {
+impl TableCell {
     /// A cell that says no more than its text.
     pub fn plain(text: impl Into<String>) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Cell {
 
 /// A table, and what did not fit into it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Grid {
+pub struct RenderedTable {
     /// The table; each line is ended.
     pub text: String,
     /// The headings of the last columns, for which there is no room.
@@ -49,13 +49,13 @@ pub struct Grid {
 
 /// Lays the rows out. A row is at most so many lines high, if that is limited; what is cut ends in `…`. Cells of the
 /// first column must not be empty.
-pub fn grid(
+pub fn lay_out_table(
     heading: &[String],
-    rows: &[Vec<Cell>],
+    rows: &[Vec<TableCell>],
     width: usize,
     most_lines: Option<usize>,
-) -> Grid {
-    let fit = fitting(heading, rows, width);
+) -> RenderedTable {
+    let fit = count_fitting_columns(heading, rows, width);
     let (shown, left_out) = heading.split_at_checked(fit).unwrap_or((heading, &[]));
     let mut table = Table::new();
     table
@@ -77,88 +77,91 @@ pub fn grid(
     }
     let last = fit.saturating_sub(1);
     for (at, column) in table.column_iter_mut().enumerate() {
-        let gap = if at == last { 0 } else { GAP };
+        let gap = if at == last { 0 } else { COLUMN_GAP };
         column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
         if at == 0 {
-            let first = natural(heading, rows, 0).min(FIRST).min(width) + gap;
+            let first = widest_cell_width(heading, rows, 0)
+                .min(MAX_FIRST_COLUMN_WIDTH)
+                .min(width)
+                + gap;
             let first = Width::Fixed(u16::try_from(first).unwrap_or(u16::MAX));
             column.set_constraint(ColumnConstraint::Absolute(first));
         } else {
-            let bound = u16::try_from(title(heading, at) + gap).unwrap_or(u16::MAX);
+            let bound = u16::try_from(heading_width(heading, at) + gap).unwrap_or(u16::MAX);
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
     }
-    Grid {
-        text: coloured(&table, rows),
+    RenderedTable {
+        text: colour_rows(&table, rows),
         left_out: left_out.to_vec(),
     }
 }
 
 /// How many columns there is room for; at least one.
-fn fitting(heading: &[String], rows: &[Vec<Cell>], width: usize) -> usize {
+fn count_fitting_columns(heading: &[String], rows: &[Vec<TableCell>], width: usize) -> usize {
     let mut used = 0;
     for at in 0..heading.len() {
         let limit = if at == 0 {
-            FIRST
+            MAX_FIRST_COLUMN_WIDTH
         } else {
-            LEAST.max(title(heading, at))
+            MIN_COLUMN_WIDTH.max(heading_width(heading, at))
         };
-        used += natural(heading, rows, at).min(limit);
+        used += widest_cell_width(heading, rows, at).min(limit);
         if used > width && at > 0 {
             return at;
         }
-        used += GAP;
+        used += COLUMN_GAP;
     }
     heading.len()
 }
 
 /// The width of a column's widest cell.
-fn natural(heading: &[String], rows: &[Vec<Cell>], at: usize) -> usize {
+fn widest_cell_width(heading: &[String], rows: &[Vec<TableCell>], at: usize) -> usize {
     let cells = rows
         .iter()
         .filter_map(|row| row.get(at))
         .map(|cell| cell.text.chars().count());
-    cells.max().unwrap_or(0).max(title(heading, at))
+    cells.max().unwrap_or(0).max(heading_width(heading, at))
 }
 
 /// The width of a column's heading, which is never broken.
-fn title(heading: &[String], at: usize) -> usize {
+fn heading_width(heading: &[String], at: usize) -> usize {
     heading.get(at).map_or(0, |title| title.chars().count())
 }
 
 /// The lines of the table, with the first words of rows that stand for something bad in their colour.
-fn coloured(table: &Table, rows: &[Vec<Cell>]) -> String {
-    let mut page = Page::default();
+fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
+    let mut page = TextPage::default();
     let mut rows = rows.iter().filter_map(|row| row.first()).peekable();
     for (at, line) in table.lines().enumerate() {
         if at == 0 {
-            page.line(format_args!("{STRONG}{}{STRONG:#}", line.trim_end()));
+            page.push_line(format_args!("{STRONG}{}{STRONG:#}", line.trim_end()));
             continue;
         }
         // Where the next row begins, since first cells are never empty.
-        let begins = |cell: &&Cell| {
+        let begins = |cell: &&TableCell| {
             let begin = cell
                 .text
                 .chars()
                 .take_while(|c| !c.is_whitespace())
-                .take(FIRST);
+                .take(MAX_FIRST_COLUMN_WIDTH);
             line.starts_with(&begin.collect::<String>())
         };
         match rows.next_if(begins) {
             Some(cell) if cell.is_bad => {
                 let name = line.find(' ').unwrap_or(line.len());
                 let (name, rest) = line.split_at_checked(name).unwrap_or((&line, ""));
-                page.line(format_args!("{BAD}{name}{BAD:#}{rest}"));
+                page.push_line(format_args!("{BAD}{name}{BAD:#}{rest}"));
             }
-            _ => page.line(line),
+            _ => page.push_line(line),
         }
     }
-    page.text()
+    page.into_text()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, grid};
+    use super::{TableCell, lay_out_table};
     use crate::render::fixtures::plain;
 
     fn draw(width: usize, most_lines: Option<usize>) -> (String, Vec<String>) {
@@ -166,13 +169,13 @@ mod tests {
         let events = "a b c ".repeat(30);
         let rows = [
             ["dev1.example.net", "OK", "6.17.0", events.trim(), "true"]
-                .map(Cell::plain)
+                .map(TableCell::plain)
                 .to_vec(),
             ["dev2.example.net", "OK", "", "", "false"]
-                .map(Cell::plain)
+                .map(TableCell::plain)
                 .to_vec(),
         ];
-        let grid = grid(&heading, &rows, width, most_lines);
+        let grid = lay_out_table(&heading, &rows, width, most_lines);
         (plain(&grid.text), grid.left_out)
     }
 

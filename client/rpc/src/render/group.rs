@@ -4,36 +4,40 @@
 use std::collections::BTreeMap;
 
 use muster_wire::identity::Identity;
-use muster_wire::status::Reason;
+use muster_wire::status::ReplyReason;
 use serde_json::json;
 
-use super::page::Page;
-use super::ranges::ranges;
-use crate::report::Reply;
+use super::page::TextPage;
+use super::ranges::shorten_to_ranges;
+use crate::report::NodeReply;
 
 /// How many lines the nodes of a group may take, unless all of them are wanted.
-const LINES: usize = 5;
+const MAX_NODE_LINES: usize = 5;
 
 /// Replies that say the same.
 #[derive(Debug)]
-pub struct Group<'a> {
+pub struct EqualReplyGroup<'a> {
     /// One of them.
-    pub reply: &'a Reply,
+    pub reply: &'a NodeReply,
     /// Who says so.
     pub nodes: Vec<&'a Identity>,
 }
 
 /// The replies by what they say.
-pub fn groups<'a>(replies: impl IntoIterator<Item = &'a Reply>) -> Vec<Group<'a>> {
-    let mut groups: BTreeMap<String, Group<'a>> = BTreeMap::new();
+pub fn group_equal_replies<'a>(
+    replies: impl IntoIterator<Item = &'a NodeReply>,
+) -> Vec<EqualReplyGroup<'a>> {
+    let mut groups: BTreeMap<String, EqualReplyGroup<'a>> = BTreeMap::new();
     for reply in replies {
-        let group = groups.entry(saying(reply)).or_insert_with(|| Group {
-            reply,
-            nodes: Vec::new(),
-        });
+        let group = groups
+            .entry(reply_key(reply))
+            .or_insert_with(|| EqualReplyGroup {
+                reply,
+                nodes: Vec::new(),
+            });
         group.nodes.push(&reply.node);
     }
-    let mut groups: Vec<Group<'a>> = groups.into_values().collect();
+    let mut groups: Vec<EqualReplyGroup<'a>> = groups.into_values().collect();
     for group in &mut groups {
         group.nodes.sort();
     }
@@ -42,17 +46,17 @@ pub fn groups<'a>(replies: impl IntoIterator<Item = &'a Reply>) -> Vec<Group<'a>
 }
 
 /// What a reply says, without what differs from node to node by nature: how long something took, how old it was.
-fn saying(reply: &Reply) -> String {
+fn reply_key(reply: &NodeReply) -> String {
     let reason = reply.reason.as_ref().map(|reason| match reason {
-        Reason::Denied { rule } => (reason.word(), rule.as_str()),
-        _ => (reason.word(), ""),
+        ReplyReason::Denied { rule } => (reason.as_str(), rule.as_str()),
+        _ => (reason.as_str(), ""),
     });
     json!([reply.status, reply.message, reason, reply.data]).to_string()
 }
 
-impl Group<'_> {
+impl EqualReplyGroup<'_> {
     /// How many they are, in words.
-    pub fn count(&self) -> String {
+    pub fn node_count_text(&self) -> String {
         match self.nodes.len() {
             1 => "1 node".to_owned(),
             count => format!("{count} nodes"),
@@ -60,8 +64,8 @@ impl Group<'_> {
     }
 
     /// Their names as ranges, wrapped at the width; the end is left out where it is too long, unless `all` are wanted.
-    pub fn names(&self, indent: &str, width: usize, all: bool) -> String {
-        let words = ranges(self.nodes.iter().copied());
+    pub fn wrapped_name_ranges(&self, indent: &str, width: usize, all: bool) -> String {
+        let words = shorten_to_ranges(self.nodes.iter().copied());
         let mut lines: Vec<String> = Vec::new();
         for word in &words {
             match lines.last_mut() {
@@ -72,24 +76,24 @@ impl Group<'_> {
                 _ => lines.push(format!("{indent}{word}")),
             }
         }
-        let mut page = Page::default();
-        let most = if all { lines.len() } else { LINES };
+        let mut page = TextPage::default();
+        let most = if all { lines.len() } else { MAX_NODE_LINES };
         for line in lines.iter().take(most) {
-            page.line(line);
+            page.push_line(line);
         }
         if lines.len() > most {
-            page.line(format_args!("{indent}... (-v names them all)"));
+            page.push_line(format_args!("{indent}... (-v names them all)"));
         }
-        page.text()
+        page.into_text()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::status::Reason;
+    use muster_wire::status::ReplyReason;
     use serde_json::json;
 
-    use super::groups;
+    use super::group_equal_replies;
     use crate::render::fixtures::reply;
 
     #[test]
@@ -100,13 +104,18 @@ mod tests {
         replies.push(reply("db1", 0, "OK", json!({"status": "stopped"})));
         for (node, age_ms) in [("old1", 90_000), ("old2", 91_000)] {
             let mut old = reply(node, 5, "stale", json!({}));
-            old.reason = Some(Reason::Expired { age_ms });
+            old.reason = Some(ReplyReason::Expired { age_ms });
             replies.push(old);
         }
-        let groups = groups(&replies);
+        let groups = group_equal_replies(&replies);
         let seen: Vec<_> = groups
             .iter()
-            .map(|group| (group.count(), group.names(" ", 80, false)))
+            .map(|group| {
+                (
+                    group.node_count_text(),
+                    group.wrapped_name_ranges(" ", 80, false),
+                )
+            })
             .collect();
         let expected = [
             ("2 nodes", " old[1,2]\n"),
@@ -124,11 +133,11 @@ mod tests {
         let replies: Vec<_> = (0..200)
             .map(|n| reply(&format!("node.d{n}.example.net"), 0, "OK", json!({})))
             .collect();
-        let groups = groups(&replies);
-        let names = groups[0].names("   ", 80, false);
+        let groups = group_equal_replies(&replies);
+        let names = groups[0].wrapped_name_ranges("   ", 80, false);
         assert_eq!(names.lines().count(), 6);
         assert!(names.ends_with("... (-v names them all)\n"), "{names}");
-        let all = groups[0].names("   ", 80, true);
+        let all = groups[0].wrapped_name_ranges("   ", 80, true);
         assert!(all.lines().count() > 6);
     }
 }

@@ -4,61 +4,61 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::columns::columns;
-use super::json::Stats;
-use super::page::Page;
-use super::printable::line;
-use super::value::{compact, hung, lines};
+use super::columns::format_columns;
+use super::json::RequestStatsDocument;
+use super::page::TextPage;
+use super::printable::escape_to_line;
+use super::value::{compact_value, hang_lines, value_lines};
 use crate::clock;
 use crate::printer::STRONG;
-use crate::report::Report;
+use crate::report::RequestReport;
 
 /// What a node told about itself; a part that it did not tell is absent.
 #[derive(Debug, Clone, Copy)]
-pub struct Inventory<'a> {
+pub struct NodeInventory<'a> {
     /// The node.
     pub node: &'a Identity,
     /// The outcome of `rpcutil inventory`.
-    pub known: &'a Report,
+    pub known: &'a RequestReport,
     /// The outcome of `rpcutil daemon_stats`.
-    pub statistics: &'a Report,
+    pub statistics: &'a RequestReport,
 }
 
 /// How a statistic is written.
-type Form = fn(&Value) -> String;
+type StatisticFormatFn = fn(&Value) -> String;
 
 /// What the daemon counts, in the order of the page: a title, the output's name, and its form.
-const STATISTICS: [(&str, &str, Form); 15] = [
-    ("Version", "version", compact),
-    ("Start Time", "starttime", instant),
-    ("Config File", "configfile", compact),
-    ("Process ID", "pid", compact),
-    ("Threads", "threads", compact),
-    ("Memory", "memory_bytes", mebibytes),
-    ("Total Messages", "total", compact),
-    ("Messages Passed Filters", "passed", compact),
-    ("Messages Filtered", "filtered", compact),
-    ("Messages Not Authentic", "unvalidated", compact),
-    ("Expired Messages", "ttlexpired", compact),
-    ("Replayed Messages", "replayed", compact),
-    ("Denied Requests", "denied", compact),
-    ("Replies Sent", "replies", compact),
-    ("Total Processor Time", "times", processor_time),
+const STATISTICS: [(&str, &str, StatisticFormatFn); 15] = [
+    ("Version", "version", compact_value),
+    ("Start Time", "starttime", format_instant),
+    ("Config File", "configfile", compact_value),
+    ("Process ID", "pid", compact_value),
+    ("Threads", "threads", compact_value),
+    ("Memory", "memory_bytes", format_mebibytes),
+    ("Total Messages", "total", compact_value),
+    ("Messages Passed Filters", "passed", compact_value),
+    ("Messages Filtered", "filtered", compact_value),
+    ("Messages Not Authentic", "unvalidated", compact_value),
+    ("Expired Messages", "ttlexpired", compact_value),
+    ("Replayed Messages", "replayed", compact_value),
+    ("Denied Requests", "denied", compact_value),
+    ("Replies Sent", "replies", compact_value),
+    ("Total Processor Time", "times", format_processor_time),
 ];
 
-impl Inventory<'_> {
+impl NodeInventory<'_> {
     /// The text for people.
-    pub fn text(&self, width: usize) -> String {
-        let mut page = Page::default();
-        page.line(format_args!(
+    pub fn render_text(&self, width: usize) -> String {
+        let mut page = TextPage::default();
+        page.push_line(format_args!(
             "Inventory for {STRONG}{}{STRONG:#}:",
             self.node
         ));
-        let inventory = data(self.known);
-        if let Some(statistics) = data(self.statistics) {
-            section(
+        let inventory = first_reply_data(self.known);
+        if let Some(statistics) = first_reply_data(self.statistics) {
+            add_section(
                 "Server Statistics",
-                &counts(statistics, inventory),
+                &render_statistics(statistics, inventory),
                 &mut page,
             );
         }
@@ -68,54 +68,60 @@ impl Inventory<'_> {
                 ("Data Plugins", "data_plugins"),
                 ("Configuration Management Classes", "classes"),
             ] {
-                section(
+                add_section(
                     title,
-                    &columns(&names(inventory, name), 6, width),
+                    &format_columns(&list_names(inventory, name), 6, width),
                     &mut page,
                 );
             }
-            let problems = problems(inventory);
+            let problems = render_agent_problems(inventory);
             if !problems.is_empty() {
-                section("Agents That Cannot Be Offered", &problems, &mut page);
+                add_section("Agents That Cannot Be Offered", &problems, &mut page);
             }
-            section("Facts", &facts(inventory, width), &mut page);
+            add_section("Facts", &render_facts(inventory, width), &mut page);
         }
-        page.text()
+        page.into_text()
     }
 }
 
 /// What the daemon counts, and the collectives it is in.
-fn counts(statistics: &Map<String, Value>, inventory: Option<&Map<String, Value>>) -> String {
-    let mut page = Page::default();
-    let mut row = |title: &str, value: String| page.line(format_args!("{title:>30}: {value}"));
+fn render_statistics(
+    statistics: &Map<String, Value>,
+    inventory: Option<&Map<String, Value>>,
+) -> String {
+    let mut page = TextPage::default();
+    let mut row = |title: &str, value: String| page.push_line(format_args!("{title:>30}: {value}"));
     for (title, name, form) in STATISTICS {
         if let Some(value) = statistics.get(name) {
             row(title, form(value));
         }
     }
     if let Some(inventory) = inventory {
-        row("Collectives", names(inventory, "collectives").join(", "));
+        row(
+            "Collectives",
+            list_names(inventory, "collectives").join(", "),
+        );
         let main = inventory.get("main_collective");
         row(
             "Main Collective",
-            main.map_or_else(|| "none".to_owned(), compact),
+            main.map_or_else(|| "none".to_owned(), compact_value),
         );
     }
-    page.text()
+    page.into_text()
 }
 
 /// A titled part of the page.
-fn section(title: &str, body: &str, page: &mut Page) {
-    page.gap();
-    page.line(format_args!("   {STRONG}{title}:{STRONG:#}"));
-    page.add(if body.is_empty() {
+fn add_section(title: &str, body: &str, page: &mut TextPage) {
+    page.push_gap();
+    page.push_line(format_args!("   {STRONG}{title}:{STRONG:#}"));
+    page.push_text(if body.is_empty() {
         "      none\n"
     } else {
         body
     });
 }
 
-fn data(report: &Report) -> Option<&Map<String, Value>> {
+fn first_reply_data(report: &RequestReport) -> Option<&Map<String, Value>> {
     report
         .replies
         .first()
@@ -123,59 +129,59 @@ fn data(report: &Report) -> Option<&Map<String, Value>> {
         .map(|reply| &reply.data)
 }
 
-fn names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
+fn list_names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
     let items = inventory.get(key).and_then(Value::as_array);
-    items.into_iter().flatten().map(compact).collect()
+    items.into_iter().flatten().map(compact_value).collect()
 }
 
 /// The files of agents that are not in order, with what is wrong; a version before it may still be offered.
-fn problems(inventory: &Map<String, Value>) -> String {
+fn render_agent_problems(inventory: &Map<String, Value>) -> String {
     let all = inventory.get("agent_problems").and_then(Value::as_array);
-    let mut page = Page::default();
+    let mut page = TextPage::default();
     for problem in all.into_iter().flatten() {
-        let said = |name: &str| problem.get(name).map(compact).unwrap_or_default();
-        page.line(format_args!("      {}", said("path")));
-        page.line(format_args!("         {}", said("problem")));
+        let said = |name: &str| problem.get(name).map(compact_value).unwrap_or_default();
+        page.push_line(format_args!("      {}", said("path")));
+        page.push_line(format_args!("         {}", said("problem")));
     }
-    page.text()
+    page.into_text()
 }
 
-fn facts(inventory: &Map<String, Value>, width: usize) -> String {
+fn render_facts(inventory: &Map<String, Value>, width: usize) -> String {
     let facts = inventory.get("facts").and_then(Value::as_object);
-    let mut page = Page::default();
+    let mut page = TextPage::default();
     for (name, value) in facts.into_iter().flatten() {
-        let lead = format!("      {} => ", line(name));
+        let lead = format!("      {} => ", escape_to_line(name));
         let room = width.saturating_sub(lead.chars().count());
-        let all = lines(value, room);
+        let all = value_lines(value, room);
         let is_outline = all.len() > 1 && (value.is_object() || value.is_array());
         if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
-            page.line(lead);
+            page.push_line(lead);
             for line in all {
-                page.line(format_args!("         {line}"));
+                page.push_line(format_args!("         {line}"));
             }
         } else {
-            for line in hung(&lead, all) {
-                page.line(line);
+            for line in hang_lines(&lead, all) {
+                page.push_line(line);
             }
         }
     }
-    page.text()
+    page.into_text()
 }
 
-fn instant(value: &Value) -> String {
+fn format_instant(value: &Value) -> String {
     value
         .as_u64()
-        .map_or_else(|| compact(value), clock::written)
+        .map_or_else(|| compact_value(value), clock::format_utc)
 }
 
-fn mebibytes(value: &Value) -> String {
+fn format_mebibytes(value: &Value) -> String {
     value.as_u64().map_or_else(
-        || compact(value),
+        || compact_value(value),
         |bytes| format!("{} MiB", bytes / (1024 * 1024)),
     )
 }
 
-fn processor_time(value: &Value) -> String {
+fn format_processor_time(value: &Value) -> String {
     let seconds = |name: &str| value.get(name).and_then(Value::as_f64).unwrap_or_default();
     let (user, system) = (seconds("user"), seconds("system"));
     format!(
@@ -187,19 +193,19 @@ fn processor_time(value: &Value) -> String {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct NodeInventoryDocument<'a> {
     schema: &'static str,
     node: &'a Identity,
     inventory: Option<&'a Map<String, Value>>,
     daemon_stats: Option<&'a Map<String, Value>>,
     errors: Vec<&'a str>,
-    request_stats: [Stats<'a>; 2],
+    request_stats: [RequestStatsDocument<'a>; 2],
 }
 
-impl<'a> Document<'a> {
+impl<'a> NodeInventoryDocument<'a> {
     /// The document of what this node told.
-    pub fn new(inventory: Inventory<'a>) -> Self {
-        let Inventory {
+    pub fn new(inventory: NodeInventory<'a>) -> Self {
+        let NodeInventory {
             node,
             known,
             statistics,
@@ -209,10 +215,13 @@ impl<'a> Document<'a> {
         Self {
             schema: "muster.inventory.v1",
             node,
-            inventory: data(known),
-            daemon_stats: data(statistics),
+            inventory: first_reply_data(known),
+            daemon_stats: first_reply_data(statistics),
             errors: failed.map(|reply| reply.message.as_str()).collect(),
-            request_stats: [Stats::new(&known.stats), Stats::new(&statistics.stats)],
+            request_stats: [
+                RequestStatsDocument::new(&known.stats),
+                RequestStatsDocument::new(&statistics.stats),
+            ],
         }
     }
 }
@@ -221,7 +230,7 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{Document, Inventory};
+    use super::{NodeInventory, NodeInventoryDocument};
     use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::json;
@@ -261,13 +270,16 @@ mod tests {
             vec![reply(name, 0, "OK", statistics)],
         );
         let node = name.parse().unwrap();
-        let page = Inventory {
+        let page = NodeInventory {
             node: &node,
             known: &inventory,
             statistics: &statistics,
         };
-        insta::assert_snapshot!("inventory", plain(&page.text(WIDTH)));
-        insta::assert_snapshot!("inventory_json", json::text(&Document::new(page)).unwrap());
+        insta::assert_snapshot!("inventory", plain(&page.render_text(WIDTH)));
+        insta::assert_snapshot!(
+            "inventory_json",
+            json::to_safe_text(&NodeInventoryDocument::new(page)).unwrap()
+        );
     }
 
     #[test]
@@ -283,18 +295,18 @@ mod tests {
             vec![reply(name, 5, "denied", json!({}))],
         );
         let node = name.parse().unwrap();
-        let page = Inventory {
+        let page = NodeInventory {
             node: &node,
             known: &inventory,
             statistics: &statistics,
         };
-        let text = plain(&page.text(WIDTH));
+        let text = plain(&page.render_text(WIDTH));
         assert!(!text.contains("Server Statistics"), "{text}");
         assert!(text.contains("      rpcutil\n"), "{text}");
         let problem = "Offered:\n      /etc/muster/ddl/disk.json\n         no JSON\n";
         assert!(text.contains(problem), "{text}");
         assert_eq!(
-            serde_json::to_value(Document::new(page)).unwrap()["errors"],
+            serde_json::to_value(NodeInventoryDocument::new(page)).unwrap()["errors"],
             json!(["denied"])
         );
     }

@@ -6,20 +6,20 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::columns::columns;
-use super::page::Page;
-use super::plan::counted;
-use super::printable::line;
+use super::columns::format_columns;
+use super::page::TextPage;
+use super::plan::node_count_text;
+use super::printable::escape_to_line;
 use crate::clock;
-use crate::jobs::{Answered, Job};
+use crate::jobs::{JobReply, SavedJob};
 use crate::printer::{BAD, GOOD, STRONG};
 
 /// Columns before everything below a title.
 const INDENT: usize = 3;
 
 /// A line for each job.
-pub fn list(jobs: &[Job]) -> String {
-    let mut page = Page::default();
+pub fn render_job_list(jobs: &[SavedJob]) -> String {
+    let mut page = TextPage::default();
     for job in jobs {
         let header = &job.header;
         let name = header
@@ -27,27 +27,30 @@ pub fn list(jobs: &[Job]) -> String {
             .as_ref()
             .map(|name| format!("  ({name})"))
             .unwrap_or_default();
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{id}  {state:<11}  {ok:>5} / {all:<5}  {agent} {action}{name}",
             id = header.id,
-            state = job.state().word(),
-            ok = job.ok(),
+            state = job.state().as_str(),
+            ok = job.ok_count(),
             all = header.nodes.len(),
-            agent = line(&header.agent),
-            action = line(&header.action),
+            agent = escape_to_line(&header.agent),
+            action = escape_to_line(&header.action),
         ));
     }
-    page.text()
+    page.into_text()
 }
 
 /// One job in full.
-pub fn show(job: &Job, width: usize) -> String {
+pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
-    let mut page = Page::default();
-    let inputs = header
-        .inputs
-        .iter()
-        .map(|(name, value)| format!("{}={}", line(name), line(&shown(value))));
+    let mut page = TextPage::default();
+    let inputs = header.inputs.iter().map(|(name, value)| {
+        format!(
+            "{}={}",
+            escape_to_line(name),
+            escape_to_line(&display_value(value))
+        )
+    });
     let rows = [
         ("Job", header.id.clone()),
         (
@@ -58,43 +61,47 @@ pub fn show(job: &Job, width: usize) -> String {
                 .map(ToString::to_string)
                 .unwrap_or_default(),
         ),
-        ("State", job.state().word().to_owned()),
+        ("State", job.state().as_str().to_owned()),
         (
             "Asked for",
-            format!("{} {}", line(&header.agent), line(&header.action)),
+            format!(
+                "{} {}",
+                escape_to_line(&header.agent),
+                escape_to_line(&header.action)
+            ),
         ),
         ("Inputs", inputs.collect::<Vec<_>>().join(" ")),
-        ("Of", line(&header.target).into_owned()),
+        ("Of", escape_to_line(&header.target).into_owned()),
         ("Collective", header.collective.to_string()),
         ("Retry of", header.retry_of.clone().unwrap_or_default()),
-        ("Started", clock::written(header.started / 1000)),
+        ("Started", clock::format_utc(header.started / 1000)),
         (
             "Ended",
             job.end
-                .map(|(_, time)| clock::written(time / 1000))
+                .map(|(_, time)| clock::format_utc(time / 1000))
                 .unwrap_or_default(),
         ),
-        ("Requests", job.requests().join(" ")),
+        ("Requests", job.request_ids().join(" ")),
         (
             "Nodes",
-            format!("{} ({} succeeded)", header.nodes.len(), job.ok()),
+            format!("{} ({} succeeded)", header.nodes.len(), job.ok_count()),
         ),
     ];
     for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
-        page.line(format_args!("{title:>12}: {text}"));
+        page.push_line(format_args!("{title:>12}: {text}"));
     }
-    page.gap();
-    failures(job, &mut page);
+    page.push_gap();
+    add_failures(job, &mut page);
     for (title, nodes) in [
-        ("Asked, and did not answer:", job.unanswered()),
-        ("Never asked:", job.never_asked()),
+        ("Asked, and did not answer:", job.unanswered_nodes()),
+        ("Never asked:", job.never_asked_nodes()),
     ] {
-        names(title, &nodes, width, &mut page);
+        add_names(title, &nodes, width, &mut page);
     }
-    page.text()
+    page.into_text()
 }
 
-fn failures(job: &Job, page: &mut Page) {
+fn add_failures(job: &SavedJob, page: &mut TextPage) {
     let mut failed = job
         .replies
         .values()
@@ -103,46 +110,46 @@ fn failures(job: &Job, page: &mut Page) {
     if failed.peek().is_none() {
         return;
     }
-    page.line(format_args!("{BAD}Failed:{BAD:#}\n"));
+    page.push_line(format_args!("{BAD}Failed:{BAD:#}\n"));
     for answer in failed {
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{:INDENT$}{STRONG}{}{STRONG:#}: {}",
             "",
             answer.sender,
-            said(answer)
+            reply_status_line(answer)
         ));
     }
-    page.gap();
+    page.push_gap();
 }
 
-fn names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut Page) {
+fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut TextPage) {
     if nodes.is_empty() {
         return;
     }
     let names: Vec<&str> = nodes.iter().map(Identity::as_str).collect();
-    page.line(format_args!("{BAD}{title}{BAD:#}\n"));
-    page.add(columns(&names, INDENT, width));
-    page.gap();
+    page.push_line(format_args!("{BAD}{title}{BAD:#}\n"));
+    page.push_text(format_columns(&names, INDENT, width));
+    page.push_gap();
 }
 
 /// How a node's answer ended, on one line.
-fn said(answer: &Answered) -> String {
+fn reply_status_line(answer: &JobReply) -> String {
     let word = answer
         .reason
         .as_ref()
-        .map(|reason| format!(" ({})", reason.word()));
-    let text = answer.statuscode.text();
+        .map(|reason| format!(" ({})", reason.as_str()));
+    let text = answer.statuscode.display_text();
     if answer.is_ok() {
         return text.to_owned();
     }
     format!(
         "{text}{}: {}",
         word.unwrap_or_default(),
-        line(&answer.statusmsg)
+        escape_to_line(&answer.statusmsg)
     )
 }
 
-fn shown(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -151,11 +158,11 @@ fn shown(value: &Value) -> String {
 
 /// What nodes of two jobs answered differently.
 #[derive(Debug, Default)]
-pub struct Difference {
+pub struct JobDifference {
     /// How many answered the same.
     same: usize,
     /// What changed, by node.
-    changed: BTreeMap<Identity, Vec<Change>>,
+    changed: BTreeMap<Identity, Vec<JobReplyChange>>,
     /// Nodes that answered only in one of them.
     only_before: BTreeSet<Identity>,
     only_after: BTreeSet<Identity>,
@@ -164,21 +171,21 @@ pub struct Difference {
 /// One thing that changed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Change {
+pub struct JobReplyChange {
     /// `status`, or an output.
     what: String,
     before: Value,
     after: Value,
 }
 
-impl Difference {
+impl JobDifference {
     /// Holds the answers of two jobs against each other. Outputs that were too large to keep are not compared.
-    pub fn between(before: &Job, after: &Job) -> Self {
+    pub fn between_jobs(before: &SavedJob, after: &SavedJob) -> Self {
         let mut difference = Self::default();
         let all: BTreeSet<&Identity> = before.replies.keys().chain(after.replies.keys()).collect();
         for node in all {
             match (before.replies.get(node), after.replies.get(node)) {
-                (Some(old), Some(new)) => match changes(old, new) {
+                (Some(old), Some(new)) => match reply_changes(old, new) {
                     changes if changes.is_empty() => difference.same += 1,
                     changes => drop(difference.changed.insert(node.clone(), changes)),
                 },
@@ -190,69 +197,77 @@ impl Difference {
     }
 
     /// Whether they answered the same.
-    pub fn is_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.only_before.is_empty() && self.only_after.is_empty()
     }
 
     /// For people.
-    pub fn text(&self, width: usize) -> String {
-        let mut page = Page::default();
+    pub fn render_text(&self, width: usize) -> String {
+        let mut page = TextPage::default();
         for (node, changes) in &self.changed {
-            page.line(format_args!("{STRONG}{node}{STRONG:#}"));
-            for Change {
+            page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
+            for JobReplyChange {
                 what,
                 before,
                 after,
             } in changes
             {
-                let (what, before, after) = (line(what), shown(before), shown(after));
-                page.line(format_args!(
+                let (what, before, after) = (
+                    escape_to_line(what),
+                    display_value(before),
+                    display_value(after),
+                );
+                page.push_line(format_args!(
                     "   {what}: {} -> {}",
-                    line(&before),
-                    line(&after)
+                    escape_to_line(&before),
+                    escape_to_line(&after)
                 ));
             }
         }
-        page.gap();
-        names(
+        page.push_gap();
+        add_names(
             "Answered only in the earlier job:",
             &self.only_before,
             width,
             &mut page,
         );
-        names(
+        add_names(
             "Answered only in the later job:",
             &self.only_after,
             width,
             &mut page,
         );
-        let style = if self.is_none() { GOOD } else { BAD };
+        let style = if self.is_empty() { GOOD } else { BAD };
         let changed = self.changed.len();
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{} answered the same, {style}{changed} differently{style:#}",
-            counted(self.same)
+            node_count_text(self.same)
         ));
-        page.text()
+        page.into_text()
     }
 }
 
-fn changes(before: &Answered, after: &Answered) -> Vec<Change> {
+fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
     let mut changes = Vec::new();
     let mut note = |what: &str, before: Value, after: Value| {
         if before != after {
             let what = what.to_owned();
-            changes.push(Change {
+            changes.push(JobReplyChange {
                 what,
                 before,
                 after,
             });
         }
     };
-    note("status", said(before).into(), said(after).into());
+    note(
+        "status",
+        reply_status_line(before).into(),
+        reply_status_line(after).into(),
+    );
     if before.data_omitted.is_none() && after.data_omitted.is_none() {
         let outputs: BTreeSet<&String> = before.data.keys().chain(after.data.keys()).collect();
         let value =
-            |answer: &Answered, output| answer.data.get(output).cloned().unwrap_or_default();
+            |answer: &JobReply, output| answer.data.get(output).cloned().unwrap_or_default();
         for output in outputs {
             note(output, value(before, output), value(after, output));
         }
@@ -263,18 +278,18 @@ fn changes(before: &Answered, after: &Answered) -> Vec<Change> {
 /// The document of a difference.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DiffDocument<'a> {
+pub struct JobDiffDocument<'a> {
     schema: &'static str,
     same: usize,
-    changed: &'a BTreeMap<Identity, Vec<Change>>,
+    changed: &'a BTreeMap<Identity, Vec<JobReplyChange>>,
     only_before: &'a BTreeSet<Identity>,
     only_after: &'a BTreeSet<Identity>,
 }
 
-impl<'a> DiffDocument<'a> {
+impl<'a> JobDiffDocument<'a> {
     /// The document of this difference.
-    pub fn new(difference: &'a Difference) -> Self {
-        let Difference {
+    pub fn new(difference: &'a JobDifference) -> Self {
+        let JobDifference {
             same,
             changed,
             only_before,
@@ -293,17 +308,17 @@ impl<'a> DiffDocument<'a> {
 /// The document of all jobs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ListDocument<'a> {
+pub struct JobListDocument<'a> {
     schema: &'static str,
-    jobs: Vec<Summary<'a>>,
+    jobs: Vec<JobSummaryDocument<'a>>,
 }
 
-impl<'a> ListDocument<'a> {
+impl<'a> JobListDocument<'a> {
     /// The document of these jobs.
-    pub fn new(jobs: &'a [Job]) -> Self {
+    pub fn new(jobs: &'a [SavedJob]) -> Self {
         Self {
             schema: "muster.jobs.v1",
-            jobs: jobs.iter().map(Summary::new).collect(),
+            jobs: jobs.iter().map(JobSummaryDocument::new).collect(),
         }
     }
 }
@@ -311,7 +326,7 @@ impl<'a> ListDocument<'a> {
 /// What every document says of a job.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Summary<'a> {
+pub struct JobSummaryDocument<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -326,24 +341,24 @@ pub struct Summary<'a> {
     never_asked: usize,
 }
 
-impl<'a> Summary<'a> {
-    fn new(job: &'a Job) -> Self {
+impl<'a> JobSummaryDocument<'a> {
+    fn new(job: &'a SavedJob) -> Self {
         let header = &job.header;
         Self {
             id: &header.id,
             name: header
                 .name
                 .as_ref()
-                .map(muster_wire::identity::Name::as_str),
-            state: job.state().word(),
+                .map(muster_wire::identity::SubjectName::as_str),
+            state: job.state().as_str(),
             agent: &header.agent,
             action: &header.action,
-            start_time_utc: clock::rfc3339(header.started),
+            start_time_utc: clock::format_rfc3339(header.started),
             nodes: header.nodes.len(),
-            ok: job.ok(),
-            failed: job.failed().len(),
-            no_responses: job.unanswered().len(),
-            never_asked: job.never_asked().len(),
+            ok: job.ok_count(),
+            failed: job.failed_nodes().len(),
+            no_responses: job.unanswered_nodes().len(),
+            never_asked: job.never_asked_nodes().len(),
         }
     }
 }
@@ -353,7 +368,7 @@ impl<'a> Summary<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobDocument<'a> {
     schema: &'static str,
-    job: Summary<'a>,
+    job: JobSummaryDocument<'a>,
     inputs: &'a serde_json::Map<String, Value>,
     target: &'a str,
     collective: &'a str,
@@ -367,31 +382,31 @@ pub struct JobDocument<'a> {
     no_responses: BTreeSet<Identity>,
     not_connected: &'a BTreeSet<Identity>,
     never_asked: BTreeSet<Identity>,
-    replies: Vec<&'a Answered>,
+    replies: Vec<&'a JobReply>,
     damaged_lines: usize,
 }
 
 impl<'a> JobDocument<'a> {
     /// The document of this job.
-    pub fn new(job: &'a Job) -> Self {
+    pub fn new(job: &'a SavedJob) -> Self {
         let header = &job.header;
         Self {
             schema: "muster.job.v1",
-            job: Summary::new(job),
+            job: JobSummaryDocument::new(job),
             inputs: &header.inputs,
             target: &header.target,
             collective: header.collective.as_str(),
             retry_of: header.retry_of.as_deref(),
-            requestids: job.requests(),
+            requestids: job.request_ids(),
             runs: job
                 .runs
                 .iter()
                 .map(|(node, run)| (node, run.to_string()))
                 .collect(),
             nodes: &header.nodes,
-            no_responses: job.unanswered(),
+            no_responses: job.unanswered_nodes(),
             not_connected: &job.not_connected,
-            never_asked: job.never_asked(),
+            never_asked: job.never_asked_nodes(),
             replies: job.replies.values().collect(),
             damaged_lines: job.damaged,
         }

@@ -10,16 +10,16 @@ use jaq_core::load::{Arena, Error as LoadError, File, Loader};
 use jaq_core::{Ctx, Filter, Vars, unwrap_valr};
 use jaq_json::{Val, read};
 
-use super::printable::{line, printable};
+use super::printable::{escape_to_line, escape_unprintable};
 
 /// Longest expression in bytes.
-const LONGEST: usize = 16 * 1024;
+const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 /// Most bytes that an expression may print.
-const MOST_BYTES: usize = 256 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
 /// How long an expression may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EVALUATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// What would let an expression look around, or end the process.
-const FORBIDDEN: [&str; 8] = [
+const FORBIDDEN_FUNCTIONS: [&str; 8] = [
     "env",
     "halt",
     "halt_error",
@@ -32,11 +32,11 @@ const FORBIDDEN: [&str; 8] = [
 
 /// An expression that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Jq(String);
+pub struct JqExpression(String);
 
 /// Why an expression cannot be used, or broke off.
 #[derive(Debug, thiserror::Error)]
-pub enum JqError {
+pub enum JqExpressionError {
     /// The expression is no jq.
     #[error("{expected} at column {column}\n\n  {shown}\n  {}^", " ".repeat(column.saturating_sub(1)))]
     Syntax {
@@ -48,16 +48,16 @@ pub enum JqError {
         shown: String,
     },
     /// Longer than any honest expression.
-    #[error("the expression is longer than {LONGEST} bytes")]
+    #[error("the expression is longer than {MAX_EXPRESSION_BYTES} bytes")]
     TooLong,
     /// It does not fit the document.
-    #[error("{}", line(.0))]
+    #[error("{}", escape_to_line(.0))]
     Run(String),
     /// It prints without end.
-    #[error("it prints more than {} MiB", MOST_BYTES / (1024 * 1024))]
+    #[error("it prints more than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     TooMuch,
     /// It works without end.
-    #[error("it takes longer than {} seconds", PATIENCE.as_secs())]
+    #[error("it takes longer than {} seconds", EVALUATION_TIMEOUT.as_secs())]
     TooSlow,
     /// The document cannot be written as JSON, or not be read back.
     #[error("the result cannot be written as JSON")]
@@ -67,19 +67,19 @@ pub enum JqError {
     Broken,
 }
 
-impl Jq {
+impl JqExpression {
     /// Reads an expression.
-    pub fn new(code: &str) -> Result<Self, JqError> {
-        if code.len() > LONGEST {
-            return Err(JqError::TooLong);
+    pub fn new(code: &str) -> Result<Self, JqExpressionError> {
+        if code.len() > MAX_EXPRESSION_BYTES {
+            return Err(JqExpressionError::TooLong);
         }
-        compile(code)?;
+        compile_expression(code)?;
         Ok(Self(code.to_owned()))
     }
 
     /// Hands out what the expression makes of a JSON text, value by value: texts as they are, everything else as JSON on
     /// a line. Works aside, so that an expression without end can be given up.
-    pub fn run<E: From<JqError>>(
+    pub fn run<E: From<JqExpressionError>>(
         &self,
         document: Vec<u8>,
         mut print: impl FnMut(&str) -> Result<(), E>,
@@ -89,20 +89,20 @@ impl Jq {
         std::thread::Builder::new()
             .name("jq".to_owned())
             .stack_size(16 * 1024 * 1024)
-            .spawn(move || work(&code, &document, &sender))
-            .map_err(|_| JqError::Broken)?;
-        let (end, mut printed) = (Instant::now() + PATIENCE, 0);
+            .spawn(move || evaluate_expression(&code, &document, &sender))
+            .map_err(|_| JqExpressionError::Broken)?;
+        let (end, mut printed) = (Instant::now() + EVALUATION_TIMEOUT, 0);
         loop {
             let rest = end.saturating_duration_since(Instant::now());
             let result = match results.recv_timeout(rest) {
                 Ok(result) => result?,
-                Err(RecvTimeoutError::Timeout) => return Err(JqError::TooSlow.into()),
-                Err(RecvTimeoutError::Disconnected) => return Err(JqError::Broken.into()),
+                Err(RecvTimeoutError::Timeout) => return Err(JqExpressionError::TooSlow.into()),
+                Err(RecvTimeoutError::Disconnected) => return Err(JqExpressionError::Broken.into()),
             };
             let Some(text) = result else { return Ok(()) };
             printed += text.len() + 1;
-            if printed > MOST_BYTES {
-                return Err(JqError::TooMuch.into());
+            if printed > MAX_OUTPUT_BYTES {
+                return Err(JqExpressionError::TooMuch.into());
             }
             print(&text)?;
         }
@@ -110,15 +110,19 @@ impl Jq {
 }
 
 /// Sends each result, then nothing once. Whoever gave up reads no more, and then there is nobody to tell.
-fn work(code: &str, document: &[u8], results: &SyncSender<Result<Option<String>, JqError>>) {
+fn evaluate_expression(
+    code: &str,
+    document: &[u8],
+    results: &SyncSender<Result<Option<String>, JqExpressionError>>,
+) {
     let ended = (|| {
-        let filter = compile(code)?;
+        let filter = compile_expression(code)?;
         let input = read::parse_single(document)
-            .map_err(|error| JqError::Json(error.to_string().into()))?;
+            .map_err(|error| JqExpressionError::Json(error.to_string().into()))?;
         let context = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));
         for value in filter.id.run((context, input)).map(unwrap_valr) {
-            let value = value.map_err(|error| JqError::Run(error.to_string()))?;
-            if results.send(Ok(Some(written(&value)))).is_err() {
+            let value = value.map_err(|error| JqExpressionError::Run(error.to_string()))?;
+            if results.send(Ok(Some(format_value(&value)))).is_err() {
                 break;
             }
         }
@@ -127,15 +131,15 @@ fn work(code: &str, document: &[u8], results: &SyncSender<Result<Option<String>,
     let _ = results.send(ended);
 }
 
-fn written(value: &Val) -> String {
+fn format_value(value: &Val) -> String {
     match value {
-        Val::TStr(text) => printable(&String::from_utf8_lossy(text)).into_owned(),
-        other => super::json::safe(other.to_string()),
+        Val::TStr(text) => escape_unprintable(&String::from_utf8_lossy(text)).into_owned(),
+        other => super::json::escape_harmful(other.to_string()),
     }
 }
 
-fn compile(code: &str) -> Result<Filter<JustLut<Val>>, JqError> {
-    let allowed = |name: &str| !FORBIDDEN.contains(&name);
+fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionError> {
+    let allowed = |name: &str| !FORBIDDEN_FUNCTIONS.contains(&name);
     let defs = jaq_core::defs()
         .chain(jaq_std::defs())
         .chain(jaq_json::defs());
@@ -145,13 +149,18 @@ fn compile(code: &str) -> Result<Filter<JustLut<Val>>, JqError> {
     let arena = Arena::default();
     let modules = Loader::new(defs.filter(|def| allowed(def.name)))
         .load(&arena, File { code, path: () })
-        .map_err(|errors| first(code, errors.into_iter().map(|(_, error)| load_fault(error))))?;
+        .map_err(|errors| {
+            first_syntax_error(
+                code,
+                errors.into_iter().map(|(_, error)| load_error_text(error)),
+            )
+        })?;
     Compiler::default()
         .with_funs(funs.filter(|(name, ..)| allowed(name)))
         .compile(modules)
         .map_err(|errors| {
             let faults = errors.into_iter().flat_map(|(_, errors)| errors);
-            first(
+            first_syntax_error(
                 code,
                 faults.map(|(at, what)| (at, format!("there is no {} `{at}`", what.as_str()))),
             )
@@ -159,7 +168,7 @@ fn compile(code: &str) -> Result<Filter<JustLut<Val>>, JqError> {
 }
 
 /// Where a fault is, and what it is.
-fn load_fault(error: LoadError<&str>) -> (&str, String) {
+fn load_error_text(error: LoadError<&str>) -> (&str, String) {
     let fault = match error {
         LoadError::Io(faults) => faults.into_iter().next(),
         LoadError::Lex(faults) => faults
@@ -174,7 +183,10 @@ fn load_fault(error: LoadError<&str>) -> (&str, String) {
     fault.unwrap_or(("", "this is no jq expression".to_owned()))
 }
 
-fn first<'a>(code: &str, mut faults: impl Iterator<Item = (&'a str, String)>) -> JqError {
+fn first_syntax_error<'a>(
+    code: &str,
+    mut faults: impl Iterator<Item = (&'a str, String)>,
+) -> JqExpressionError {
     let (at, expected) = faults
         .next()
         .unwrap_or(("", "this is no jq expression".to_owned()));
@@ -184,7 +196,7 @@ fn first<'a>(code: &str, mut faults: impl Iterator<Item = (&'a str, String)>) ->
         .filter(|start| *start <= code.len())
         .unwrap_or(code.len());
     let before = code.char_indices().take_while(|(at, _)| *at < start);
-    JqError::Syntax {
+    JqExpressionError::Syntax {
         expected,
         column: 1 + before.count(),
         shown: code
@@ -204,16 +216,16 @@ fn first<'a>(code: &str, mut faults: impl Iterator<Item = (&'a str, String)>) ->
 mod tests {
     use serde_json::json;
 
-    use super::{Jq, JqError};
+    use super::{JqExpression, JqExpressionError};
 
-    fn run(code: &str) -> Result<Vec<String>, JqError> {
+    fn run(code: &str) -> Result<Vec<String>, JqExpressionError> {
         let document = json!({
             "replies": [{"sender": "web1", "data": {"n": 1}}, {"sender": "web2\u{1b}[2J", "data": {"n": null}}],
         });
         let mut printed = Vec::new();
-        Jq::new(code)?.run(document.to_string().into_bytes(), |text| {
+        JqExpression::new(code)?.run(document.to_string().into_bytes(), |text| {
             printed.push(text.to_owned());
-            Ok::<_, JqError>(())
+            Ok::<_, JqExpressionError>(())
         })?;
         Ok(printed)
     }
@@ -250,18 +262,18 @@ mod tests {
             ("[.a", 4),
             (".ä | é", 2),
         ] {
-            let error = Jq::new(code).unwrap_err();
+            let error = JqExpression::new(code).unwrap_err();
             assert!(
-                matches!(error, JqError::Syntax { column: at, .. } if at == column),
+                matches!(error, JqExpressionError::Syntax { column: at, .. } if at == column),
                 "{code}: {error}"
             );
         }
         assert!(matches!(
-            Jq::new(&" ".repeat(20_000)),
-            Err(JqError::TooLong)
+            JqExpression::new(&" ".repeat(20_000)),
+            Err(JqExpressionError::TooLong)
         ));
         let error = run(".replies.sender").unwrap_err();
-        assert!(matches!(error, JqError::Run(_)), "{error}");
+        assert!(matches!(error, JqExpressionError::Run(_)), "{error}");
     }
 
     #[test]
@@ -280,7 +292,10 @@ mod tests {
             "include \"a\"; .",
         ] {
             assert!(
-                matches!(Jq::new(code), Err(JqError::Syntax { .. })),
+                matches!(
+                    JqExpression::new(code),
+                    Err(JqExpressionError::Syntax { .. })
+                ),
                 "{code}"
             );
         }

@@ -7,27 +7,27 @@ use std::time::Duration;
 use muster_ddl::aggregate;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::status::{Reason, Status};
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::printable::is_harmful;
 use super::trace;
 use crate::clock;
-use crate::report::{Reply, Report, RequestStats};
+use crate::report::{NodeReply, RequestReport, RequestStats};
 
 /// A document as indented text that is safe on a terminal: what could steer one is escaped, in JSON's own way.
-pub fn text(document: &impl Serialize) -> Result<String, serde_json::Error> {
-    Ok(safe(serde_json::to_string_pretty(document)?))
+pub fn to_safe_text(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(escape_harmful(serde_json::to_string_pretty(document)?))
 }
 
 /// A document as one line, safe on a terminal in the same way.
-pub fn line(document: &impl Serialize) -> Result<String, serde_json::Error> {
-    Ok(safe(serde_json::to_string(document)?))
+pub fn to_safe_line(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(escape_harmful(serde_json::to_string(document)?))
 }
 
 /// JSON text without anything that steers a terminal; it means the same.
-pub fn safe(text: String) -> String {
+pub fn escape_harmful(text: String) -> String {
     if !text.contains(|c| is_harmful(c) && c != '\n') {
         return text;
     }
@@ -51,26 +51,26 @@ pub fn safe(text: String) -> String {
 /// The document of a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Request<'a> {
+pub struct RequestDocument<'a> {
     schema: &'static str,
     agent: &'a str,
     action: &'a str,
     replies: Vec<ReplyDocument<'a>>,
     #[serde(rename = "request_stats")]
-    stats: Stats<'a>,
+    stats: RequestStatsDocument<'a>,
     summaries: Map<String, Value>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> RequestDocument<'a> {
     /// The document of this outcome.
-    pub fn new(report: &'a Report) -> Self {
+    pub fn new(report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.request.v1",
             agent: &report.agent,
             action: &report.action,
             replies: report.replies.iter().map(ReplyDocument::new).collect(),
-            stats: Stats::new(&report.stats),
-            summaries: aggregate::to_json(&report.summaries),
+            stats: RequestStatsDocument::new(&report.stats),
+            summaries: aggregate::summaries_to_json(&report.summaries),
         }
     }
 }
@@ -80,26 +80,26 @@ impl<'a> Request<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReplyDocument<'a> {
     sender: &'a Identity,
-    statuscode: Status,
+    statuscode: ReplyStatus,
     statusmsg: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a Reason>,
+    reason: Option<&'a ReplyReason>,
     took_ms: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<trace::NodeDocument<'a>>,
+    trace: Option<trace::NodeTraceDocument<'a>>,
     data: &'a Map<String, Value>,
 }
 
 impl<'a> ReplyDocument<'a> {
     /// The part of a document that this is.
-    pub fn new(reply: &'a Reply) -> Self {
+    pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             sender: &reply.node,
             statuscode: reply.status,
             statusmsg: &reply.message,
             reason: reply.reason.as_ref(),
             took_ms: reply.took,
-            trace: reply.trace.as_ref().map(trace::NodeDocument::new),
+            trace: reply.trace.as_ref().map(trace::NodeTraceDocument::new),
             data: &reply.data,
         }
     }
@@ -108,7 +108,7 @@ impl<'a> ReplyDocument<'a> {
 /// Counts, names and times; times in nanoseconds.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Stats<'a> {
+pub struct RequestStatsDocument<'a> {
     requestid: Option<&'a str>,
     requestids: &'a [String],
     no_responses: Vec<&'a Identity>,
@@ -131,10 +131,10 @@ pub struct Stats<'a> {
     discover_time: u64,
     start_time_utc: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<trace::HereDocument>,
+    trace: Option<trace::CallerTraceDocument>,
 }
 
-impl<'a> Stats<'a> {
+impl<'a> RequestStatsDocument<'a> {
     /// The part of a document that these are.
     pub fn new(stats: &'a RequestStats) -> Self {
         Self {
@@ -150,19 +150,19 @@ impl<'a> Stats<'a> {
             discovered: stats.discovered,
             failed: stats.failed,
             ok: stats.ok,
-            responses: stats.responses(),
+            responses: stats.response_count(),
             incomplete: !stats.gaps.is_empty(),
-            gaps: stats.gaps.iter().map(|gap| gap.word()).collect(),
-            publish_time: nanoseconds(stats.publishing),
-            request_time: nanoseconds(stats.calling()),
-            discover_time: nanoseconds(stats.discovering),
-            start_time_utc: clock::rfc3339(stats.started),
-            trace: trace::HereDocument::new(stats),
+            gaps: stats.gaps.iter().map(|gap| gap.as_str()).collect(),
+            publish_time: saturating_nanos(stats.publishing),
+            request_time: saturating_nanos(stats.call_duration()),
+            discover_time: saturating_nanos(stats.discovering),
+            start_time_utc: clock::format_rfc3339(stats.started),
+            trace: trace::CallerTraceDocument::new(stats),
         }
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+fn saturating_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -170,12 +170,12 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::text;
+    use super::to_safe_text;
 
     #[test]
     fn what_steers_a_terminal_is_escaped_and_means_the_same() {
         let value = json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\n ä", "b": [1, {}]});
-        let text = text(&value).unwrap();
+        let text = to_safe_text(&value).unwrap();
         assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("\\u007f"));
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);

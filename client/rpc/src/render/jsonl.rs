@@ -3,20 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::Tale;
+use muster_client::ProgressUpdate;
 use muster_ddl::aggregate;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::json::{ReplyDocument, Stats};
-use crate::report::{Reply, Report};
+use super::json::{ReplyDocument, RequestStatsDocument};
+use crate::report::{NodeReply, RequestReport};
 
 /// One line.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Line<'a> {
+pub enum RequestJsonLine<'a> {
     /// Who is asked what: the first line.
     Discovered {
         /// The schema of all lines, and its version.
@@ -54,7 +54,7 @@ pub enum Line<'a> {
     /// Counts, names and times: the last line of a request that was made.
     Stats {
         /// These.
-        request_stats: Box<Stats<'a>>,
+        request_stats: Box<RequestStatsDocument<'a>>,
     },
     /// Why the command failed: the last line, and often the only one.
     Error {
@@ -63,7 +63,7 @@ pub enum Line<'a> {
     },
 }
 
-impl<'a> Line<'a> {
+impl<'a> RequestJsonLine<'a> {
     /// The first line.
     pub fn discovered(agent: &'a str, action: &'a str, nodes: &'a BTreeSet<Identity>) -> Self {
         Self::Discovered {
@@ -75,12 +75,12 @@ impl<'a> Line<'a> {
     }
 
     /// The line of one answer.
-    pub fn result(reply: &'a Reply) -> Self {
+    pub fn result(reply: &'a NodeReply) -> Self {
         Self::Result(ReplyDocument::new(reply))
     }
 
     /// The lines of what a node tells.
-    pub fn progress(tale: &'a Tale) -> impl Iterator<Item = Self> {
+    pub fn progress_lines(tale: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
         let lost = (tale.lost > 0 || tale.dropped > 0).then_some(Self::ProgressLost {
             sender: &tale.node,
             messages: tale.lost,
@@ -94,43 +94,43 @@ impl<'a> Line<'a> {
     }
 
     /// The lines after the answers.
-    pub fn tail(report: &'a Report) -> [Self; 2] {
-        let summaries = aggregate::to_json(&report.summaries);
-        let request_stats = Box::new(Stats::new(&report.stats));
+    pub fn closing_lines(report: &'a RequestReport) -> [Self; 2] {
+        let summaries = aggregate::summaries_to_json(&report.summaries);
+        let request_stats = Box::new(RequestStatsDocument::new(&report.stats));
         [Self::Summaries { summaries }, Self::Stats { request_stats }]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_client::Tale;
+    use muster_client::ProgressUpdate;
     use serde_json::json;
 
-    use super::Line;
+    use super::RequestJsonLine;
     use crate::render::fixtures::{reply, report};
-    use crate::render::json::line;
+    use crate::render::json::to_safe_line;
 
     #[test]
     fn every_kind_of_line() {
         let answer = reply("dev1", 1, "no\n\u{1b}[2J", json!({"value": 1}));
         let report = report("rpcutil", "get_fact", vec![answer]);
         let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();
-        let first = Line::discovered("rpcutil", "get_fact", &nodes);
-        let result = Line::result(&report.replies[0]);
-        let error = Line::Error {
+        let first = RequestJsonLine::discovered("rpcutil", "get_fact", &nodes);
+        let result = RequestJsonLine::result(&report.replies[0]);
+        let error = RequestJsonLine::Error {
             error: "no".to_owned(),
         };
-        let [summaries, stats] = Line::tail(&report);
-        let tale = Tale {
+        let [summaries, stats] = RequestJsonLine::closing_lines(&report);
+        let tale = ProgressUpdate {
             node: "dev1".parse().unwrap(),
             events: vec![json!({"stream": "stdout", "line": "copied 3 of 7"})],
             lost: 1,
             dropped: 2,
         };
         let mut lines = vec![first];
-        lines.extend(Line::progress(&tale));
+        lines.extend(RequestJsonLine::progress_lines(&tale));
         lines.extend([result, summaries, stats, error]);
-        let lines: Vec<String> = lines.iter().map(|one| line(one).unwrap()).collect();
+        let lines: Vec<String> = lines.iter().map(|one| to_safe_line(one).unwrap()).collect();
         assert!(!lines.concat().contains(char::is_control));
         insta::assert_snapshot!(lines.join("\n"));
     }

@@ -4,10 +4,10 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::report::Reply;
+use crate::report::NodeReply;
 
 /// The names that a template for inventories may use: the node, and the outputs of `rpcutil inventory`.
-pub const NAMES: [&str; 9] = [
+pub const TEMPLATE_NAMES: [&str; 9] = [
     "node",
     "facts",
     "classes",
@@ -21,15 +21,15 @@ pub const NAMES: [&str; 9] = [
 
 /// One node, by these names.
 #[derive(Debug, Serialize)]
-pub struct Values<'a> {
+pub struct InventoryTemplateValues<'a> {
     node: &'a Identity,
     #[serde(flatten)]
     told: &'a Map<String, Value>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> InventoryTemplateValues<'a> {
     /// The values of this answer to `rpcutil inventory`.
-    pub fn new(reply: &'a Reply) -> Self {
+    pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             node: &reply.node,
             told: &reply.data,
@@ -41,20 +41,20 @@ impl<'a> Values<'a> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use muster_ddl::{Ddl, builtin};
+    use muster_ddl::{AgentDdl, builtin_agent};
     use serde_json::json;
 
-    use super::{NAMES, Values};
+    use super::{InventoryTemplateValues, TEMPLATE_NAMES};
     use crate::render::fixtures::reply;
-    use crate::render::template::Template;
+    use crate::render::template::OutputTemplate;
 
     #[test]
     fn every_output_of_an_inventory_has_its_name() {
-        let ddl = Ddl::from_slice(builtin("rpcutil").unwrap().as_bytes()).unwrap();
-        let outputs = ddl.action("inventory").unwrap().outputs().iter();
+        let ddl = AgentDdl::from_slice(builtin_agent("rpcutil").unwrap().as_bytes()).unwrap();
+        let outputs = ddl.find_action("inventory").unwrap().outputs().iter();
         let mut declared: BTreeSet<&str> = outputs.map(|output| output.name.as_str()).collect();
         declared.insert("node");
-        assert_eq!(BTreeSet::from(NAMES), declared);
+        assert_eq!(BTreeSet::from(TEMPLATE_NAMES), declared);
     }
 
     #[test]
@@ -62,10 +62,12 @@ mod tests {
         let told =
             json!({"facts": {"os": {"family": "Debian"}}, "classes": ["apache", "mysql::master"]});
         let text = "{{ node }} {{ facts.os.family }} {{ classes | join('+') }}{{ facts.none }}";
-        let template = Template::new(text, &NAMES).unwrap();
+        let template = OutputTemplate::new(text, &TEMPLATE_NAMES).unwrap();
         let reply = reply("web1", 0, "OK", told);
         assert_eq!(
-            template.render(&Values::new(&reply)).unwrap(),
+            template
+                .render(&InventoryTemplateValues::new(&reply))
+                .unwrap(),
             "web1 Debian apache+mysql::master\n"
         );
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::Method;
+use muster_client::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 /// What `--verbose` adds.
-pub fn sentence(count: usize, took: Duration, method: Method) -> String {
+pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {
     let nodes = if count == 1 { "node" } else { "nodes" };
     format!(
         "Discovered {count} {nodes} in {:.2} seconds using the {method} discovery method",
@@ -19,16 +19,16 @@ pub fn sentence(count: usize, took: Duration, method: Method) -> String {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct FoundNodesDocument<'a> {
     schema: &'static str,
     nodes: &'a BTreeSet<Identity>,
     incomplete: bool,
     method: &'static str,
 }
 
-impl<'a> Document<'a> {
+impl<'a> FoundNodesDocument<'a> {
     /// The document of these nodes; `incomplete` when there may be more.
-    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: Method) -> Self {
+    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: DiscoveryMethod) -> Self {
         Self {
             schema: "muster.nodes.v1",
             nodes,
@@ -39,11 +39,11 @@ impl<'a> Document<'a> {
 }
 
 /// The names that a template for nodes may use.
-pub const NAMES: [&str; 1] = ["node"];
+pub const TEMPLATE_NAMES: [&str; 1] = ["node"];
 
 /// What a template knows of a node that was found.
 #[derive(Debug, Serialize)]
-pub struct Values<'a> {
+pub struct FoundNodeTemplateValues<'a> {
     /// Its name.
     pub node: &'a Identity,
 }

@@ -2,29 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::grid::{Cell, grid};
-use super::json::Stats;
-use super::page::Page;
-use super::printable::line;
+use super::grid::{TableCell, lay_out_table};
+use super::json::RequestStatsDocument;
+use super::page::TextPage;
+use super::printable::escape_to_line;
 use crate::printer::STRONG;
-use crate::report::Report;
+use crate::report::RequestReport;
 
 /// One pool, as a node tells it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Pool {
+pub struct PermitPoolStatus {
     #[serde(rename = "pool")]
     name: String,
     #[serde(default)]
-    holders: Vec<Party>,
+    holders: Vec<PermitPoolEntry>,
     #[serde(default)]
-    waiting: Vec<Party>,
+    waiting: Vec<PermitPoolEntry>,
 }
 
 /// Somebody who holds a permit, or waits for one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Party {
+pub struct PermitPoolEntry {
     node: String,
     /// The run that it is for.
     #[serde(default)]
@@ -48,14 +48,14 @@ pub struct Party {
     occupied: bool,
 }
 
-impl Pool {
+impl PermitPoolStatus {
     /// Those who hold its permits.
-    pub fn holders(&self) -> impl Iterator<Item = &Party> {
+    pub fn holders(&self) -> impl Iterator<Item = &PermitPoolEntry> {
         self.holders.iter()
     }
 
     /// The smallest limit that anybody goes by.
-    fn limit(&self) -> String {
+    fn limit_text(&self) -> String {
         let parties = self.holders.iter().chain(&self.waiting);
         let limits = parties.map(|party| party.limit).filter(|limit| *limit > 0);
         limits
@@ -64,7 +64,7 @@ impl Pool {
     }
 }
 
-impl Party {
+impl PermitPoolEntry {
     /// The node.
     pub fn node(&self) -> &str {
         &self.node
@@ -72,113 +72,115 @@ impl Party {
 }
 
 /// What a successful answer to `permit list` says. What cannot be read is left out.
-pub fn pools(report: &Report) -> Vec<Pool> {
+pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolStatus> {
     let told = report.replies.iter().find(|reply| reply.is_ok());
     let pools = told.and_then(|reply| reply.data.get("pools")?.as_array());
     let pools = pools.into_iter().flatten();
     pools
-        .filter_map(|pool| Pool::deserialize(pool).ok())
+        .filter_map(|pool| PermitPoolStatus::deserialize(pool).ok())
         .collect()
 }
 
 /// A line for each pool.
-pub fn list(pools: &[Pool], width: usize) -> String {
+pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
     if pools.is_empty() {
         return String::new();
     }
     let heading = ["POOL", "HELD", "LIMIT", "WAITING"].map(str::to_owned);
-    let row = |pool: &Pool| {
+    let row = |pool: &PermitPoolStatus| {
         let cells = [
-            line(&pool.name).into_owned(),
+            escape_to_line(&pool.name).into_owned(),
             pool.holders.len().to_string(),
-            pool.limit(),
+            pool.limit_text(),
             pool.waiting.len().to_string(),
         ];
-        cells.map(Cell::plain).to_vec()
+        cells.map(TableCell::plain).to_vec()
     };
-    let rows: Vec<Vec<Cell>> = pools.iter().map(row).collect();
-    grid(&heading, &rows, width, None).text
+    let rows: Vec<Vec<TableCell>> = pools.iter().map(row).collect();
+    lay_out_table(&heading, &rows, width, None).text
 }
 
 /// Everybody who holds or waits.
-pub fn show(pools: &[Pool], width: usize) -> String {
-    let mut page = Page::default();
+pub fn render_pools(pools: &[PermitPoolStatus], width: usize) -> String {
+    let mut page = TextPage::default();
     for pool in pools {
-        let name = line(&pool.name);
+        let name = escape_to_line(&pool.name);
         let (held, waiting) = (pool.holders.len(), pool.waiting.len());
-        let limit = pool.limit();
-        page.line(format_args!(
+        let limit = pool.limit_text();
+        page.push_line(format_args!(
             "{STRONG}Pool {name}{STRONG:#}: {held} held of {limit}, {waiting} waiting"
         ));
         for (title, parties) in [("HOLDS", &pool.holders), ("WAITS", &pool.waiting)] {
             if parties.is_empty() {
                 continue;
             }
-            page.gap();
-            page.add(grid(&heading(title), &rows(parties), width, None).text);
+            page.push_gap();
+            page.push_text(
+                lay_out_table(&member_heading(title), &member_rows(parties), width, None).text,
+            );
         }
-        page.gap();
+        page.push_gap();
     }
-    page.text()
+    page.into_text()
 }
 
-fn heading(title: &str) -> Vec<String> {
+fn member_heading(title: &str) -> Vec<String> {
     [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"]
         .map(str::to_owned)
         .to_vec()
 }
 
-fn rows(parties: &[Party]) -> Vec<Vec<Cell>> {
-    let row = |party: &Party| {
+fn member_rows(parties: &[PermitPoolEntry]) -> Vec<Vec<TableCell>> {
+    let row = |party: &PermitPoolEntry| {
         let run = if party.occupied {
             "somebody else's".to_owned()
         } else {
-            line(&party.run).into_owned()
+            escape_to_line(&party.run).into_owned()
         };
         let cells = [
-            line(&party.node).into_owned(),
+            escape_to_line(&party.node).into_owned(),
             party.fence.to_string(),
             party.priority.to_string(),
             format!("{} s", party.age),
             format!("{} s", party.expires),
             run,
         ];
-        cells.map(Cell::plain).to_vec()
+        cells.map(TableCell::plain).to_vec()
     };
     parties.iter().map(row).collect()
 }
 
 /// Whether these holders shall lose their permits.
-pub fn question(pool: &str, live: &[&Party]) -> String {
-    let mut page = Page::default();
+pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
+    let mut page = TextPage::default();
     for holder in live {
-        let (node, run) = (line(&holder.node), line(&holder.run));
+        let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
         let (fence, age) = (holder.fence, holder.age);
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{node} holds permit {fence} of {}, for run {run}, since {age} s; the run will be stopped",
-            line(pool)
+            escape_to_line(pool)
         ));
     }
-    page.add("Go on? [y/N]");
-    page.text()
+    page.push_text("Go on? [y/N]");
+    page.into_text()
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PermitPoolsDocument<'a> {
     schema: &'static str,
-    pools: &'a [Pool],
-    request_stats: Stats<'a>,
+    pools: &'a [PermitPoolStatus],
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PermitPoolsDocument<'a> {
     /// The document of these.
-    pub fn new(pools: &'a [Pool], report: &'a Report) -> Self {
+    pub fn new(pools: &'a [PermitPoolStatus], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.permits.v1",
             pools,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
@@ -187,7 +189,7 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Pool, list, pools, question, show};
+    use super::{PermitPoolStatus, read_pools, release_question, render_pool_list, render_pools};
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::{WIDTH, is_within_width};
 
@@ -205,12 +207,16 @@ mod tests {
             {"nonsense": true},
         ], "holders": 2, "waiting": 1});
         let report = report("permit", "list", vec![reply("web1", 0, "OK", told)]);
-        let pools = pools(&report);
-        let live: Vec<_> = pools.iter().flat_map(Pool::holders).take(1).collect();
+        let pools = read_pools(&report);
+        let live: Vec<_> = pools
+            .iter()
+            .flat_map(PermitPoolStatus::holders)
+            .take(1)
+            .collect();
         let texts = [
-            list(&pools, WIDTH),
-            show(&pools, WIDTH),
-            question("puppet", &live),
+            render_pool_list(&pools, WIDTH),
+            render_pools(&pools, WIDTH),
+            release_question("puppet", &live),
         ];
         let text = plain(&texts.join("\n---\n"));
         assert!(

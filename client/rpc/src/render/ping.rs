@@ -6,18 +6,18 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::page::Page;
-use super::span::milliseconds;
-use super::trace::NodeDocument;
+use super::page::TextPage;
+use super::span::format_milliseconds;
+use super::trace::NodeTraceDocument;
 use crate::printer::WARNING;
 use crate::report::NodeTrace;
 
 /// Clocks that differ by less are nothing to speak of, in milliseconds.
-const NOTABLE_SKEW: i64 = 1000;
+const NOTABLE_SKEW_MS: i64 = 1000;
 
 /// One answer to a ping.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pong {
+pub struct PingReply {
     /// Who answers.
     pub node: Identity,
     /// From asking to the answer.
@@ -26,7 +26,7 @@ pub struct Pong {
     pub skew: i64,
 }
 
-impl Pong {
+impl PingReply {
     /// Judges the clock of a node that said `theirs` at some time between the question, `after` before `now`, and `now`.
     pub fn new(node: Identity, after: Duration, theirs: Millis, now: Millis) -> Self {
         let earliest =
@@ -41,10 +41,10 @@ impl Pong {
     }
 
     /// The line for people; who wants details sees every clock, others only those that are wrong.
-    pub fn line(&self, verbose: bool) -> String {
-        let time = format!("time={}", milliseconds(self.after));
+    pub fn render_line(&self, verbose: bool) -> String {
+        let time = format!("time={}", format_milliseconds(self.after));
         let line = format!("{:<40} {time:>16}", self.node.as_str());
-        if self.skew.unsigned_abs() < NOTABLE_SKEW.unsigned_abs() {
+        if self.skew.unsigned_abs() < NOTABLE_SKEW_MS.unsigned_abs() {
             return if verbose {
                 format!("{line}  clock {:+} ms", self.skew)
             } else {
@@ -58,57 +58,57 @@ impl Pong {
 }
 
 /// The statistics below the lines.
-pub fn statistics(pongs: &[Pong]) -> String {
+pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
     let count = pongs.len();
     let replies = if count == 1 { "reply" } else { "replies" };
     let head = format!("\n---- ping statistics ----\n{count} {replies}");
-    let Some(times) = Times::of(pongs) else {
+    let Some(times) = PingTimes::from_replies(pongs) else {
         return head;
     };
-    let [max, min, avg] = [times.max, times.min, times.avg].map(milliseconds);
+    let [max, min, avg] = [times.max, times.min, times.avg].map(format_milliseconds);
     format!("{head} max: {max} min: {min} avg: {avg}")
 }
 
 /// The least width of a bar of the graph, in milliseconds.
-const BUCKET: u128 = 50;
+const MIN_BUCKET_MS: u128 = 50;
 /// The heights of a bar; an empty one is a space.
-const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BAR_HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// How the answers are spread over time, as a line of bars that fits the width; nothing without answers. Bars are 50 ms
 /// wide, or a multiple of it where that would be too many.
-pub fn graph(pongs: &[Pong], width: usize) -> Option<String> {
-    let last = Times::of(pongs)?.max.as_millis();
+pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
+    let last = PingTimes::from_replies(pongs)?.max.as_millis();
     let room = u128::try_from(width).unwrap_or(u128::MAX).max(1);
-    let bucket = BUCKET * (last / BUCKET + 1).div_ceil(room);
+    let bucket = MIN_BUCKET_MS * (last / MIN_BUCKET_MS + 1).div_ceil(room);
     let mut counts = vec![0_usize; usize::try_from(last / bucket).ok()? + 1];
     for pong in pongs {
         let at = usize::try_from(pong.after.as_millis() / bucket).ok()?;
         *counts.get_mut(at)? += 1;
     }
     let most = counts.iter().copied().max()?;
-    let bar = |count: &usize| match (count * HEIGHTS.len()).div_ceil(most) {
+    let bar = |count: &usize| match (count * BAR_HEIGHTS.len()).div_ceil(most) {
         0 => ' ',
-        height => HEIGHTS.get(height - 1).copied().unwrap_or(' '),
+        height => BAR_HEIGHTS.get(height - 1).copied().unwrap_or(' '),
     };
     let bars: String = counts.iter().map(bar).collect();
-    let mut page = Page::default();
-    page.line(bars);
+    let mut page = TextPage::default();
+    page.push_line(bars);
     let nodes = if most == 1 { "node" } else { "nodes" };
-    page.add(format_args!(
+    page.push_text(format_args!(
         "{bucket} ms each, 0 to {} ms; the highest is {most} {nodes}",
         bucket * counts.len() as u128
     ));
-    Some(page.text())
+    Some(page.into_text())
 }
 
-struct Times {
+struct PingTimes {
     max: Duration,
     min: Duration,
     avg: Duration,
 }
 
-impl Times {
-    fn of(pongs: &[Pong]) -> Option<Self> {
+impl PingTimes {
+    fn from_replies(pongs: &[PingReply]) -> Option<Self> {
         let times = || pongs.iter().map(|pong| pong.after);
         let count = u32::try_from(pongs.len()).ok()?;
         Some(Self {
@@ -122,43 +122,43 @@ impl Times {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PingDocument<'a> {
     schema: &'static str,
-    replies: Vec<PongDocument<'a>>,
-    statistics_ms: Option<Statistics>,
+    replies: Vec<PingReplyDocument<'a>>,
+    statistics_ms: Option<PingStatistics>,
     incomplete: bool,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct PongDocument<'a> {
+struct PingReplyDocument<'a> {
     sender: Identity,
     time_ms: f64,
     clock_skew_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<NodeDocument<'a>>,
+    trace: Option<NodeTraceDocument<'a>>,
 }
 
 /// In milliseconds.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Statistics {
+struct PingStatistics {
     max: f64,
     min: f64,
     avg: f64,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PingDocument<'a> {
     /// The document of these answers; `incomplete` when some may have been lost.
-    pub fn new(pongs: &[Pong], incomplete: bool) -> Self {
+    pub fn new(pongs: &[PingReply], incomplete: bool) -> Self {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        let reply = |pong: &Pong| PongDocument {
+        let reply = |pong: &PingReply| PingReplyDocument {
             sender: pong.node.clone(),
             time_ms: ms(pong.after),
             clock_skew_ms: pong.skew,
             trace: None,
         };
-        let statistics_ms = Times::of(pongs).map(|times| Statistics {
+        let statistics_ms = PingTimes::from_replies(pongs).map(|times| PingStatistics {
             max: ms(times.max),
             min: ms(times.min),
             avg: ms(times.avg),
@@ -175,7 +175,7 @@ impl<'a> Document<'a> {
     pub fn with_traces(mut self, traces: &'a [(Identity, NodeTrace)]) -> Self {
         for reply in &mut self.replies {
             let way = traces.iter().find(|(node, _)| *node == reply.sender);
-            reply.trace = way.map(|(_, trace)| NodeDocument::new(trace));
+            reply.trace = way.map(|(_, trace)| NodeTraceDocument::new(trace));
         }
         self
     }
@@ -185,12 +185,12 @@ impl<'a> Document<'a> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Document, Pong, graph, statistics};
+    use super::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
 
     const NOW: u64 = 1_767_225_600_000;
 
-    fn pong(name: &str, micros: u64, theirs: u64) -> Pong {
-        Pong::new(
+    fn pong(name: &str, micros: u64, theirs: u64) -> PingReply {
+        PingReply::new(
             name.parse().unwrap(),
             Duration::from_micros(micros),
             theirs,
@@ -206,8 +206,8 @@ mod tests {
             pong("dev10", 133_570, NOW + 3_500),
             pong("dev11", 133_570, NOW - 7_200_000),
         ];
-        let text: Vec<String> = pongs.iter().map(|pong| pong.line(false)).collect();
-        let text = text.join("\n") + "\n" + &statistics(&pongs);
+        let text: Vec<String> = pongs.iter().map(|pong| pong.render_line(false)).collect();
+        let text = text.join("\n") + "\n" + &render_ping_statistics(&pongs);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         dev8                                       time=126.19 ms
         dev6                                      time=1132.79 ms
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn who_wants_details_sees_every_clock() {
-        let line = pong("dev6", 1_000, NOW + 999).line(true);
+        let line = pong("dev6", 1_000, NOW + 999).render_line(true);
         assert!(line.ends_with("clock +999 ms"), "{line}");
-        let line = pong("dev6", 1_000, NOW).line(true);
+        let line = pong("dev6", 1_000, NOW).render_line(true);
         assert!(line.ends_with("clock +0 ms"), "{line}");
     }
 
@@ -238,24 +238,27 @@ mod tests {
 
     #[test]
     fn the_graph_fits_the_width() {
-        let pongs: Vec<Pong> = [1, 2, 3, 4, 60, 61, 260]
+        let pongs: Vec<PingReply> = [1, 2, 3, 4, 60, 61, 260]
             .map(|milliseconds| pong("a", milliseconds * 1000, NOW))
             .to_vec();
         assert_eq!(
-            graph(&pongs, 80).unwrap(),
+            render_ping_graph(&pongs, 80).unwrap(),
             "█▄   ▂\n50 ms each, 0 to 300 ms; the highest is 4 nodes"
         );
         assert_eq!(
-            graph(&pongs, 4).unwrap(),
+            render_ping_graph(&pongs, 4).unwrap(),
             "█ ▂\n100 ms each, 0 to 300 ms; the highest is 6 nodes"
         );
-        assert_eq!(graph(&[], 80), None);
+        assert_eq!(render_ping_graph(&[], 80), None);
     }
 
     #[test]
     fn nobody_has_no_average() {
-        assert_eq!(statistics(&[]), "\n---- ping statistics ----\n0 replies");
-        let document = serde_json::to_value(Document::new(&[], true)).unwrap();
+        assert_eq!(
+            render_ping_statistics(&[]),
+            "\n---- ping statistics ----\n0 replies"
+        );
+        let document = serde_json::to_value(PingDocument::new(&[], true)).unwrap();
         assert!(document["statistics_ms"].is_null());
         assert_eq!(document["incomplete"], true);
     }

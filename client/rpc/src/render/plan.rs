@@ -3,41 +3,41 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::Rollout;
+use muster_client::BatchedRollout;
 use muster_wire::identity::Identity;
 
-use super::page::Page;
-use super::span::span;
+use super::page::TextPage;
+use super::span::format_duration;
 
 /// Names that stand for all.
-const SHOWN: usize = 3;
+const SAMPLE_SIZE: usize = 3;
 
 /// A rollout that has not begun.
 #[derive(Debug, Clone, Copy)]
-pub struct Rolling<'a> {
+pub struct RolloutPreview<'a> {
     /// The agent and its action.
     pub request: (&'a str, &'a str),
     /// Who is meant.
     pub nodes: &'a BTreeSet<Identity>,
     /// In which waves.
-    pub rollout: Rollout,
+    pub rollout: BatchedRollout,
     /// Between waves.
     pub pause: Duration,
 }
 
-impl Rolling<'_> {
+impl RolloutPreview<'_> {
     /// The lines that say all that; one, when all are asked at once.
-    pub fn text(&self) -> String {
+    pub fn render_text(&self) -> String {
         let (agent, action) = self.request;
         let waves = self.rollout.batches(self.nodes);
-        let mut page = Page::default();
-        let all = counted(self.nodes.len());
-        page.line(format_args!(
+        let mut page = TextPage::default();
+        let all = node_count_text(self.nodes.len());
+        page.push_line(format_args!(
             "Plan: {agent} {action} on {all}: {}",
-            some(self.nodes)
+            list_sample_nodes(self.nodes)
         ));
         if let [_] | [] = waves.as_slice() {
-            return page.text();
+            return page.into_text();
         }
         let canaries = self.rollout.canary.min(self.nodes.len());
         let (first, rest) = waves.split_at(usize::from(canaries > 0));
@@ -47,20 +47,24 @@ impl Rolling<'_> {
             } else {
                 "canaries"
             };
-            let (count, names) = (wave.len(), some(wave));
-            page.line(format_args!("  wave 1: {count} {word}: {names}"));
+            let (count, names) = (wave.len(), list_sample_nodes(wave));
+            page.push_line(format_args!("  wave 1: {count} {word}: {names}"));
         }
-        if let Some(line) = self.rest(rest, first.len()) {
-            page.line(line);
+        if let Some(line) = self.describe_remaining_waves(rest, first.len()) {
+            page.push_line(line);
         }
-        page.line(format_args!("  {}", self.end()));
-        page.text()
+        page.push_line(format_args!("  {}", self.describe_early_end()));
+        page.into_text()
     }
 
-    fn rest(&self, waves: &[BTreeSet<Identity>], before: usize) -> Option<String> {
+    fn describe_remaining_waves(
+        &self,
+        waves: &[BTreeSet<Identity>],
+        before: usize,
+    ) -> Option<String> {
         let (size, last) = (waves.first()?.len(), waves.last()?.len());
         let (from, to) = (before + 1, before + waves.len());
-        let size_of_each = counted(size);
+        let size_of_each = node_count_text(size);
         if from == to {
             return Some(format!("  wave {from}: {size_of_each}"));
         }
@@ -69,18 +73,18 @@ impl Rolling<'_> {
         } else {
             format!(", the last {last}")
         };
-        let pause = span(self.pause);
+        let pause = format_duration(self.pause);
         Some(format!(
             "  waves {from} to {to}: {size_of_each} each{last}, {pause} apart"
         ))
     }
 
     /// When it ends early.
-    fn end(&self) -> String {
+    fn describe_early_end(&self) -> String {
         let allowed = self
             .rollout
             .max_failures
-            .map(|amount| amount.at_most(self.nodes.len()));
+            .map(|amount| amount.count_rounded_down(self.nodes.len()));
         match (self.rollout.canary > 0, allowed) {
             (true, Some(allowed)) => {
                 format!("ends early unless all canaries succeed, or when more than {allowed} fail")
@@ -93,17 +97,17 @@ impl Rolling<'_> {
 }
 
 /// `1 node`, `12 nodes`.
-pub fn counted(nodes: usize) -> String {
+pub fn node_count_text(nodes: usize) -> String {
     format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" })
 }
 
 /// The first names, and how many more there are.
-pub fn some(nodes: &BTreeSet<Identity>) -> String {
-    first(nodes, SHOWN)
+pub fn list_sample_nodes(nodes: &BTreeSet<Identity>) -> String {
+    list_first_nodes(nodes, SAMPLE_SIZE)
 }
 
 /// So many names, and how many more there are.
-pub fn first(nodes: &BTreeSet<Identity>, shown: usize) -> String {
+pub fn list_first_nodes(nodes: &BTreeSet<Identity>, shown: usize) -> String {
     let names: Vec<&str> = nodes.iter().take(shown).map(Identity::as_str).collect();
     let names = names.join(", ");
     match nodes.len().saturating_sub(shown) {
@@ -117,27 +121,27 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use muster_client::{Amount, Rollout};
+    use muster_client::{BatchedRollout, CountOrPercent};
     use muster_wire::identity::Identity;
 
-    use super::Rolling;
+    use super::RolloutPreview;
 
     fn plan(count: usize, canary: usize, batch: Option<&str>, failures: Option<&str>) -> String {
         let nodes: BTreeSet<Identity> = (1..=count)
             .map(|n| format!("n{n:02}").parse().unwrap())
             .collect();
-        let amount = |text: &str| text.parse::<Amount>().unwrap();
-        let rolling = Rolling {
+        let amount = |text: &str| text.parse::<CountOrPercent>().unwrap();
+        let rolling = RolloutPreview {
             request: ("service", "restart"),
             nodes: &nodes,
-            rollout: Rollout {
+            rollout: BatchedRollout {
                 canary,
                 batch: batch.map(amount),
                 max_failures: failures.map(amount),
             },
             pause: Duration::from_secs(1),
         };
-        rolling.text()
+        rolling.render_text()
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use muster_client::DdlStore;
 use serde::Serialize;
 
-use super::printable::line;
+use super::printable::escape_to_line;
 
 /// An agent in the list.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Entry<'a> {
+struct PluginListEntry<'a> {
     name: &'a str,
     version: &'a str,
     description: &'a str,
@@ -19,20 +19,24 @@ struct Entry<'a> {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PluginListDocument<'a> {
     schema: &'static str,
-    agents: Vec<Entry<'a>>,
+    agents: Vec<PluginListEntry<'a>>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PluginListDocument<'a> {
     /// The document of these schemas.
     pub fn new(store: &'a DdlStore) -> Self {
-        let entry = |ddl: &'a muster_ddl::Ddl| Entry {
+        let entry = |ddl: &'a muster_ddl::AgentDdl| PluginListEntry {
             name: ddl.name(),
             version: ddl.version(),
             description: &ddl.metadata().description,
             default_action: ddl.default_action(),
-            actions: ddl.actions().iter().map(muster_ddl::Action::name).collect(),
+            actions: ddl
+                .actions()
+                .iter()
+                .map(muster_ddl::ActionSchema::name)
+                .collect(),
         };
         Self {
             schema: "muster.plugins.v1",
@@ -42,7 +46,7 @@ impl<'a> Document<'a> {
 }
 
 /// The text for people: a line for each agent.
-pub fn text(store: &DdlStore) -> String {
+pub fn render_agent_list(store: &DdlStore) -> String {
     let widest = store
         .all()
         .map(|ddl| ddl.name().chars().count())
@@ -53,12 +57,12 @@ pub fn text(store: &DdlStore) -> String {
         .map(|ddl| ddl.version().chars().count())
         .max()
         .unwrap_or(0);
-    let row = |ddl: &muster_ddl::Ddl| {
-        let description = line(&ddl.metadata().description).into_owned();
+    let row = |ddl: &muster_ddl::AgentDdl| {
+        let description = escape_to_line(&ddl.metadata().description).into_owned();
         let row = format!(
             "{:<widest$}  {:<version$}  {description}",
             ddl.name(),
-            line(ddl.version())
+            escape_to_line(ddl.version())
         );
         format!("{}\n", row.trim_end())
     };
@@ -69,13 +73,13 @@ pub fn text(store: &DdlStore) -> String {
 mod tests {
     use muster_client::DdlStore;
 
-    use super::{Document, text};
+    use super::{PluginListDocument, render_agent_list};
 
     #[test]
     fn every_agent_has_a_line_and_an_entry() {
         let store = DdlStore::load(None).unwrap();
-        let text = text(&store);
-        let document = serde_json::to_value(Document::new(&store)).unwrap();
+        let text = render_agent_list(&store);
+        let document = serde_json::to_value(PluginListDocument::new(&store)).unwrap();
         for ddl in store.all() {
             assert!(text.contains(ddl.name()));
             let entries = document["agents"].as_array().unwrap();

@@ -1,46 +1,46 @@
 //! What is said of policies: findings, explanations and outcomes of tests, for people and for programs.
 
-use muster_wire::identity::Name;
-use muster_wire::policy::{Explanation, PolicyPrincipal, Step};
+use muster_wire::identity::SubjectName;
+use muster_wire::policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use serde::Serialize;
 
-use super::page::Page;
-use super::printable::line;
-use crate::policy::{Finding, Level, Outcome};
+use super::page::TextPage;
+use super::printable::escape_to_line;
+use crate::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
 /// What `rpc policy check` found.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Check<'a> {
+pub struct PolicyCheckDocument<'a> {
     schema: &'static str,
     files: usize,
     errors: usize,
     warnings: usize,
-    findings: &'a [Finding],
+    findings: &'a [LintFinding],
 }
 
-impl<'a> Check<'a> {
+impl<'a> PolicyCheckDocument<'a> {
     /// The findings in so many files.
-    pub fn new(files: usize, findings: &'a [Finding]) -> Self {
+    pub fn new(files: usize, findings: &'a [LintFinding]) -> Self {
         let count = |level| findings.iter().filter(|found| found.level == level).count();
         Self {
             schema: "muster.policy.check.v1",
             files,
-            errors: count(Level::Error),
-            warnings: count(Level::Warning),
+            errors: count(LintLevel::Error),
+            warnings: count(LintLevel::Warning),
             findings,
         }
     }
 
     /// How many errors, and how many warnings.
-    pub fn counts(&self) -> (usize, usize) {
+    pub fn finding_counts(&self) -> (usize, usize) {
         (self.errors, self.warnings)
     }
 
     /// A line for each finding, as compilers write them, and the balance.
-    pub fn text(&self) -> String {
-        let mut page = Page::default();
+    pub fn render_text(&self) -> String {
+        let mut page = TextPage::default();
         for found in self.findings {
             let place = match (found.line, found.column) {
                 (Some(line), Some(column)) => format!(":{line}:{column}"),
@@ -49,51 +49,51 @@ impl<'a> Check<'a> {
             };
             let path = found.path.display().to_string();
             let (style, word) = match found.level {
-                Level::Error => (BAD, "error"),
-                Level::Warning => (WARNING, "warning"),
+                LintLevel::Error => (BAD, "error"),
+                LintLevel::Warning => (WARNING, "warning"),
             };
-            page.line(format_args!(
+            page.push_line(format_args!(
                 "{}{place}: {style}{word}:{style:#} {}",
-                line(&path),
-                line(&found.message)
+                escape_to_line(&path),
+                escape_to_line(&found.message)
             ));
         }
         let style = if self.errors > 0 { BAD } else { GOOD };
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{style}{}, {}, {}{style:#}",
-            counted(self.files, "policy", "policies"),
-            counted(self.errors, "error", "errors"),
-            counted(self.warnings, "warning", "warnings"),
+            pluralise(self.files, "policy", "policies"),
+            pluralise(self.errors, "error", "errors"),
+            pluralise(self.warnings, "warning", "warnings"),
         ));
-        page.text()
+        page.into_text()
     }
 }
 
-fn counted(count: usize, one: &str, many: &str) -> String {
+fn pluralise(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// What `rpc policy explain` tells.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Explained<'a> {
+pub struct PolicyExplainDocument<'a> {
     schema: &'static str,
     caller: &'a PolicyPrincipal,
-    agent: &'a Name,
-    action: &'a Name,
+    agent: &'a SubjectName,
+    action: &'a SubjectName,
     node: Option<&'a str>,
     allowed: bool,
     rule: &'a str,
     approved_by: Option<&'a str>,
     policy: Option<&'a str>,
-    steps: Vec<StepDocument<'a>>,
+    steps: Vec<PolicyStepDocument<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct StepDocument<'a> {
+struct PolicyStepDocument<'a> {
     line: usize,
     text: &'a str,
     verdict: &'static str,
@@ -103,18 +103,18 @@ struct StepDocument<'a> {
     unknown: &'a [String],
 }
 
-impl<'a> Explained<'a> {
+impl<'a> PolicyExplainDocument<'a> {
     /// The explanation of an answer to this question.
     pub fn new(
-        (caller, agent, action): (&'a PolicyPrincipal, &'a Name, &'a Name),
+        (caller, agent, action): (&'a PolicyPrincipal, &'a SubjectName, &'a SubjectName),
         node: Option<&'a str>,
-        explanation: &'a Explanation,
+        explanation: &'a PolicyExplanation,
     ) -> Self {
         let decision = &explanation.decision;
-        let step = |step: &'a Step| StepDocument {
+        let step = |step: &'a ExplanationStep| PolicyStepDocument {
             line: step.line,
             text: &step.text,
-            verdict: step.verdict.word(),
+            verdict: step.verdict.as_str(),
             decides: step.mismatch.is_none(),
             mismatch: step.mismatch.as_ref().map(ToString::to_string),
             unknown: &step.unknown,
@@ -130,13 +130,13 @@ impl<'a> Explained<'a> {
             approved_by: decision.approved_by.as_deref(),
             policy: explanation.policy.as_deref(),
             steps: explanation.steps.iter().map(step).collect(),
-            unknown: questions(explanation),
+            unknown: unknown_lookups(explanation),
         }
     }
 
     /// The answer, and each line that was looked at.
-    pub fn text(&self) -> String {
-        let mut page = Page::default();
+    pub fn render_text(&self) -> String {
+        let mut page = TextPage::default();
         let (style, may) = if self.allowed {
             (GOOD, "may")
         } else {
@@ -144,46 +144,49 @@ impl<'a> Explained<'a> {
         };
         let on = self
             .node
-            .map_or_else(String::new, |node| format!(" on {}", line(node)));
-        page.line(format_args!(
+            .map_or_else(String::new, |node| format!(" on {}", escape_to_line(node)));
+        page.push_line(format_args!(
             "{} {style}{may}{style:#} ask for {} {}{on}",
             self.caller, self.agent, self.action
         ));
-        page.line(format_args!("decided by {}", line(self.rule)));
+        page.push_line(format_args!("decided by {}", escape_to_line(self.rule)));
         if let Some(approvers) = self.approved_by {
-            page.line(format_args!(
+            page.push_line(format_args!(
                 "once it is approved by one of: {}",
-                line(approvers)
+                escape_to_line(approvers)
             ));
         }
         if let Some(policy) = self.policy.filter(|_| !self.steps.is_empty()) {
-            page.gap();
-            page.line(format_args!("{STRONG}{}{STRONG:#}", line(policy)));
+            page.push_gap();
+            page.push_line(format_args!("{STRONG}{}{STRONG:#}", escape_to_line(policy)));
         }
         for step in &self.steps {
             let text = step.text.replace('\t', "  ");
-            page.line(format_args!("{:>6}  {}", step.line, line(&text)));
+            page.push_line(format_args!("{:>6}  {}", step.line, escape_to_line(&text)));
             match &step.mismatch {
-                Some(why) => page.line(format_args!("        no: {}", line(why))),
-                None => page.line(format_args!("        {style}this line decides{style:#}")),
+                Some(why) => page.push_line(format_args!("        no: {}", escape_to_line(why))),
+                None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }
             for condition in step.unknown {
-                page.line(format_args!("        unknown: {}", line(condition)));
+                page.push_line(format_args!(
+                    "        unknown: {}",
+                    escape_to_line(condition)
+                ));
             }
         }
         if !self.unknown.is_empty() {
-            page.gap();
-            page.line(format_args!(
+            page.push_gap();
+            page.push_line(format_args!(
                 "nothing is known of {}: what is unknown is denied, and never allowed (--data says it)",
-                line(&self.unknown.join(", "))
+                escape_to_line(&self.unknown.join(", "))
             ));
         }
-        page.text()
+        page.into_text()
     }
 }
 
 /// The questions to data sources that mattered, and whose answers nobody gave.
-fn questions(explanation: &Explanation) -> Vec<String> {
+fn unknown_lookups(explanation: &PolicyExplanation) -> Vec<String> {
     let lookups = explanation.unknown.iter();
     lookups.map(ToString::to_string).collect()
 }
@@ -191,16 +194,16 @@ fn questions(explanation: &Explanation) -> Vec<String> {
 /// What `rpc policy test` tells.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Tested<'a> {
+pub struct PolicyTestDocument<'a> {
     schema: &'static str,
     passed: usize,
     failed: usize,
-    cases: Vec<CaseDocument<'a>>,
+    cases: Vec<PolicyTestCaseDocument<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct CaseDocument<'a> {
+struct PolicyTestCaseDocument<'a> {
     name: &'a str,
     passed: bool,
     expected: &'static str,
@@ -211,13 +214,13 @@ struct CaseDocument<'a> {
     unknown: Vec<String>,
 }
 
-impl<'a> Tested<'a> {
+impl<'a> PolicyTestDocument<'a> {
     /// The outcomes of all cases.
-    pub fn new(outcomes: &'a [Outcome]) -> Self {
-        let case = |outcome: &'a Outcome| CaseDocument {
+    pub fn new(outcomes: &'a [PolicyTestOutcome]) -> Self {
+        let case = |outcome: &'a PolicyTestOutcome| PolicyTestCaseDocument {
             name: &outcome.name,
-            passed: outcome.passed(),
-            expected: outcome.expected.word(),
+            passed: outcome.has_passed(),
+            expected: outcome.expected.as_str(),
             expected_rule: outcome.expected_rule.as_deref(),
             found: if outcome.found.decision.allowed {
                 "allow"
@@ -225,9 +228,12 @@ impl<'a> Tested<'a> {
                 "deny"
             },
             rule: &outcome.found.decision.rule,
-            unknown: questions(&outcome.found),
+            unknown: unknown_lookups(&outcome.found),
         };
-        let passed = outcomes.iter().filter(|outcome| outcome.passed()).count();
+        let passed = outcomes
+            .iter()
+            .filter(|outcome| outcome.has_passed())
+            .count();
         Self {
             schema: "muster.policy.test.v1",
             passed,
@@ -237,38 +243,43 @@ impl<'a> Tested<'a> {
     }
 
     /// How many failed.
-    pub fn failed(&self) -> usize {
+    pub fn failed_count(&self) -> usize {
         self.failed
     }
 
     /// A line for each case, and the balance.
-    pub fn text(&self) -> String {
-        let mut page = Page::default();
+    pub fn render_text(&self) -> String {
+        let mut page = TextPage::default();
         for case in &self.cases {
-            let name = line(case.name);
+            let name = escape_to_line(case.name);
             if case.passed {
-                page.line(format_args!("{GOOD}ok{GOOD:#}    {name}"));
+                page.push_line(format_args!("{GOOD}ok{GOOD:#}    {name}"));
                 continue;
             }
-            let rule = case.expected_rule.map(|rule| format!(" by {}", line(rule)));
-            page.line(format_args!("{BAD}FAIL{BAD:#}  {name}"));
-            page.line(format_args!(
+            let rule = case
+                .expected_rule
+                .map(|rule| format!(" by {}", escape_to_line(rule)));
+            page.push_line(format_args!("{BAD}FAIL{BAD:#}  {name}"));
+            page.push_line(format_args!(
                 "      expected {}{}, found {} by {}",
                 case.expected,
                 rule.unwrap_or_default(),
                 case.found,
-                line(case.rule)
+                escape_to_line(case.rule)
             ));
             if !case.unknown.is_empty() {
                 let unknown = case.unknown.join(", ");
-                page.line(format_args!("      nothing is known of {}", line(&unknown)));
+                page.push_line(format_args!(
+                    "      nothing is known of {}",
+                    escape_to_line(&unknown)
+                ));
             }
         }
         let style = if self.failed > 0 { BAD } else { GOOD };
         let (passed, failed) = (self.passed, self.failed);
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{style}{passed} passed, {failed} failed{style:#}"
         ));
-        page.text()
+        page.into_text()
     }
 }

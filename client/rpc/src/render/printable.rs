@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The text with everything harmless in it, and the rest escaped. A carriage return before a line end is left out.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| c == '\n' || c == '\t')
+pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
+    escape_matching(text, |c| c == '\n' || c == '\t')
 }
 
 /// The text as a single line: line ends and tabs are escaped too.
-pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, |_| false)
+pub fn escape_to_line(text: &str) -> Cow<'_, str> {
+    escape_matching(text, |_| false)
 }
 
 /// Whether a terminal, or the reader, may take the character for something else than itself.
@@ -20,7 +20,7 @@ pub fn is_harmful(c: char) -> bool {
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-fn escaped(text: &str, stays: fn(char) -> bool) -> Cow<'_, str> {
+fn escape_matching(text: &str, stays: fn(char) -> bool) -> Cow<'_, str> {
     let harmful = |c: char| is_harmful(c) && !stays(c);
     if !text.contains(harmful) {
         return Cow::Borrowed(text);
@@ -45,23 +45,23 @@ fn escaped(text: &str, stays: fn(char) -> bool) -> Cow<'_, str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{is_harmful, line, printable};
+    use super::{escape_to_line, escape_unprintable, is_harmful};
 
     #[test]
     fn escape_sequences_are_shown_and_not_obeyed() {
-        assert_eq!(printable("\x1b[2Jgone\x07"), "\\x1b[2Jgone\\x07");
-        assert_eq!(printable("\u{9b}31m"), "\\u{9b}31m");
-        assert_eq!(printable("user\u{202e}txt"), "user\\u{202e}txt");
-        assert_eq!(printable("50%\r100%"), "50%\\x0d100%");
-        assert_eq!(printable("a\r\nb\tc ä 漢"), "a\nb\tc ä 漢");
-        assert_eq!(line("a\r\nb\tc"), "a\\x0d\\nb\\tc");
+        assert_eq!(escape_unprintable("\x1b[2Jgone\x07"), "\\x1b[2Jgone\\x07");
+        assert_eq!(escape_unprintable("\u{9b}31m"), "\\u{9b}31m");
+        assert_eq!(escape_unprintable("user\u{202e}txt"), "user\\u{202e}txt");
+        assert_eq!(escape_unprintable("50%\r100%"), "50%\\x0d100%");
+        assert_eq!(escape_unprintable("a\r\nb\tc ä 漢"), "a\nb\tc ä 漢");
+        assert_eq!(escape_to_line("a\r\nb\tc"), "a\\x0d\\nb\\tc");
     }
 
     proptest! {
         #[test]
         fn nothing_harmful_is_left(text in any::<String>()) {
-            prop_assert!(!line(&text).contains(is_harmful));
-            prop_assert!(!printable(&text).contains(|c| is_harmful(c) && c != '\n' && c != '\t'));
+            prop_assert!(!escape_to_line(&text).contains(is_harmful));
+            prop_assert!(!escape_unprintable(&text).contains(|c| is_harmful(c) && c != '\n' && c != '\t'));
         }
     }
 }

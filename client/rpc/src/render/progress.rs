@@ -2,23 +2,23 @@
 
 use std::fmt::Write as _;
 
-use muster_client::Tale;
+use muster_client::ProgressUpdate;
 use serde_json::Value;
 
-use super::printable::{line, printable};
+use super::printable::{escape_to_line, escape_unprintable};
 use crate::printer::{HINT, WARNING};
 
 /// The lines of what a node told.
-pub fn lines(tale: &Tale) -> String {
+pub fn render_progress_update(tale: &ProgressUpdate) -> String {
     let mut text = String::new();
     let node = &tale.node;
     // Writing into a String cannot fail.
-    if let Some(loss) = loss(tale) {
+    if let Some(loss) = loss_text(tale) {
         let _ = writeln!(text, "{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}");
     }
     for event in &tale.events {
         let error = event.get("stream").and_then(Value::as_str) == Some("stderr");
-        for row in words(event).lines() {
+        for row in event_text(event).lines() {
             let row = if error {
                 format!("{WARNING}{row}{WARNING:#}")
             } else {
@@ -31,19 +31,19 @@ pub fn lines(tale: &Tale) -> String {
 }
 
 /// A line of a program, a sentence, or the event as it is.
-fn words(event: &Value) -> String {
+fn event_text(event: &Value) -> String {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
     match (text("line"), text("message"), event) {
         (Some(""), _, _) => "\n".to_owned(),
-        (Some(one), _, _) => line(one).into_owned(),
-        (None, Some(message), _) => printable(message).into_owned(),
-        (None, None, Value::String(text)) => printable(text).into_owned(),
-        (None, None, other) => line(&other.to_string()).into_owned(),
+        (Some(one), _, _) => escape_to_line(one).into_owned(),
+        (None, Some(message), _) => escape_unprintable(message).into_owned(),
+        (None, None, Value::String(text)) => escape_unprintable(text).into_owned(),
+        (None, None, other) => escape_to_line(&other.to_string()).into_owned(),
     }
 }
 
 /// What is missing before these events, in words.
-fn loss(tale: &Tale) -> Option<String> {
+fn loss_text(tale: &ProgressUpdate) -> Option<String> {
     match (tale.lost, tale.dropped) {
         (0, 0) => None,
         (0, dropped) => Some(format!("{dropped} events came too fast and were left out")),
@@ -56,14 +56,14 @@ fn loss(tale: &Tale) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::Tale;
+    use muster_client::ProgressUpdate;
     use serde_json::json;
 
-    use super::lines;
+    use super::render_progress_update;
 
     #[test]
     fn each_event_is_a_line_behind_its_nodes_name() {
-        let tale = Tale {
+        let tale = ProgressUpdate {
             node: "dev1".parse().unwrap(),
             events: vec![
                 json!({"stream": "stdout", "line": "copied\t3 of 7"}),
@@ -76,7 +76,7 @@ mod tests {
             lost: 1,
             dropped: 2,
         };
-        let text = lines(&tale);
+        let text = render_progress_update(&tale);
         assert!(text.contains(&crate::printer::WARNING.to_string()));
         let plain = anstream::adapter::strip_str(&text).to_string();
         insta::assert_snapshot!(plain.trim_end(), @r#"

@@ -3,23 +3,23 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::grid::{Cell, grid};
-use super::page::Page;
-use super::printable::line;
-use super::span::span;
-use crate::report::Reply;
+use super::grid::{TableCell, lay_out_table};
+use super::page::TextPage;
+use super::printable::escape_to_line;
+use super::span::format_duration;
+use crate::report::NodeReply;
 
 /// What one host of the service knows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Standing {
+pub struct ProvisioningOverview {
     /// The host that leads; empty when none does.
     leader: String,
     /// How many nodes stand where.
     counts: Map<String, Value>,
     /// The nodes, by name.
-    nodes: Vec<Node>,
+    nodes: Vec<ProvisioningNodeStatus>,
     /// How many more there are.
     more: u64,
 }
@@ -28,11 +28,7 @@ pub struct Standing {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
-#[expect(
-    clippy::struct_field_names,
-    reason = "the names of the document's fields"
-)]
-struct Node {
+struct ProvisioningNodeStatus {
     node: String,
     /// `working`, `failed`, `done`, `retiring` or `retired`.
     state: String,
@@ -52,14 +48,14 @@ struct Node {
     since: u64,
     /// When it changed last, in milliseconds since 1970.
     changed: u64,
-    history: Vec<Entry>,
+    history: Vec<ProvisioningHistoryEntry>,
 }
 
 /// Something that happened to a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
-struct Entry {
+struct ProvisioningHistoryEntry {
     /// When, in milliseconds since 1970.
     at: u64,
     step: String,
@@ -68,9 +64,9 @@ struct Entry {
     words: String,
 }
 
-impl Standing {
+impl ProvisioningOverview {
     /// What a host has answered; what is missing is empty.
-    pub fn read(reply: &Reply) -> Self {
+    pub fn from_reply(reply: &NodeReply) -> Self {
         serde_json::from_value(Value::Object(reply.data.clone())).unwrap_or_default()
     }
 
@@ -81,19 +77,21 @@ impl Standing {
 
     /// Whether no node that is shown is on its way.
     pub fn is_settled(&self) -> bool {
-        let moves = |node: &Node| !node.paused && matches!(&*node.state, "working" | "retiring");
+        let moves = |node: &ProvisioningNodeStatus| {
+            !node.paused && matches!(&*node.state, "working" | "retiring")
+        };
         self.more == 0 && !self.nodes.iter().any(moves)
     }
 }
 
 /// The table for people, with a line that sums up.
-pub fn table(standing: &Standing, width: usize) -> String {
+pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> String {
     let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
-    let rows: Vec<Vec<Cell>> = standing.nodes.iter().map(row).collect();
-    let mut page = Page::default();
+    let rows: Vec<Vec<TableCell>> = standing.nodes.iter().map(table_row).collect();
+    let mut page = TextPage::default();
     if !rows.is_empty() {
-        page.add(grid(&heading, &rows, width, Some(2)).text);
-        page.gap();
+        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
+        page.push_gap();
     }
     let counts: Vec<String> = standing
         .counts
@@ -107,21 +105,21 @@ pub fn table(standing: &Standing, width: usize) -> String {
     };
     let leader = match &*standing.leader {
         "" => "nobody leads".to_owned(),
-        leader => format!("{} leads", line(leader)),
+        leader => format!("{} leads", escape_to_line(leader)),
     };
-    page.line(format_args!("{counts}; {leader}"));
+    page.push_line(format_args!("{counts}; {leader}"));
     if standing.more > 0 {
-        page.line(format_args!("and {} more", standing.more));
+        page.push_line(format_args!("and {} more", standing.more));
     }
-    page.text()
+    page.into_text()
 }
 
-fn row(node: &Node) -> Vec<Cell> {
-    let name = line(&node.node).into_owned();
+fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
+    let name = escape_to_line(&node.node).into_owned();
     let first = if node.state == "failed" {
-        Cell::bad(name)
+        TableCell::bad(name)
     } else {
-        Cell::plain(name)
+        TableCell::plain(name)
     };
     let state = if node.paused { "paused" } else { &node.state };
     let step = match node.attempt {
@@ -133,37 +131,42 @@ fn row(node: &Node) -> Vec<Cell> {
         state.to_owned(),
         step,
         node.done.len().to_string(),
-        span(took),
+        format_duration(took),
         node.master.clone(),
         node.error.clone(),
     ];
-    let rest = rest.iter().map(|text| Cell::plain(line(text).into_owned()));
+    let rest = rest
+        .iter()
+        .map(|text| TableCell::plain(escape_to_line(text).into_owned()));
     std::iter::once(first).chain(rest).collect()
 }
 
 /// What happened to each node, the oldest first.
-pub fn history(standing: &Standing) -> String {
-    let mut page = Page::default();
+pub fn render_history(standing: &ProvisioningOverview) -> String {
+    let mut page = TextPage::default();
     for node in &standing.nodes {
-        page.gap();
+        page.push_gap();
         for entry in &node.history {
-            let at = clock(entry.at);
-            let (step, what) = (line(&entry.step), line(&entry.what));
-            let words = line(&entry.words);
-            page.line(
+            let at = format_millis(entry.at);
+            let (step, what) = (escape_to_line(&entry.step), escape_to_line(&entry.what));
+            let words = escape_to_line(&entry.words);
+            page.push_line(
                 format_args!("{at}  {step:<20} {what:<9} {words}")
                     .to_string()
                     .trim_end(),
             );
         }
     }
-    page.text()
+    page.into_text()
 }
 
 /// What is other than before, a line for each node.
-pub fn changes(before: Option<&Standing>, now: &Standing) -> Vec<String> {
+pub fn describe_changes(
+    before: Option<&ProvisioningOverview>,
+    now: &ProvisioningOverview,
+) -> Vec<String> {
     let known = |name: &str| before?.nodes.iter().find(|node| node.node == name);
-    let told = |node: &Node| {
+    let told = |node: &ProvisioningNodeStatus| {
         (
             node.state.clone(),
             node.step.clone(),
@@ -171,8 +174,10 @@ pub fn changes(before: Option<&Standing>, now: &Standing) -> Vec<String> {
             node.attempt,
         )
     };
-    let news = |node: &&Node| known(&node.node).is_none_or(|old| told(old) != told(node));
-    let say = |node: &Node| {
+    let news = |node: &&ProvisioningNodeStatus| {
+        known(&node.node).is_none_or(|old| told(old) != told(node))
+    };
+    let say = |node: &ProvisioningNodeStatus| {
         let what = match (&*node.step, &*node.error) {
             ("", _) => node
                 .done
@@ -181,31 +186,31 @@ pub fn changes(before: Option<&Standing>, now: &Standing) -> Vec<String> {
             (step, "") => format!("at {step}"),
             (step, error) => format!("at {step}: {error}"),
         };
-        let at = clock(node.changed);
-        let (name, state) = (line(&node.node), line(&node.state));
-        format!("{at}  {name}  {state}  {}", line(&what))
+        let at = format_millis(node.changed);
+        let (name, state) = (escape_to_line(&node.node), escape_to_line(&node.state));
+        format!("{at}  {name}  {state}  {}", escape_to_line(&what))
             .trim_end()
             .to_owned()
     };
     now.nodes.iter().filter(news).map(say).collect()
 }
 
-fn clock(millis: u64) -> String {
-    crate::clock::written(millis / 1000)
+fn format_millis(millis: u64) -> String {
+    crate::clock::format_utc(millis / 1000)
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct ProvisioningDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    standing: &'a Standing,
+    standing: &'a ProvisioningOverview,
 }
 
-impl<'a> Document<'a> {
+impl<'a> ProvisioningDocument<'a> {
     /// The document of this.
-    pub fn new(standing: &'a Standing) -> Self {
+    pub fn new(standing: &'a ProvisioningOverview) -> Self {
         Self {
             schema: "muster.provision.v1",
             standing,
@@ -217,15 +222,15 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Standing, changes, history, table};
+    use super::{ProvisioningOverview, describe_changes, render_history, render_overview_table};
     use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply};
 
-    fn standing(nodes: &Value) -> Standing {
+    fn standing(nodes: &Value) -> ProvisioningOverview {
         let data = json!({
             "leader": "prov1.example.net", "counts": {"working": 1, "failed": 1, "done": 1}, "nodes": nodes, "more": 0,
         });
-        Standing::read(&reply("prov1.example.net", 0, "OK", data))
+        ProvisioningOverview::from_reply(&reply("prov1.example.net", 0, "OK", data))
     }
 
     fn nodes() -> Value {
@@ -245,18 +250,18 @@ mod tests {
     fn nodes_stand_in_a_table() {
         let standing = standing(&nodes());
         assert!(standing.has_failed() && !standing.is_settled());
-        insta::assert_snapshot!("standing", plain(&table(&standing, WIDTH)));
-        insta::assert_snapshot!("history", plain(&history(&standing)));
+        insta::assert_snapshot!("standing", plain(&render_overview_table(&standing, WIDTH)));
+        insta::assert_snapshot!("history", plain(&render_history(&standing)));
     }
 
     #[test]
     fn only_what_is_new_is_told() {
         let first = standing(&nodes());
-        assert_eq!(changes(None, &first).len(), 3);
-        assert!(changes(Some(&first), &first).is_empty());
+        assert_eq!(describe_changes(None, &first).len(), 3);
+        assert!(describe_changes(Some(&first), &first).is_empty());
         let mut later = nodes();
         later[2]["step"] = json!("final_run");
-        let told = changes(Some(&first), &standing(&later));
+        let told = describe_changes(Some(&first), &standing(&later));
         assert_eq!(
             told,
             ["2026-09-21 14:13:22Z  web3.example.net  working  at final_run"]
@@ -266,8 +271,8 @@ mod tests {
     #[test]
     fn an_answer_of_another_version_is_read_as_far_as_it_goes() {
         assert_eq!(
-            Standing::read(&reply("prov1", 0, "OK", json!({"nodes": 3}))),
-            Standing::default()
+            ProvisioningOverview::from_reply(&reply("prov1", 0, "OK", json!({"nodes": 3}))),
+            ProvisioningOverview::default()
         );
     }
 }

@@ -6,24 +6,24 @@ pub mod summary;
 
 use serde_json::Value;
 
-use crate::report::Reply;
+use crate::report::NodeReply;
 
 /// A text of an answer that is there and not empty.
-fn text(reply: &Reply, name: &str) -> Option<String> {
+fn text_output(reply: &NodeReply, name: &str) -> Option<String> {
     let text = reply.data.get(name).and_then(Value::as_str);
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-fn flag(reply: &Reply, name: &str) -> bool {
+fn flag_output(reply: &NodeReply, name: &str) -> bool {
     reply.data.get(name) == Some(&Value::Bool(true))
 }
 
-fn number(reply: &Reply, name: &str) -> Option<u64> {
+fn number_output(reply: &NodeReply, name: &str) -> Option<u64> {
     reply.data.get(name).and_then(Value::as_u64)
 }
 
 /// So many seconds, in the two largest units that there are: `42 s`, `3 m 05 s`, `2 h 10 m`, `4 d 3 h`.
-fn ago(seconds: u64) -> String {
+fn format_age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -40,7 +40,7 @@ pub(crate) mod fixtures {
     use serde_json::{Value, json};
 
     use crate::render::fixtures::{reply, report};
-    use crate::report::Report;
+    use crate::report::RequestReport;
 
     fn state(status: &str, more: Value) -> Value {
         let mut data = json!({
@@ -55,7 +55,7 @@ pub(crate) mod fixtures {
     }
 
     /// A node of each kind.
-    pub(crate) fn states() -> Report {
+    pub(crate) fn states() -> RequestReport {
         let run = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";
         let replies = vec![
             reply("web1.example.net", 0, "OK", state("idling", json!({}))),
@@ -126,7 +126,7 @@ mod tests {
             (7_800, "2 h 10 m"),
             (356_400, "4 d 3 h"),
         ] {
-            assert_eq!(super::ago(seconds), words);
+            assert_eq!(super::format_age(seconds), words);
         }
     }
 }

@@ -6,7 +6,7 @@ use muster_wire::identity::Identity;
 
 /// What names have in common that differ only in a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape<'a> {
+struct NumberedNameShape<'a> {
     before: &'a str,
     after: &'a str,
     /// How many digits the number is padded to; 0 when it is not.
@@ -14,27 +14,27 @@ struct Shape<'a> {
 }
 
 /// The names, those that differ only in one number as one word. Every name is in one of the words.
-pub fn ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> Vec<String> {
-    let mut shapes: BTreeMap<Shape<'a>, Vec<u64>> = BTreeMap::new();
+pub fn shorten_to_ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> Vec<String> {
+    let mut shapes: BTreeMap<NumberedNameShape<'a>, Vec<u64>> = BTreeMap::new();
     let mut words = Vec::new();
     for name in names {
-        match shape(name.as_str()) {
+        match split_numbered_name(name.as_str()) {
             Some((shape, number)) => shapes.entry(shape).or_default().push(number),
             None => words.push(name.to_string()),
         }
     }
-    settle(&mut shapes);
+    merge_unpadded(&mut shapes);
     words.extend(
         shapes
             .into_iter()
-            .map(|(shape, numbers)| shape.word(numbers)),
+            .map(|(shape, numbers)| shape.render_range(numbers)),
     );
     words.sort();
     words
 }
 
 /// A name around the last number of its first label, which tells the hosts of a domain apart.
-fn shape(name: &str) -> Option<(Shape<'_>, u64)> {
+fn split_numbered_name(name: &str) -> Option<(NumberedNameShape<'_>, u64)> {
     let host = name.find('.').unwrap_or(name.len());
     let is_digit = |c: char| c.is_ascii_digit();
     let end = name.get(..host)?.rfind(is_digit)? + 1;
@@ -46,7 +46,7 @@ fn shape(name: &str) -> Option<(Shape<'_>, u64)> {
         0
     };
     Some((
-        Shape {
+        NumberedNameShape {
             before,
             after,
             digits,
@@ -56,14 +56,14 @@ fn shape(name: &str) -> Option<(Shape<'_>, u64)> {
 }
 
 /// Brings numbers that need no padding to the padded ones that are as wide: `08`, `09` and `10` belong together.
-fn settle(shapes: &mut BTreeMap<Shape<'_>, Vec<u64>>) {
-    let padded: Vec<Shape<'_>> = shapes
+fn merge_unpadded(shapes: &mut BTreeMap<NumberedNameShape<'_>, Vec<u64>>) {
+    let padded: Vec<NumberedNameShape<'_>> = shapes
         .keys()
         .filter(|shape| shape.digits > 0)
         .copied()
         .collect();
     for shape in padded {
-        let plain = Shape { digits: 0, ..shape };
+        let plain = NumberedNameShape { digits: 0, ..shape };
         let is_as_wide = |number: &u64| number.to_string().len() == shape.digits;
         let Some(numbers) = shapes.get_mut(&plain) else {
             continue;
@@ -75,8 +75,8 @@ fn settle(shapes: &mut BTreeMap<Shape<'_>, Vec<u64>>) {
     shapes.retain(|_, numbers| !numbers.is_empty());
 }
 
-impl Shape<'_> {
-    fn word(&self, mut numbers: Vec<u64>) -> String {
+impl NumberedNameShape<'_> {
+    fn render_range(&self, mut numbers: Vec<u64>) -> String {
         let Self {
             before,
             after,
@@ -84,7 +84,7 @@ impl Shape<'_> {
         } = self;
         numbers.sort_unstable();
         numbers.dedup();
-        let spans: Vec<String> = spans(&numbers)
+        let spans: Vec<String> = number_spans(&numbers)
             .into_iter()
             .map(|(first, last)| match last - first {
                 0 => format!("{first:0digits$}"),
@@ -100,7 +100,7 @@ impl Shape<'_> {
 }
 
 /// Sorted numbers as stretches without a gap: first and last of each.
-fn spans(numbers: &[u64]) -> Vec<(u64, u64)> {
+fn number_spans(numbers: &[u64]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for number in numbers {
         match spans.last_mut() {
@@ -118,11 +118,11 @@ mod tests {
     use muster_wire::identity::Identity;
     use proptest::prelude::*;
 
-    use super::ranges;
+    use super::shorten_to_ranges;
 
     fn of(names: &[&str]) -> Vec<String> {
         let names: Vec<Identity> = names.iter().map(|name| name.parse().unwrap()).collect();
-        ranges(&names)
+        shorten_to_ranges(&names)
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         #[test]
         fn nobody_is_lost_and_nobody_made_up(names in prop::collection::btree_set("[a-c]{0,1}[0-9]{1,3}[a-b]{0,1}(\\.[a-b][0-9]?)?", 0..40)) {
             let nodes: Vec<Identity> = names.iter().map(|name| name.parse().unwrap()).collect();
-            let back: BTreeSet<String> = ranges(&nodes).iter().flat_map(|word| expand(word)).collect();
+            let back: BTreeSet<String> = shorten_to_ranges(&nodes).iter().flat_map(|word| expand(word)).collect();
             prop_assert_eq!(back, names);
         }
     }

@@ -4,10 +4,10 @@ use muster_wire::Millis;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::report::Reply;
+use crate::report::NodeReply;
 
 /// The names that a template for replies may use.
-pub const NAMES: [&str; 8] = [
+pub const TEMPLATE_NAMES: [&str; 8] = [
     "sender",
     "ok",
     "status",
@@ -20,7 +20,7 @@ pub const NAMES: [&str; 8] = [
 
 /// One reply, by these names.
 #[derive(Debug, Serialize)]
-pub struct Values<'a> {
+pub struct ReplyTemplateValues<'a> {
     sender: &'a str,
     ok: bool,
     status: &'static str,
@@ -32,19 +32,19 @@ pub struct Values<'a> {
     data: &'a Map<String, Value>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ReplyTemplateValues<'a> {
     /// The values of this reply.
-    pub fn new(reply: &'a Reply) -> Self {
+    pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             sender: reply.node.as_str(),
             ok: reply.is_ok(),
-            status: reply.status.text(),
+            status: reply.status.display_text(),
             statuscode: reply.status.code(),
             statusmsg: &reply.message,
             reason: reply
                 .reason
                 .as_ref()
-                .map_or("", muster_wire::status::Reason::word),
+                .map_or("", muster_wire::status::ReplyReason::as_str),
             took_ms: reply.took,
             data: &reply.data,
         }
@@ -55,20 +55,20 @@ impl<'a> Values<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{NAMES, Values};
+    use super::{ReplyTemplateValues, TEMPLATE_NAMES};
     use crate::render::fixtures::reply;
 
     #[test]
     fn every_name_has_a_value() {
         let reply = reply("web1", 0, "OK", json!({"a": 1}));
-        let values = serde_json::to_value(Values::new(&reply)).unwrap();
+        let values = serde_json::to_value(ReplyTemplateValues::new(&reply)).unwrap();
         let mut names: Vec<&str> = values
             .as_object()
             .unwrap()
             .keys()
             .map(String::as_str)
             .collect();
-        let mut known = NAMES.to_vec();
+        let mut known = TEMPLATE_NAMES.to_vec();
         names.sort_unstable();
         known.sort_unstable();
         assert_eq!(names, known);

@@ -4,38 +4,38 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use muster_ddl::{Action, DisplayOverride};
+use muster_ddl::{ActionSchema, DisplayOverride};
 use muster_wire::identity::Identity;
-use muster_wire::status::Reason;
+use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
-use super::columns::columns;
-use super::event::sentences;
-use super::grid::{Cell, Grid, grid};
-use super::group::Group;
-use super::page::Page;
-use super::printable::{line, printable};
-use super::request_stats::request_stats;
-use super::span::span;
-use super::value::{compact, hung, lines};
+use super::columns::format_columns;
+use super::event::event_sentences;
+use super::grid::{RenderedTable, TableCell, lay_out_table};
+use super::group::EqualReplyGroup;
+use super::page::TextPage;
+use super::printable::{escape_to_line, escape_unprintable};
+use super::request_stats::render_request_stats;
+use super::span::format_duration;
+use super::value::{compact_value, hang_lines, value_lines};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
-use crate::report::{Gap, Reply, Report};
+use crate::report::{NodeReply, RequestReport, ResultGap};
 
 /// Columns of a node's name before its status.
-const NAME: usize = 40;
+const NODE_NAME_WIDTH: usize = 40;
 /// Names that are shown of each kind of absence.
-const NAMES: usize = 100;
+const MAX_ABSENT_NAMES: usize = 100;
 /// Columns before everything below a node's name.
 const INDENT: &str = "   ";
 
 /// Lines of a table's row at the most, unless everything is wanted.
-const CELL_LINES: usize = 3;
+const MAX_CELL_LINES: usize = 3;
 
 /// What is wanted of an outcome.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct RequestResultView<'a> {
     /// The schema of what was asked.
-    pub action: &'a Action,
+    pub action: &'a ActionSchema,
     /// Which replies the user wants to see; what the schema says when absent.
     pub wish: Option<DisplayOverride>,
     /// Whether times are wanted, too.
@@ -44,61 +44,65 @@ pub struct View<'a> {
     pub width: usize,
 }
 
-impl View<'_> {
+impl RequestResultView<'_> {
     /// Whether a reply is worth showing.
-    pub fn shows(&self, reply: &Reply) -> bool {
-        self.action.display().shows(reply.is_ok(), self.wish)
+    pub fn is_shown(&self, reply: &NodeReply) -> bool {
+        self.action.display().shows_reply(reply.is_ok(), self.wish)
     }
 
     /// One reply, with an empty line after it.
-    pub fn block(&self, reply: &Reply) -> String {
-        let mut page = Page::default();
-        page.line(heading(reply.node.as_str(), reply));
-        self.body(reply, &mut page);
-        page.gap();
-        page.text()
+    pub fn render_reply(&self, reply: &NodeReply) -> String {
+        let mut page = TextPage::default();
+        page.push_line(reply_heading(reply.node.as_str(), reply));
+        self.add_reply_body(reply, &mut page);
+        page.push_gap();
+        page.into_text()
     }
 
     /// Replies that say the same, with an empty line after them. A node that is alone looks as it always does.
-    pub fn folded(&self, group: &Group<'_>) -> String {
+    pub fn render_group(&self, group: &EqualReplyGroup<'_>) -> String {
         if group.nodes.len() == 1 {
-            return self.block(group.reply);
+            return self.render_reply(group.reply);
         }
-        let mut page = Page::default();
-        page.line(heading(&group.count(), group.reply));
-        page.add(group.names(INDENT, self.width, self.verbose));
-        self.body(group.reply, &mut page);
-        page.gap();
-        page.text()
+        let mut page = TextPage::default();
+        page.push_line(reply_heading(&group.node_count_text(), group.reply));
+        page.push_text(group.wrapped_name_ranges(INDENT, self.width, self.verbose));
+        self.add_reply_body(group.reply, &mut page);
+        page.push_gap();
+        page.into_text()
     }
 
     /// A row for each reply, a column for each output that any of them has.
-    pub fn table(&self, replies: &[&Reply]) -> Grid {
+    pub fn render_table(&self, replies: &[&NodeReply]) -> RenderedTable {
         let failed = replies.iter().any(|reply| !reply.is_ok());
-        let outputs = self.columns(replies);
+        let outputs = self.output_columns(replies);
         let mut heading = vec!["SENDER".to_owned()];
         heading.extend(failed.then(|| "STATUS".to_owned()));
-        heading.extend(outputs.iter().map(|name| line(name).to_uppercase()));
+        heading.extend(
+            outputs
+                .iter()
+                .map(|name| escape_to_line(name).to_uppercase()),
+        );
         let rows = replies.iter().map(|reply| {
             let node = reply.node.as_str();
             let mut row = vec![if reply.is_ok() {
-                Cell::plain(node)
+                TableCell::plain(node)
             } else {
-                Cell::bad(node)
+                TableCell::bad(node)
             }];
-            row.extend(failed.then(|| Cell::plain(outcome(reply))));
+            row.extend(failed.then(|| TableCell::plain(outcome_text(reply))));
             row.extend(outputs.iter().map(|name| match reply.data.get(*name) {
-                None | Some(Value::Null) => Cell::plain(""),
-                Some(value) => Cell::plain(cell(&self.shortened(value))),
+                None | Some(Value::Null) => TableCell::plain(""),
+                Some(value) => TableCell::plain(cell_text(&self.shorten_value(value))),
             }));
             row
         });
-        let most_lines = (!self.verbose).then_some(CELL_LINES);
-        grid(&heading, &rows.collect::<Vec<_>>(), self.width, most_lines)
+        let most_lines = (!self.verbose).then_some(MAX_CELL_LINES);
+        lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, most_lines)
     }
 
     /// The outputs that replies have: first those that the schema declares, in its order.
-    fn columns<'a>(&'a self, replies: &[&'a Reply]) -> Vec<&'a str> {
+    fn output_columns<'a>(&'a self, replies: &[&'a NodeReply]) -> Vec<&'a str> {
         let has = |name: &str| {
             let values = replies.iter().filter_map(|reply| reply.data.get(name));
             values.into_iter().any(|value| !value.is_null())
@@ -112,70 +116,70 @@ impl View<'_> {
             .iter()
             .flat_map(|reply| reply.data.keys())
             .map(String::as_str)
-            .filter(|name| self.action.output(name).is_none())
+            .filter(|name| self.action.find_output(name).is_none())
             .collect();
         declared.chain(others).filter(|name| has(name)).collect()
     }
 
     /// What a reply says, below its heading.
-    fn body(&self, reply: &Reply, page: &mut Page) {
+    fn add_reply_body(&self, reply: &NodeReply, page: &mut TextPage) {
         if !reply.is_ok() {
-            for line in printable(&reply.message).lines() {
-                page.line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
+            for line in escape_unprintable(&reply.message).lines() {
+                page.push_line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
             }
-            if let Some(detail) = reply.reason.as_ref().and_then(detail) {
-                page.line(format_args!("{INDENT}{detail}"));
+            if let Some(detail) = reply.reason.as_ref().and_then(reason_detail) {
+                page.push_line(format_args!("{INDENT}{detail}"));
             }
         }
-        page.add(self.data(reply));
+        page.push_text(self.render_outputs(reply));
     }
 
     /// The outputs, titles aligned at their colons: first those that the schema declares, in its order.
-    fn data(&self, reply: &Reply) -> String {
+    fn render_outputs(&self, reply: &NodeReply) -> String {
         let declared = self.action.outputs().iter();
         let declared =
             declared.filter_map(|output| Some((&output.display_as, reply.data.get(&output.name)?)));
         let others = reply
             .data
             .iter()
-            .filter(|(name, _)| self.action.output(name).is_none());
+            .filter(|(name, _)| self.action.find_output(name).is_none());
         let rows = declared
             .chain(others)
             .filter(|(_, value)| self.verbose || !is_empty_list(value))
-            .map(|(title, value)| (line(title), self.shortened(value)));
-        aligned(&rows.collect::<Vec<_>>(), self.width)
+            .map(|(title, value)| (escape_to_line(title), self.shorten_value(value)));
+        align_rows(&rows.collect::<Vec<_>>(), self.width)
     }
 
     /// The value, or as much of it as is wanted.
-    fn shortened<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
-        match sentences(value).filter(|_| !self.verbose) {
+    fn shorten_value<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        match event_sentences(value).filter(|_| !self.verbose) {
             Some(sentences) => Cow::Owned(sentences),
             None => Cow::Borrowed(value),
         }
     }
 
     /// Everything after the replies.
-    pub fn tail(&self, report: &Report) -> String {
-        let mut page = Page::default();
-        absences(report, self.width, &mut page);
+    pub fn render_summary(&self, report: &RequestReport) -> String {
+        let mut page = TextPage::default();
+        add_absences(report, self.width, &mut page);
         for summary in &report.summaries {
-            let rows = summary.lines();
+            let rows = summary.text_lines();
             if rows.is_empty() {
                 continue;
             }
-            let title = line(&summary.display_as);
-            page.line(format_args!("{STRONG}Summary of {title}:{STRONG:#}\n"));
+            let title = escape_to_line(&summary.display_as);
+            page.push_line(format_args!("{STRONG}Summary of {title}:{STRONG:#}\n"));
             for row in rows {
-                page.line(format_args!("{INDENT}{}", line(&row)));
+                page.push_line(format_args!("{INDENT}{}", escape_to_line(&row)));
             }
-            page.gap();
+            page.push_gap();
         }
         if self.verbose {
-            page.add(request_stats(&report.stats));
-            page.gap();
+            page.push_text(render_request_stats(&report.stats));
+            page.push_gap();
         }
-        page.add(balance(report));
-        page.text()
+        page.push_text(balance_line(report));
+        page.into_text()
     }
 }
 
@@ -186,9 +190,9 @@ fn is_empty_list(value: &Value) -> bool {
 }
 
 /// The last line.
-pub fn balance(report: &Report) -> String {
+pub fn balance_line(report: &RequestReport) -> String {
     let stats = &report.stats;
-    let (responses, discovered) = (stats.responses(), stats.discovered);
+    let (responses, discovered) = (stats.response_count(), stats.discovered);
     let style = if responses < discovered || stats.failed > 0 {
         BAD
     } else {
@@ -198,85 +202,85 @@ pub fn balance(report: &Report) -> String {
         0 => String::new(),
         failed => format!(", {BAD}{failed} failed{BAD:#}"),
     };
-    let time = span(stats.calling());
+    let time = format_duration(stats.call_duration());
     format!(
         "Finished processing {style}{responses} / {discovered}{style:#} hosts in {time}{failed}\n"
     )
 }
 
 /// The rows with their titles aligned at the colons, structures hanging below their first line.
-fn aligned(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
+fn align_rows(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
     let titles = rows.iter().map(|(title, _)| title.chars().count());
     let widest = titles.max().unwrap_or(0);
-    let mut page = Page::default();
+    let mut page = TextPage::default();
     for (title, value) in rows {
         let lead = format!("{INDENT}{title:>widest$}: ");
         let room = width.saturating_sub(lead.chars().count());
-        for line in hung(&lead, lines(value, room)) {
-            page.line(line);
+        for line in hang_lines(&lead, value_lines(value, room)) {
+            page.push_line(line);
         }
     }
-    page.text()
+    page.into_text()
 }
 
-fn heading(who: &str, reply: &Reply) -> String {
+fn reply_heading(who: &str, reply: &NodeReply) -> String {
     if reply.is_ok() {
         return format!("{STRONG}{who}{STRONG:#}");
     }
     let status = match &reply.reason {
-        Some(reason) => format!("{} ({})", reply.status.text(), reason.word()),
-        None => reply.status.text().to_owned(),
+        Some(reason) => format!("{} ({})", reply.status.display_text(), reason.as_str()),
+        None => reply.status.display_text().to_owned(),
     };
-    format!("{STRONG}{who:<NAME$}{STRONG:#} {BAD}{status}{BAD:#}")
+    format!("{STRONG}{who:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
 }
 
 /// A value in a cell: a list of texts as a text, which is what people read.
-fn cell(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     let items = value.as_array();
     let texts: Option<Vec<&str>> =
         items.and_then(|items| items.iter().map(Value::as_str).collect());
     match texts {
-        Some(texts) => line(&texts.join("; ")).into_owned(),
-        None => compact(value),
+        Some(texts) => escape_to_line(&texts.join("; ")).into_owned(),
+        None => compact_value(value),
     }
 }
 
 /// How a reply ended, and why, in a cell.
-fn outcome(reply: &Reply) -> String {
+fn outcome_text(reply: &NodeReply) -> String {
     if reply.is_ok() {
-        return reply.status.text().to_owned();
+        return reply.status.display_text().to_owned();
     }
     let word = reply
         .reason
         .as_ref()
-        .map_or(reply.status.text(), Reason::word);
-    format!("{word}: {}", line(&reply.message))
+        .map_or(reply.status.display_text(), ReplyReason::as_str);
+    format!("{word}: {}", escape_to_line(&reply.message))
 }
 
 /// What a reason tells besides its word.
-fn detail(reason: &Reason) -> Option<String> {
+fn reason_detail(reason: &ReplyReason) -> Option<String> {
     match reason {
-        Reason::Timeout { after_ms } => Some(format!("it was given {after_ms} ms")),
-        Reason::Busy { retry_after_ms } => Some(format!("ask again in {retry_after_ms} ms")),
-        Reason::Denied { rule } => Some(format!("decided by {}", line(rule))),
-        Reason::Expired { age_ms } => Some(format!("{age_ms} ms old by the node's clock")),
-        Reason::Oversized { bytes } => Some(format!("{bytes} bytes")),
-        Reason::Cancelled | Reason::Broken | Reason::Stopping => None,
+        ReplyReason::Timeout { after_ms } => Some(format!("it was given {after_ms} ms")),
+        ReplyReason::Busy { retry_after_ms } => Some(format!("ask again in {retry_after_ms} ms")),
+        ReplyReason::Denied { rule } => Some(format!("decided by {}", escape_to_line(rule))),
+        ReplyReason::Expired { age_ms } => Some(format!("{age_ms} ms old by the node's clock")),
+        ReplyReason::Oversized { bytes } => Some(format!("{bytes} bytes")),
+        ReplyReason::Cancelled | ReplyReason::Broken | ReplyReason::Stopping => None,
     }
 }
 
 /// Who did not answer as was hoped, by kind.
-fn absences(report: &Report, width: usize, page: &mut Page) {
+fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
     let stats = &report.stats;
     let mut answered: BTreeSet<&Identity> = BTreeSet::new();
-    if stats.gaps.contains(&Gap::Interrupted) || !stats.not_asked.is_empty() {
+    if stats.gaps.contains(&ResultGap::Interrupted) || !stats.not_asked.is_empty() {
         answered.extend(report.replies.iter().map(|reply| &reply.node));
     }
     let kinds: [(&str, BTreeSet<&Identity>); 6] = [
         ("Asked and answered before it ended early:", answered),
         ("Never asked:", stats.not_asked.iter().collect()),
         ("Not waited for:", stats.not_awaited.iter().collect()),
-        ("No response from:", stats.silent().collect()),
+        ("No response from:", stats.silent_nodes().collect()),
         (
             "No response from, because not connected:",
             stats.not_connected.iter().collect(),
@@ -287,13 +291,17 @@ fn absences(report: &Report, width: usize, page: &mut Page) {
         ),
     ];
     for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
-        let names: Vec<&str> = nodes.iter().take(NAMES).map(|node| node.as_str()).collect();
-        page.line(format_args!("{BAD}{title}{BAD:#}\n"));
-        page.add(columns(&names, INDENT.len(), width));
-        if let Some(more @ 1..) = nodes.len().checked_sub(NAMES) {
-            page.line(format_args!("{INDENT}and {more} more; -j lists all"));
+        let names: Vec<&str> = nodes
+            .iter()
+            .take(MAX_ABSENT_NAMES)
+            .map(|node| node.as_str())
+            .collect();
+        page.push_line(format_args!("{BAD}{title}{BAD:#}\n"));
+        page.push_text(format_columns(&names, INDENT.len(), width));
+        if let Some(more @ 1..) = nodes.len().checked_sub(MAX_ABSENT_NAMES) {
+            page.push_line(format_args!("{INDENT}and {more} more; -j lists all"));
         }
-        page.gap();
+        page.push_gap();
     }
 }
 

@@ -1,12 +1,12 @@
 //! Counts and times of a request for people who asked for details.
 
-use super::page::Page;
-use super::span::span;
+use super::page::TextPage;
+use super::span::format_duration;
 use crate::clock;
 use crate::report::RequestStats;
 
 /// The block, titles aligned at their colons.
-pub fn request_stats(stats: &RequestStats) -> String {
+pub fn render_request_stats(stats: &RequestStats) -> String {
     let disbelieved = stats
         .disbelieved
         .iter()
@@ -41,16 +41,19 @@ pub fn request_stats(stats: &RequestStats) -> String {
                 disbelieved.join(", ")
             },
         ),
-        ("Start Time", clock::written(stats.started / 1000)),
-        ("Discovery Time", span(stats.discovering)),
-        ("Publish Time", span(stats.publishing)),
-        ("Agent Time", span(stats.waiting)),
-        ("Total Time", span(stats.discovering + stats.calling())),
+        ("Start Time", clock::format_utc(stats.started / 1000)),
+        ("Discovery Time", format_duration(stats.discovering)),
+        ("Publish Time", format_duration(stats.publishing)),
+        ("Agent Time", format_duration(stats.waiting)),
+        (
+            "Total Time",
+            format_duration(stats.discovering + stats.call_duration()),
+        ),
     ];
-    let mut page = Page::default();
-    page.line("---- request stats ----");
+    let mut page = TextPage::default();
+    page.push_line("---- request stats ----");
     for (title, value) in rows {
-        page.line(format_args!("{title:>24}: {value}"));
+        page.push_line(format_args!("{title:>24}: {value}"));
     }
-    page.text()
+    page.into_text()
 }

@@ -3,90 +3,99 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::runs::{Halt, Outcome, Proof};
+use muster_client::runs::{ConcurrencyStats, PuppetRolloutStopReason, RunOutcome};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::page::Page;
-use super::plan::{counted, first};
-use super::printable::line;
-use super::span::span;
+use super::page::TextPage;
+use super::plan::{list_first_nodes, node_count_text};
+use super::printable::escape_to_line;
+use super::span::format_duration;
 use crate::clock;
 use crate::printer::{BAD, GOOD, STRONG};
-use crate::runs::board::Line;
-use crate::runs::{Ended, Runs};
+use crate::runs::board::RunLogLine;
+use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// Names of nodes that stand beside a count.
-const NAMES: usize = 4;
+const MAX_NAMED_NODES: usize = 4;
 
 /// A line of the log, with the moment at its head.
-pub fn log(now: Millis, words: &str) -> String {
-    format!("{} {words}", clock::written(now / 1000))
+pub fn format_log_line(now: Millis, words: &str) -> String {
+    format!("{} {words}", clock::format_utc(now / 1000))
 }
 
 /// What happened, in the words that people know.
-pub fn words(told: &Line) -> String {
+pub fn describe_log_line(told: &RunLogLine) -> String {
     match told {
-        Line::Running(node, count) => format!("Running {node}, concurrency is {count}"),
-        Line::Scheduled(node, status) if status == "OK" => {
+        RunLogLine::Running(node, count) => format!("Running {node}, concurrency is {count}"),
+        RunLogLine::Scheduled(node, status) if status == "OK" => {
             format!("{node} schedule status: {GOOD}OK{GOOD:#}")
         }
-        Line::Scheduled(node, status) => format!("{node} schedule status: {BAD}{status}{BAD:#}"),
-        Line::Waiting(count) => format!("Currently {} running, waiting", counted(*count)),
-        Line::Ended(node, outcome) => ended(node, outcome),
+        RunLogLine::Scheduled(node, status) => {
+            format!("{node} schedule status: {BAD}{status}{BAD:#}")
+        }
+        RunLogLine::Waiting(count) => {
+            format!("Currently {} running, waiting", node_count_text(*count))
+        }
+        RunLogLine::Ended(node, outcome) => describe_run_end(node, outcome),
     }
 }
 
 /// How one run ended, on a line.
-pub fn ended(node: &Identity, outcome: &Outcome) -> String {
-    let Outcome {
+pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
+    let RunOutcome {
         ok, class, said, ..
     } = outcome;
     let style = if *ok { GOOD } else { BAD };
-    let before = if outcome.is_attached() && outcome.span().is_some() {
+    let before = if outcome.is_attached() && outcome.permit_interval().is_some() {
         " (it had run before)"
     } else {
         ""
     };
-    format!("{node}: {style}{class}{style:#}: {}{before}", line(said))
+    format!(
+        "{node}: {style}{class}{style:#}: {}{before}",
+        escape_to_line(said)
+    )
 }
 
 /// Why nobody else is asked, in words.
-pub fn reason(halt: Halt) -> String {
+pub fn describe_stop_reason(halt: PuppetRolloutStopReason) -> String {
     match halt {
-        Halt::Canary { bad, of, allowed } => {
+        PuppetRolloutStopReason::Canary { bad, of, allowed } => {
             let canaries = if of == 1 { "canary" } else { "canaries" };
             format!("stopped: {bad} of {of} {canaries} failed or did not answer, and {allowed} may")
         }
-        Halt::Failures { bad, allowed } => {
+        PuppetRolloutStopReason::Failures { bad, allowed } => {
             format!("stopped: {bad} nodes failed or did not answer, and {allowed} may")
         }
-        Halt::Interrupted => "interrupted: nobody else is asked".to_owned(),
-        Halt::Broken => "a question could not be sent: nobody else is asked".to_owned(),
+        PuppetRolloutStopReason::Interrupted => "interrupted: nobody else is asked".to_owned(),
+        PuppetRolloutStopReason::Broken => {
+            "a question could not be sent: nobody else is asked".to_owned()
+        }
     }
 }
 
 /// Who ended how, how long it took, and what the nodes' own times prove.
-pub fn summary(runs: &Runs) -> String {
-    let mut page = Page::default();
+pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
+    let mut page = TextPage::default();
     let mut rows: Vec<(String, bool, String, usize)> = Vec::new();
-    for (class, nodes) in runs.classes() {
+    for (class, nodes) in runs.nodes_by_class() {
         let ok = nodes.iter().all(|node| is_ok(runs, node));
         let names = if ok {
             String::new()
         } else {
-            named(nodes.iter().copied())
+            list_nodes(nodes.iter().copied())
         };
-        rows.push((line(class).into_owned(), ok, names, nodes.len()));
+        rows.push((escape_to_line(class).into_owned(), ok, names, nodes.len()));
     }
     if !runs.disabled.is_empty() {
-        let (names, count) = (named(runs.disabled.keys()), runs.disabled.len());
+        let (names, count) = (list_nodes(runs.disabled.keys()), runs.disabled.len());
         rows.push(("skipped: disabled".to_owned(), true, names, count));
     }
     if !runs.not_asked.is_empty() {
-        let (names, count) = (named(&runs.not_asked), runs.not_asked.len());
+        let (names, count) = (list_nodes(&runs.not_asked), runs.not_asked.len());
         rows.push(("not asked".to_owned(), false, names, count));
     }
     let width = rows
@@ -95,42 +104,42 @@ pub fn summary(runs: &Runs) -> String {
         .max()
         .unwrap_or(0);
     let width = width.max("RESULT".len());
-    page.line(format_args!(
+    page.push_line(format_args!(
         "{STRONG}{:width$}  {:>5}{STRONG:#}",
         "RESULT", "NODES"
     ));
     for (title, ok, names, count) in rows {
         let style = if ok { GOOD } else { BAD };
-        page.line(format_args!(
+        page.push_line(format_args!(
             "{style}{title:width$}{style:#}  {count:>5}  {names}"
         ));
     }
-    page.gap();
-    page.line(times(runs));
-    if let Some(proof) = runs.proof() {
-        page.line(cap(runs.limit, &proof));
+    page.push_gap();
+    page.push_line(describe_times(runs));
+    if let Some(proof) = runs.concurrency_stats() {
+        page.push_line(describe_concurrency(runs.limit, &proof));
     }
-    if let skewed @ 1.. = runs.skewed() {
-        let nodes = counted(skewed);
-        page.line(format_args!(
+    if let skewed @ 1.. = runs.skewed_clock_count() {
+        let nodes = node_count_text(skewed);
+        page.push_line(format_args!(
             "For that the clocks of {nodes} were set right, by more than a second."
         ));
     }
-    page.text()
+    page.into_text()
 }
 
-fn is_ok(runs: &Runs, node: &Identity) -> bool {
+fn is_ok(runs: &PuppetRunsReport, node: &Identity) -> bool {
     runs.ended.get(node).is_some_and(|ended| ended.outcome.ok)
 }
 
-fn named<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
+fn list_nodes<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
     let nodes: BTreeSet<Identity> = nodes.into_iter().cloned().collect();
-    first(&nodes, NAMES)
+    list_first_nodes(&nodes, MAX_NAMED_NODES)
 }
 
-fn times(runs: &Runs) -> String {
-    let took = span(runs.took);
-    let Some(proof) = runs.proof() else {
+fn describe_times(runs: &PuppetRunsReport) -> String {
+    let took = format_duration(runs.took);
+    let Some(proof) = runs.concurrency_stats() else {
         return format!("Nobody ran, in {took}.");
     };
     let count = if proof.runs == 1 {
@@ -138,12 +147,12 @@ fn times(runs: &Runs) -> String {
     } else {
         format!("{} runs", proof.runs)
     };
-    let (work, longest) = (span(proof.work), span(proof.longest));
+    let (work, longest) = (format_duration(proof.work), format_duration(proof.longest));
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
 
 /// What is proven of the cap; not with our own eyes, but by the times at which nodes say that they had their permits.
-fn cap(limit: Option<usize>, proof: &Proof) -> String {
+fn describe_concurrency(limit: Option<usize>, proof: &ConcurrencyStats) -> String {
     let highest = proof.highest;
     let ran = format!("by the nodes' clocks, {highest} ran at once at most");
     match limit {
@@ -158,7 +167,7 @@ fn cap(limit: Option<usize>, proof: &Proof) -> String {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PuppetRunsDocument<'a> {
     schema: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<&'a str>,
@@ -171,7 +180,7 @@ pub struct Document<'a> {
     counts: BTreeMap<&'a str, usize>,
     ok: usize,
     failed: usize,
-    nodes: Vec<RunDocument<'a>>,
+    nodes: Vec<PuppetRunDocument<'a>>,
     /// Nodes that were left out because Puppet is disabled there, and why.
     disabled: &'a BTreeMap<Identity, String>,
     not_asked: &'a BTreeSet<Identity>,
@@ -179,7 +188,7 @@ pub struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    proof: Option<ProofDocument>,
+    proof: Option<ConcurrencyDocument>,
     disbelieved: &'a BTreeMap<&'static str, usize>,
     requestids: &'a [String],
 }
@@ -187,7 +196,7 @@ pub struct Document<'a> {
 /// How one node's run ended.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RunDocument<'a> {
+pub struct PuppetRunDocument<'a> {
     node: &'a Identity,
     ok: bool,
     /// How it ended, in one word.
@@ -207,7 +216,7 @@ pub struct RunDocument<'a> {
 /// What the nodes' own times come to.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ProofDocument {
+struct ConcurrencyDocument {
     runs: usize,
     /// How many had permits at once at the most.
     highest_concurrency: usize,
@@ -221,10 +230,10 @@ struct ProofDocument {
     clocks_set_right: usize,
 }
 
-impl<'a> RunDocument<'a> {
+impl<'a> PuppetRunDocument<'a> {
     /// The part of a document that this is.
-    pub fn new(node: &'a Identity, ended: &'a Ended) -> Self {
-        let Outcome {
+    pub fn new(node: &'a Identity, ended: &'a EndedRun) -> Self {
+        let RunOutcome {
             ok,
             class,
             said,
@@ -243,34 +252,36 @@ impl<'a> RunDocument<'a> {
     }
 }
 
-impl<'a> Document<'a> {
+impl<'a> PuppetRunsDocument<'a> {
     /// The document of this.
-    pub fn new(runs: &'a Runs) -> Self {
+    pub fn new(runs: &'a PuppetRunsReport) -> Self {
         let nodes = runs.ended.iter();
-        let classes = runs.classes().into_iter();
+        let classes = runs.nodes_by_class().into_iter();
         Self {
             schema: "muster.puppet.runs.v1",
             job: runs.job.as_deref(),
             limit: runs.limit,
-            start_time_utc: clock::rfc3339(runs.started),
-            took_ms: millis(runs.took),
+            start_time_utc: clock::format_rfc3339(runs.started),
+            took_ms: saturating_millis(runs.took),
             counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
-            ok: runs.ok(),
-            failed: runs.bad(),
+            ok: runs.ok_count(),
+            failed: runs.unsuccessful_count(),
             nodes: nodes
-                .map(|(node, ended)| RunDocument::new(node, ended))
+                .map(|(node, ended)| PuppetRunDocument::new(node, ended))
                 .collect(),
             disabled: &runs.disabled,
             not_asked: &runs.not_asked,
-            stopped: runs.halt.map(reason),
-            proof: runs.proof().map(|proof| ProofDocument {
+            stopped: runs.halt.map(describe_stop_reason),
+            proof: runs.concurrency_stats().map(|proof| ConcurrencyDocument {
                 runs: proof.runs,
                 highest_concurrency: proof.highest,
-                work_ms: millis(proof.work),
-                longest_ms: millis(proof.longest),
-                makespan_ms: millis(proof.makespan),
-                least_ms: runs.limit.map(|limit| millis(proof.least(limit))),
-                clocks_set_right: runs.skewed(),
+                work_ms: saturating_millis(proof.work),
+                longest_ms: saturating_millis(proof.longest),
+                makespan_ms: saturating_millis(proof.makespan),
+                least_ms: runs
+                    .limit
+                    .map(|limit| saturating_millis(proof.least_duration(limit))),
+                clocks_set_right: runs.skewed_clock_count(),
             }),
             disbelieved: &runs.disbelieved,
             requestids: &runs.requests,
@@ -282,7 +293,7 @@ impl<'a> Document<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum JsonLine<'a> {
+pub enum PuppetRunsJsonLine<'a> {
     /// Who will be asked, in this order: the first line.
     Found {
         /// The schema of all lines, and its version.
@@ -306,11 +317,11 @@ pub enum JsonLine<'a> {
         concurrency: usize,
     },
     /// A node's run has ended, or the node is given up.
-    Ended(RunDocument<'a>),
+    Ended(PuppetRunDocument<'a>),
     /// All is over: everything that `-j` prints, but for the runs themselves.
     Summary {
         /// These.
-        runs: Box<Document<'a>>,
+        runs: Box<PuppetRunsDocument<'a>>,
     },
     /// Why the command failed: the last line, and often the only one.
     Error {
@@ -319,9 +330,9 @@ pub enum JsonLine<'a> {
     },
 }
 
-impl<'a> JsonLine<'a> {
+impl<'a> PuppetRunsJsonLine<'a> {
     /// The first line.
-    pub fn found(order: Vec<&'a Identity>, runs: &'a Runs) -> Self {
+    pub fn found(order: Vec<&'a Identity>, runs: &'a PuppetRunsReport) -> Self {
         Self::Found {
             schema: "muster.puppet.runs.lines.v1",
             nodes: order,
@@ -332,8 +343,8 @@ impl<'a> JsonLine<'a> {
     }
 
     /// The last line.
-    pub fn summary(runs: &'a Runs) -> Self {
-        let mut document = Document::new(runs);
+    pub fn summary(runs: &'a PuppetRunsReport) -> Self {
+        let mut document = PuppetRunsDocument::new(runs);
         document.nodes.clear();
         Self::Summary {
             runs: Box::new(document),
@@ -341,19 +352,22 @@ impl<'a> JsonLine<'a> {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn saturating_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_client::runs::{Halt, Outcome};
+    use muster_client::runs::{PuppetRolloutStopReason, RunOutcome};
 
-    use super::{JsonLine, RunDocument, log, reason, summary, words};
+    use super::{
+        PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, describe_stop_reason,
+        format_log_line, render_runs_summary,
+    };
     use crate::render::fixtures::plain;
     use crate::render::is_within_width;
-    use crate::render::json::line;
-    use crate::runs::board::Line;
+    use crate::render::json::to_safe_line;
+    use crate::runs::board::RunLogLine;
     use crate::runs::fixtures::{outcome, ran, runs};
 
     #[test]
@@ -364,17 +378,17 @@ mod tests {
             serde_json::json!({"class": "locked", "error": "another run\n\u{1b}[2J"}),
         );
         let lines = [
-            Line::Running(node(), 2),
-            Line::Scheduled(node(), "OK".to_owned()),
-            Line::Scheduled(node(), "locked".to_owned()),
-            Line::Waiting(3),
-            Line::Waiting(1),
-            Line::Ended(node(), Box::new(ran("changed", 0, 14))),
-            Line::Ended(node(), Box::new(refused)),
+            RunLogLine::Running(node(), 2),
+            RunLogLine::Scheduled(node(), "OK".to_owned()),
+            RunLogLine::Scheduled(node(), "locked".to_owned()),
+            RunLogLine::Waiting(3),
+            RunLogLine::Waiting(1),
+            RunLogLine::Ended(node(), Box::new(ran("changed", 0, 14))),
+            RunLogLine::Ended(node(), Box::new(refused)),
         ];
         let lines = lines
             .iter()
-            .map(|told| log(1_767_225_600_017, &words(told)));
+            .map(|told| format_log_line(1_767_225_600_017, &describe_log_line(told)));
         insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"
         2026-01-01 00:00:00Z Running dev1.example.net, concurrency is 2
         2026-01-01 00:00:00Z dev1.example.net schedule status: OK
@@ -398,17 +412,20 @@ mod tests {
             ("web2", ran("changed", 1, 35)),
             ("web3", ran("failed+changed", 2, 20)),
             ("web4", outcome(1, serde_json::json!({"class": "locked"}))),
-            ("web5", Outcome::unheard("no_answer", "silent")),
+            ("web5", RunOutcome::without_reply("no_answer", "silent")),
         ]);
         bad.disabled
             .insert("db1".parse().unwrap(), "moving".to_owned());
         bad.not_asked = (1..9)
             .map(|n| format!("mail{n}").parse().unwrap())
             .collect();
-        bad.halt = Some(Halt::Failures { bad: 3, allowed: 2 });
-        let mut nobody = runs(vec![("web5", Outcome::unheard("not_connected", "gone"))]);
+        bad.halt = Some(PuppetRolloutStopReason::Failures { bad: 3, allowed: 2 });
+        let mut nobody = runs(vec![(
+            "web5",
+            RunOutcome::without_reply("not_connected", "gone"),
+        )]);
         nobody.limit = None;
-        let texts = [&good, &bad, &nobody].map(|runs| plain(&summary(runs)));
+        let texts = [&good, &bad, &nobody].map(|runs| plain(&render_runs_summary(runs)));
         assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
         insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
         // Nothing ran, under a limit: nothing is said of the limit.
@@ -417,22 +434,22 @@ mod tests {
             outcome(1, serde_json::json!({"class": "locked"})),
         )]);
         busy.limit = Some(1);
-        let told = plain(&summary(&busy));
+        let told = plain(&render_runs_summary(&busy));
         assert!(
             told.contains("Nobody ran") && !told.contains("limit of"),
             "{told}"
         );
         let halts = [
-            Halt::Canary {
+            PuppetRolloutStopReason::Canary {
                 bad: 1,
                 of: 2,
                 allowed: 0,
             },
-            Halt::Failures { bad: 3, allowed: 2 },
-            Halt::Interrupted,
-            Halt::Broken,
+            PuppetRolloutStopReason::Failures { bad: 3, allowed: 2 },
+            PuppetRolloutStopReason::Interrupted,
+            PuppetRolloutStopReason::Broken,
         ];
-        insta::assert_snapshot!(halts.map(reason).join("\n"), @r"
+        insta::assert_snapshot!(halts.map(describe_stop_reason).join("\n"), @r"
         stopped: 1 of 2 canaries failed or did not answer, and 0 may
         stopped: 3 nodes failed or did not answer, and 2 may
         interrupted: nobody else is asked
@@ -455,18 +472,18 @@ mod tests {
         let nodes: Vec<_> = runs.ended.keys().collect();
         let (node, ended) = runs.ended.first_key_value().unwrap();
         let lines = [
-            JsonLine::found(nodes, &runs),
-            JsonLine::Running {
+            PuppetRunsJsonLine::found(nodes, &runs),
+            PuppetRunsJsonLine::Running {
                 node,
                 concurrency: 1,
             },
-            JsonLine::Ended(RunDocument::new(node, ended)),
-            JsonLine::summary(&runs),
-            JsonLine::Error {
+            PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, ended)),
+            PuppetRunsJsonLine::summary(&runs),
+            PuppetRunsJsonLine::Error {
                 error: "no".to_owned(),
             },
         ];
-        let lines: Vec<String> = lines.iter().map(|one| line(one).unwrap()).collect();
+        let lines: Vec<String> = lines.iter().map(|one| to_safe_line(one).unwrap()).collect();
         assert!(!lines.concat().contains(char::is_control));
         insta::assert_snapshot!("puppet_runs_lines", lines.join("\n"));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `0.42 ms`, `38 ms`, `2.01 s`, `3 m 05 s`.
-pub fn span(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     let milliseconds = time.as_secs_f64() * 1000.0;
     match time.as_secs() {
         0 if milliseconds < 9.995 => format!("{milliseconds:.2} ms"),
@@ -14,7 +14,7 @@ pub fn span(time: Duration) -> String {
 }
 
 /// `126.19 ms`, always in milliseconds, so that a column of them can be compared.
-pub fn milliseconds(time: Duration) -> String {
+pub fn format_milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
@@ -22,7 +22,7 @@ pub fn milliseconds(time: Duration) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{milliseconds, span};
+    use super::{format_duration, format_milliseconds};
 
     #[test]
     fn the_unit_suits_the_length() {
@@ -36,8 +36,11 @@ mod tests {
             (2_014_000, "2.01 s"),
             (185_000_000, "3 m 05 s"),
         ] {
-            assert_eq!(span(Duration::from_micros(micros)), words);
+            assert_eq!(format_duration(Duration::from_micros(micros)), words);
         }
-        assert_eq!(milliseconds(Duration::from_micros(1_305_584)), "1305.58 ms");
+        assert_eq!(
+            format_milliseconds(Duration::from_micros(1_305_584)),
+            "1305.58 ms"
+        );
     }
 }

@@ -1,17 +1,17 @@
 //! How numbers are spread, as a line of bars: from the least on the left to the most on the right.
 
 /// Bars of a line.
-pub const BARS: usize = 20;
+pub const BAR_COUNT: usize = 20;
 /// Heights of a bar; where there is nothing, the lowest stands for it.
-const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const UNICODE_BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The same where only ASCII can be drawn.
-const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
+const ASCII_BARS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
 /// How many numbers are in each part between the least and the most; all are in the first when they are equal. Numbers that are
 /// none do not count.
-pub fn buckets(numbers: &[f64]) -> [usize; BARS] {
-    let mut buckets = [0; BARS];
-    let Some((least, most)) = bounds(numbers) else {
+pub fn count_buckets(numbers: &[f64]) -> [usize; BAR_COUNT] {
+    let mut buckets = [0; BAR_COUNT];
+    let Some((least, most)) = finite_bounds(numbers) else {
         return buckets;
     };
     let width = most - least;
@@ -21,7 +21,7 @@ pub fn buckets(numbers: &[f64]) -> [usize; BARS] {
         } else {
             0.0
         };
-        if let Some(count) = buckets.get_mut(bucket(place)) {
+        if let Some(count) = buckets.get_mut(bucket_index(place)) {
             *count += 1;
         }
     }
@@ -29,7 +29,7 @@ pub fn buckets(numbers: &[f64]) -> [usize; BARS] {
 }
 
 /// The least and the most of the numbers that are any.
-pub fn bounds(numbers: &[f64]) -> Option<(f64, f64)> {
+pub fn finite_bounds(numbers: &[f64]) -> Option<(f64, f64)> {
     let numbers = numbers.iter().copied().filter(|number| number.is_finite());
     numbers.fold(None, |bounds, number| {
         let (least, most) = bounds.unwrap_or((number, number));
@@ -38,20 +38,20 @@ pub fn bounds(numbers: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// The bucket of a place between 0 and 1: the last one has its end, too.
-fn bucket(place: f64) -> usize {
-    let bars = u32::try_from(BARS).map_or(1.0, f64::from);
+fn bucket_index(place: f64) -> usize {
+    let bars = u32::try_from(BAR_COUNT).map_or(1.0, f64::from);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "it is between nothing and the number of bars"
     )]
     let bucket = (place * bars).clamp(0.0, bars) as usize;
-    bucket.min(BARS - 1)
+    bucket.min(BAR_COUNT - 1)
 }
 
 /// The bars.
-pub fn bars(buckets: &[usize; BARS], utf8: bool) -> String {
-    let heights = if utf8 { BLOCKS } else { ASCII };
+pub fn render_spark_bars(buckets: &[usize; BAR_COUNT], utf8: bool) -> String {
+    let heights = if utf8 { UNICODE_BARS } else { ASCII_BARS };
     let most = buckets.iter().copied().max().unwrap_or_default().max(1);
     let [lowest, ..] = heights;
     let bar = |&count: &usize| {
@@ -67,29 +67,32 @@ pub fn bars(buckets: &[usize; BARS], utf8: bool) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{BARS, bars, bounds, buckets};
+    use super::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
 
     #[test]
     fn bars_stand_where_the_numbers_are() {
         let numbers = [1.0, 1.1, 1.2, 40.0, 41.0, 100.0, f64::NAN];
-        let spread = buckets(&numbers);
+        let spread = count_buckets(&numbers);
         assert_eq!((spread[0], spread[7], spread[8], spread[19]), (3, 1, 1, 1));
-        assert_eq!(bars(&spread, true), "█▁▁▁▁▁▁▄▄▁▁▁▁▁▁▁▁▁▁▄");
-        assert_eq!(bars(&spread, false), "#______--__________-");
-        assert_eq!(bars(&buckets(&[]), false), "_".repeat(BARS));
+        assert_eq!(render_spark_bars(&spread, true), "█▁▁▁▁▁▁▄▄▁▁▁▁▁▁▁▁▁▁▄");
+        assert_eq!(render_spark_bars(&spread, false), "#______--__________-");
         assert_eq!(
-            bars(&buckets(&[5.0, 5.0]), false),
-            format!("#{}", "_".repeat(BARS - 1))
+            render_spark_bars(&count_buckets(&[]), false),
+            "_".repeat(BAR_COUNT)
         );
-        assert_eq!(bounds(&[f64::INFINITY]), None);
+        assert_eq!(
+            render_spark_bars(&count_buckets(&[5.0, 5.0]), false),
+            format!("#{}", "_".repeat(BAR_COUNT - 1))
+        );
+        assert_eq!(finite_bounds(&[f64::INFINITY]), None);
     }
 
     proptest! {
         #[test]
         fn every_number_is_in_one_bucket(numbers in prop::collection::vec(-1e9_f64..1e9, 0..50)) {
-            let spread = buckets(&numbers);
+            let spread = count_buckets(&numbers);
             prop_assert_eq!(spread.iter().sum::<usize>(), numbers.len());
-            prop_assert_eq!(bars(&spread, true).chars().count(), BARS);
+            prop_assert_eq!(render_spark_bars(&spread, true).chars().count(), BAR_COUNT);
         }
     }
 }

@@ -4,16 +4,16 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::grid::{Cell, grid};
-use super::json::Stats;
-use super::page::Page;
-use super::request::balance;
-use crate::report::{Reply, Report};
+use super::grid::{TableCell, lay_out_table};
+use super::json::RequestStatsDocument;
+use super::page::TextPage;
+use super::request::balance_line;
+use crate::report::{NodeReply, RequestReport};
 
 /// What one daemon has counted since it started.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Counts {
+pub struct DaemonCounts {
     node: Identity,
     /// When the daemon started, in seconds since 1970.
     started: u64,
@@ -34,15 +34,15 @@ pub struct Counts {
 }
 
 /// The counts in successful replies to `rpcutil daemon_stats`, by node.
-pub fn counts(report: &Report) -> Vec<Counts> {
+pub fn read_daemon_counts(report: &RequestReport) -> Vec<DaemonCounts> {
     let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let mut counts: Vec<Counts> = answered.map(Counts::of).collect();
+    let mut counts: Vec<DaemonCounts> = answered.map(DaemonCounts::from_reply).collect();
     counts.sort_by(|one, other| one.node.cmp(&other.node));
     counts
 }
 
-impl Counts {
-    fn of(reply: &Reply) -> Self {
+impl DaemonCounts {
+    fn from_reply(reply: &NodeReply) -> Self {
         let count = |name: &str| reply.data.get(name).and_then(Value::as_u64).unwrap_or(0);
         Self {
             node: reply.node.clone(),
@@ -57,7 +57,7 @@ impl Counts {
         }
     }
 
-    fn numbers(&self) -> [u64; 7] {
+    fn as_array(&self) -> [u64; 7] {
         [
             self.total,
             self.refused,
@@ -71,7 +71,11 @@ impl Counts {
 }
 
 /// The table for people, with a line that sums up when there are several nodes.
-pub fn table(counts: &[Counts], report: &Report, width: usize) -> String {
+pub fn render_counts_table(
+    counts: &[DaemonCounts],
+    report: &RequestReport,
+    width: usize,
+) -> String {
     let heading = [
         "NODE", "TOTAL", "REFUSED", "EXPIRED", "REPLAYED", "OTHERS", "DENIED", "REPLIES",
     ];
@@ -79,45 +83,45 @@ pub fn table(counts: &[Counts], report: &Report, width: usize) -> String {
         let numbers = numbers.into_iter().map(|number| number.to_string());
         std::iter::once(name.to_owned())
             .chain(numbers)
-            .map(Cell::plain)
+            .map(TableCell::plain)
             .collect::<Vec<_>>()
     };
-    let mut rows: Vec<Vec<Cell>> = counts
+    let mut rows: Vec<Vec<TableCell>> = counts
         .iter()
-        .map(|counts| row(counts.node.as_str(), counts.numbers()))
+        .map(|counts| row(counts.node.as_str(), counts.as_array()))
         .collect();
     if counts.len() > 1 {
         let mut sum = [0_u64; 7];
         for counts in counts {
-            for (sum, number) in sum.iter_mut().zip(counts.numbers()) {
+            for (sum, number) in sum.iter_mut().zip(counts.as_array()) {
                 *sum = sum.saturating_add(number);
             }
         }
         rows.push(row("all", sum));
     }
-    let mut page = Page::default();
-    page.add(grid(&heading.map(str::to_owned), &rows, width, None).text);
-    page.gap();
-    page.add(balance(report));
-    page.text()
+    let mut page = TextPage::default();
+    page.push_text(lay_out_table(&heading.map(str::to_owned), &rows, width, None).text);
+    page.push_gap();
+    page.push_text(balance_line(report));
+    page.into_text()
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct DaemonStatsDocument<'a> {
     schema: &'static str,
-    nodes: &'a [Counts],
-    request_stats: Stats<'a>,
+    nodes: &'a [DaemonCounts],
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> DaemonStatsDocument<'a> {
     /// The document of these counts.
-    pub fn new(nodes: &'a [Counts], report: &'a Report) -> Self {
+    pub fn new(nodes: &'a [DaemonCounts], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.stats.v1",
             nodes,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
@@ -126,7 +130,7 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{counts, table};
+    use super::{read_daemon_counts, render_counts_table};
     use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply, report};
 
@@ -141,7 +145,11 @@ mod tests {
             reply("web1.example.net", 0, "OK", counted(99, 0)),
         ];
         let report = report("rpcutil", "daemon_stats", replies);
-        let text = plain(&table(&counts(&report), &report, WIDTH));
+        let text = plain(&render_counts_table(
+            &read_daemon_counts(&report),
+            &report,
+            WIDTH,
+        ));
         insta::assert_snapshot!("stats", text);
     }
 }

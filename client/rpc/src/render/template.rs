@@ -7,24 +7,24 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, escape_formatter};
 use serde::Serialize;
 
-use super::printable::printable;
+use super::printable::escape_unprintable;
 
 /// Longest template in bytes.
-pub const LONGEST: usize = 256 * 1024;
+pub const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
 /// Steps that one rendering may take.
-const FUEL: u64 = 2_000_000;
+const MAX_RENDER_STEPS: u64 = 2_000_000;
 /// Most bytes that one rendering may print.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// The only template there is.
-const NAME: &str = "template";
+const TEMPLATE_NAME: &str = "template";
 
 /// A template that can be rendered.
 #[derive(Debug)]
-pub struct Template(Environment<'static>);
+pub struct OutputTemplate(Environment<'static>);
 
 /// Why a template cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum TemplateError {
+pub enum OutputTemplateError {
     /// It is no template.
     #[error("line {line}: {problem}")]
     Syntax {
@@ -34,7 +34,7 @@ pub enum TemplateError {
         problem: String,
     },
     /// Longer than any honest template.
-    #[error("the template is longer than {LONGEST} bytes")]
+    #[error("the template is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
     /// It asks for what nothing is known of.
     #[error("there is no `{name}`; there are {}", .known.join(", "))]
@@ -54,29 +54,29 @@ pub enum TemplateError {
     },
 }
 
-impl Template {
+impl OutputTemplate {
     /// Reads a template that will be given values of these names.
-    pub fn new(source: &str, known: &[&'static str]) -> Result<Self, TemplateError> {
-        if source.len() > LONGEST {
-            return Err(TemplateError::TooLong);
+    pub fn new(source: &str, known: &[&'static str]) -> Result<Self, OutputTemplateError> {
+        if source.len() > MAX_TEMPLATE_BYTES {
+            return Err(OutputTemplateError::TooLong);
         }
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-        environment.set_fuel(Some(FUEL));
+        environment.set_fuel(Some(MAX_RENDER_STEPS));
         environment.set_recursion_limit(64);
         // What nodes say must not steer the reader's terminal; nothing is HTML.
         environment.set_formatter(|out, state, value| match value.as_str() {
-            Some(text) => out.write_str(&printable(text)).map_err(Into::into),
+            Some(text) => out.write_str(&escape_unprintable(text)).map_err(Into::into),
             None => escape_formatter(out, state, value),
         });
         let syntax = |error: minijinja::Error| {
-            let (line, problem) = fault(&error);
-            TemplateError::Syntax { line, problem }
+            let (line, problem) = error_location(&error);
+            OutputTemplateError::Syntax { line, problem }
         };
         environment
-            .add_template_owned(NAME, source.to_owned())
+            .add_template_owned(TEMPLATE_NAME, source.to_owned())
             .map_err(syntax)?;
-        let template = environment.get_template(NAME).map_err(syntax)?;
+        let template = environment.get_template(TEMPLATE_NAME).map_err(syntax)?;
         let mut asked: Vec<String> = template.undeclared_variables(false).into_iter().collect();
         asked.sort();
         let is_known = |name: &String| {
@@ -84,7 +84,7 @@ impl Template {
                 || environment.globals().any(|(global, _)| global == name)
         };
         if let Some(name) = asked.into_iter().find(|name| !is_known(name)) {
-            return Err(TemplateError::Unknown {
+            return Err(OutputTemplateError::Unknown {
                 name,
                 known: known.to_vec(),
             });
@@ -93,14 +93,14 @@ impl Template {
     }
 
     /// The template with these values in it. A line end is added where there is none, unless there is no text at all.
-    pub fn render(&self, values: &impl Serialize) -> Result<String, TemplateError> {
+    pub fn render(&self, values: &impl Serialize) -> Result<String, OutputTemplateError> {
         let failed = |error: &minijinja::Error| {
-            let (line, problem) = fault(error);
-            TemplateError::Render { line, problem }
+            let (line, problem) = error_location(error);
+            OutputTemplateError::Render { line, problem }
         };
-        let mut paper = Paper(Vec::new());
+        let mut paper = BoundedTemplateBuffer(Vec::new());
         self.0
-            .get_template(NAME)
+            .get_template(TEMPLATE_NAME)
             .and_then(|template| template.render_captured_to(Serde(values), &mut paper))
             .map_err(|error| failed(&error))?;
         let mut text = String::from_utf8_lossy(&paper.0).into_owned();
@@ -112,12 +112,12 @@ impl Template {
 }
 
 /// Takes only so much.
-struct Paper(Vec<u8>);
+struct BoundedTemplateBuffer(Vec<u8>);
 
-impl io::Write for Paper {
+impl io::Write for BoundedTemplateBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MOST_BYTES {
-            let problem = format!("it prints more than {MOST_BYTES} bytes");
+        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
+            let problem = format!("it prints more than {MAX_OUTPUT_BYTES} bytes");
             return Err(io::Error::other(problem));
         }
         self.0.extend_from_slice(bytes);
@@ -129,24 +129,27 @@ impl io::Write for Paper {
     }
 }
 
-fn fault(error: &minijinja::Error) -> (usize, String) {
+fn error_location(error: &minijinja::Error) -> (usize, String) {
     let problem = error.detail().map_or_else(
         || error.kind().to_string(),
         |detail| format!("{}: {detail}", error.kind()),
     );
-    (error.line().unwrap_or(1), printable(&problem).into_owned())
+    (
+        error.line().unwrap_or(1),
+        escape_unprintable(&problem).into_owned(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{Template, TemplateError};
+    use super::{OutputTemplate, OutputTemplateError};
 
-    fn render(source: &str) -> Result<String, TemplateError> {
+    fn render(source: &str) -> Result<String, OutputTemplateError> {
         let values =
             json!({"sender": "web1", "data": {"status": "running\u{1b}[2J", "list": [1, 2]}});
-        Template::new(source, &["sender", "data"])?.render(&values)
+        OutputTemplate::new(source, &["sender", "data"])?.render(&values)
     }
 
     #[test]
@@ -172,7 +175,7 @@ mod tests {
     fn mistakes_are_found_before_anybody_is_asked() {
         let error = render("a\n{{ sender").unwrap_err();
         assert!(
-            matches!(error, TemplateError::Syntax { line: 2, .. }),
+            matches!(error, OutputTemplateError::Syntax { line: 2, .. }),
             "{error}"
         );
         let error = render("{{ sendr }}").unwrap_err();
@@ -182,7 +185,7 @@ mod tests {
         );
         let error = render("{{ 'a' / 2 }}").unwrap_err();
         assert!(
-            matches!(error, TemplateError::Render { line: 1, .. }),
+            matches!(error, OutputTemplateError::Render { line: 1, .. }),
             "{error}"
         );
         assert!(render("{% include '/etc/passwd' %}").is_err());
@@ -197,6 +200,6 @@ mod tests {
             .is_err()
         );
         assert!(render("{% for a in range(9000) %}{{ 'x' * 9000 }}{% endfor %}").is_err());
-        assert!(Template::new(&"x".repeat(300_000), &[]).is_err());
+        assert!(OutputTemplate::new(&"x".repeat(300_000), &[]).is_err());
     }
 }

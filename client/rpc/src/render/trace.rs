@@ -5,18 +5,18 @@ use std::time::Duration;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::page::Page;
-use super::printable::line;
-use super::span::milliseconds;
+use super::page::TextPage;
+use super::printable::escape_to_line;
+use super::span::format_milliseconds;
 use crate::printer::{BAD, STRONG};
-use crate::report::{NodeTrace, Reply, Report};
+use crate::report::{NodeReply, NodeTrace, RequestReport};
 
 /// Nodes that are shown one by one, unless all are wanted: those that took longest.
-const SHOWN: usize = 10;
+const MAX_SHOWN_NODES: usize = 10;
 
 /// What is known of a request's way.
 #[derive(Debug, Default)]
-pub struct Way<'a> {
+pub struct RequestTrace<'a> {
     /// The number of its trace.
     pub trace: Option<String>,
     /// Stages at the caller, with how long they took.
@@ -25,13 +25,14 @@ pub struct Way<'a> {
     pub nodes: Vec<(&'a Identity, &'a NodeTrace, Option<String>)>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> RequestTrace<'a> {
     /// The way of this outcome's request.
-    pub fn of(report: &'a Report) -> Self {
+    pub fn from_report(report: &'a RequestReport) -> Self {
         let stats = &report.stats;
-        let told = |reply: &'a Reply| Some((&reply.node, reply.trace.as_ref()?, refusal(reply)));
+        let told =
+            |reply: &'a NodeReply| Some((&reply.node, reply.trace.as_ref()?, refusal_text(reply)));
         Self {
-            trace: stats.traceparent.map(|trace| trace.trace()),
+            trace: stats.traceparent.map(|trace| trace.trace_id()),
             here: vec![
                 ("discover", stats.discovering),
                 ("sign", stats.signing),
@@ -42,71 +43,75 @@ impl<'a> Way<'a> {
     }
 
     /// The block; of many nodes the slowest, unless `all` are wanted.
-    pub fn text(mut self, all: bool) -> String {
-        let mut page = Page::default();
+    pub fn render_text(mut self, all: bool) -> String {
+        let mut page = TextPage::default();
         match &self.trace {
-            Some(trace) => page.line(format_args!("---- trace {trace} ----")),
-            None => page.line("---- trace ----"),
+            Some(trace) => page.push_line(format_args!("---- trace {trace} ----")),
+            None => page.push_line("---- trace ----"),
         }
         for (stage, took) in &self.here {
-            page.line(row(stage, *took));
+            page.push_line(stage_row(stage, *took));
         }
         self.nodes
             .sort_by_key(|(_, trace, _)| std::cmp::Reverse(trace.after));
-        let shown = if all { self.nodes.len() } else { SHOWN };
+        let shown = if all {
+            self.nodes.len()
+        } else {
+            MAX_SHOWN_NODES
+        };
         for (node, trace, refusal) in self.nodes.iter().take(shown) {
-            page.line(format_args!("{STRONG}{node}{STRONG:#}"));
-            page.line(row("network", trace.network()));
+            page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
+            page.push_line(stage_row("network", trace.network_time()));
             for stage in &trace.stages {
-                let took = row(stage.stage.word(), Duration::from_micros(stage.us));
+                let took = stage_row(stage.stage.as_str(), Duration::from_micros(stage.us));
                 match refusal.as_ref().filter(|_| stage.refused) {
                     Some(why) => {
-                        let why = line(why);
-                        page.line(format_args!("{took}  {BAD}refused{BAD:#}: {why}"));
+                        let why = escape_to_line(why);
+                        page.push_line(format_args!("{took}  {BAD}refused{BAD:#}: {why}"));
                     }
-                    None => page.line(took),
+                    None => page.push_line(took),
                 }
             }
-            page.line(row("verify here", trace.verifying));
-            page.line(row("total", trace.after));
+            page.push_line(stage_row("verify here", trace.verifying));
+            page.push_line(stage_row("total", trace.after));
         }
         if let Some(more @ 1..) = self.nodes.len().checked_sub(shown) {
-            page.line(format_args!("{more} more were faster; -v shows all"));
+            page.push_line(format_args!("{more} more were faster; -v shows all"));
         }
-        page.text()
+        page.into_text()
     }
 }
 
-fn row(stage: &str, took: Duration) -> String {
-    format!("   {stage:<12}{:>12}", milliseconds(took))
+fn stage_row(stage: &str, took: Duration) -> String {
+    format!("   {stage:<12}{:>12}", format_milliseconds(took))
 }
 
 /// Why a node refused, in a word and its own words.
-fn refusal(reply: &Reply) -> Option<String> {
+fn refusal_text(reply: &NodeReply) -> Option<String> {
     let word = reply
         .reason
         .as_ref()
-        .map(|reason| format!("{} - ", reason.word()));
+        .map(|reason| format!("{} - ", reason.as_str()));
     (!reply.is_ok()).then(|| format!("{}{}", word.unwrap_or_default(), reply.message))
 }
 
 /// One node's part of a document; times in microseconds.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct NodeDocument<'a> {
+pub struct NodeTraceDocument<'a> {
     total_us: u64,
     network_us: u64,
     verify_us: u64,
-    stages: &'a [muster_wire::trace::Stage],
+    stages: &'a [muster_wire::trace::StageTiming],
 }
 
-impl<'a> NodeDocument<'a> {
+impl<'a> NodeTraceDocument<'a> {
     /// The part of a document that this is.
     pub fn new(trace: &'a NodeTrace) -> Self {
         Self {
-            total_us: micros(trace.after),
-            network_us: micros(trace.network()),
-            verify_us: micros(trace.verifying),
+            total_us: saturating_micros(trace.after),
+            network_us: saturating_micros(trace.network_time()),
+            verify_us: saturating_micros(trace.verifying),
             stages: &trace.stages,
         }
     }
@@ -115,26 +120,26 @@ impl<'a> NodeDocument<'a> {
 /// The caller's part of a document; times in microseconds.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct HereDocument {
+pub struct CallerTraceDocument {
     traceparent: String,
     discover_us: u64,
     sign_us: u64,
     publish_us: u64,
 }
 
-impl HereDocument {
+impl CallerTraceDocument {
     /// The part of a document that belongs to these counts, if the request was part of a trace.
     pub fn new(stats: &crate::report::RequestStats) -> Option<Self> {
         Some(Self {
             traceparent: stats.traceparent?.to_string(),
-            discover_us: micros(stats.discovering),
-            sign_us: micros(stats.signing),
-            publish_us: micros(stats.publishing.saturating_sub(stats.signing)),
+            discover_us: saturating_micros(stats.discovering),
+            sign_us: saturating_micros(stats.signing),
+            publish_us: saturating_micros(stats.publishing.saturating_sub(stats.signing)),
         })
     }
 }
 
-fn micros(time: Duration) -> u64 {
+fn saturating_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -142,16 +147,17 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use muster_wire::status::Reason;
-    use muster_wire::trace::{Stage, StageName, Traceparent};
+    use muster_wire::status::ReplyReason;
+    use muster_wire::trace::{StageName, StageTiming, TraceContext};
     use serde_json::json;
 
-    use super::Way;
+    use super::RequestTrace;
     use crate::render::fixtures::{plain, reply, report};
     use crate::report::NodeTrace;
 
     fn trace(stages: &[(StageName, u64, bool)], after: u64) -> NodeTrace {
-        let stage = |&(stage, us, refused): &(StageName, u64, bool)| Stage { stage, us, refused };
+        let stage =
+            |&(stage, us, refused): &(StageName, u64, bool)| StageTiming { stage, us, refused };
         NodeTrace {
             stages: stages.iter().map(stage).collect(),
             after: Duration::from_micros(after),
@@ -170,7 +176,7 @@ mod tests {
             3_000,
         ));
         let mut denied = reply("db2", 5, "rip may not", json!({}));
-        denied.reason = Some(Reason::Denied {
+        denied.reason = Some(ReplyReason::Denied {
             rule: "default".to_owned(),
         });
         denied.trace = Some(trace(
@@ -183,8 +189,8 @@ mod tests {
         let mut report = report("rpcutil", "ping", vec![quick, denied]);
         report.stats.signing = Duration::from_micros(200);
         let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        report.stats.traceparent = Traceparent::parse(given).ok();
-        insta::assert_snapshot!(plain(&Way::of(&report).text(false)), @r"
+        report.stats.traceparent = TraceContext::parse(given).ok();
+        insta::assert_snapshot!(plain(&RequestTrace::from_report(&report).render_text(false)), @r"
         ---- trace 4bf92f3577b34da6a3ce929d0e0e4736 ----
            discover       309.68 ms
            sign             0.20 ms
@@ -212,9 +218,9 @@ mod tests {
             answer
         };
         let report = report("rpcutil", "ping", (0..12).map(node).collect());
-        let text = plain(&Way::of(&report).text(false));
+        let text = plain(&RequestTrace::from_report(&report).render_text(false));
         assert!(text.contains("n11") && !text.contains("n1\n"), "{text}");
         assert!(text.ends_with("2 more were faster; -v shows all\n"));
-        assert!(plain(&Way::of(&report).text(true)).contains("n1\n"));
+        assert!(plain(&RequestTrace::from_report(&report).render_text(true)).contains("n1\n"));
     }
 }

@@ -3,35 +3,35 @@
 
 use serde_json::Value;
 
-use super::printable::{line, printable};
+use super::printable::{escape_to_line, escape_unprintable};
 
 /// The lines of a value; at least one. `width` is what a list of scalars may fill before it becomes an outline.
-pub fn lines(value: &Value, width: usize) -> Vec<String> {
+pub fn value_lines(value: &Value, width: usize) -> Vec<String> {
     match value {
         Value::String(text) if text.is_empty() => vec!["\"\"".to_owned()],
-        Value::String(text) => printable(text)
+        Value::String(text) => escape_unprintable(text)
             .lines()
             .map(|line| line.trim_end().to_owned())
             .collect(),
-        Value::Array(items) => array(items, width),
+        Value::Array(items) => array_lines(items, width),
         Value::Object(entries) if entries.is_empty() => vec!["{}".to_owned()],
         Value::Object(entries) => entries
             .iter()
-            .flat_map(|(key, value)| entry(&line(key), value, width))
+            .flat_map(|(key, value)| entry_lines(&escape_to_line(key), value, width))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => vec![value.to_string()],
     }
 }
 
 /// A value as a single line, structures as JSON.
-pub fn compact(value: &Value) -> String {
+pub fn compact_value(value: &Value) -> String {
     match value {
-        Value::String(text) => line(text).into_owned(),
-        other => line(&other.to_string()).into_owned(),
+        Value::String(text) => escape_to_line(text).into_owned(),
+        other => escape_to_line(&other.to_string()).into_owned(),
     }
 }
 
-fn array(items: &[Value], width: usize) -> Vec<String> {
+fn array_lines(items: &[Value], width: usize) -> Vec<String> {
     // Words that hold what stands between words would not be told apart on one line.
     let is_word = |item: &Value| match item {
         Value::Array(_) | Value::Object(_) => false,
@@ -40,7 +40,13 @@ fn array(items: &[Value], width: usize) -> Vec<String> {
         }
         _ => true,
     };
-    let joined = || items.iter().map(compact).collect::<Vec<_>>().join(", ");
+    let joined = || {
+        items
+            .iter()
+            .map(compact_value)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     if items.is_empty() {
         vec!["[]".to_owned()]
     } else if items.iter().all(is_word) && joined().chars().count() <= width {
@@ -48,31 +54,31 @@ fn array(items: &[Value], width: usize) -> Vec<String> {
     } else {
         items
             .iter()
-            .flat_map(|item| hung("- ", lines(item, width.saturating_sub(2))))
+            .flat_map(|item| hang_lines("- ", value_lines(item, width.saturating_sub(2))))
             .collect()
     }
 }
 
 /// `key: value`, or the key and below it the structure.
-fn entry(key: &str, value: &Value, width: usize) -> Vec<String> {
-    let below = lines(value, width.saturating_sub(key.chars().count() + 2));
+fn entry_lines(key: &str, value: &Value, width: usize) -> Vec<String> {
+    let below = value_lines(value, width.saturating_sub(key.chars().count() + 2));
     match value {
         Value::Array(items) if !items.is_empty() && below.len() == 1 => {
-            hung(&format!("{key}: "), below)
+            hang_lines(&format!("{key}: "), below)
         }
-        Value::Array(items) if !items.is_empty() => titled(key, below),
-        Value::Object(entries) if !entries.is_empty() => titled(key, below),
-        _ => hung(&format!("{key}: "), below),
+        Value::Array(items) if !items.is_empty() => titled_lines(key, below),
+        Value::Object(entries) if !entries.is_empty() => titled_lines(key, below),
+        _ => hang_lines(&format!("{key}: "), below),
     }
 }
 
-fn titled(key: &str, below: Vec<String>) -> Vec<String> {
+fn titled_lines(key: &str, below: Vec<String>) -> Vec<String> {
     let indented = below.into_iter().map(|line| format!("  {line}"));
     std::iter::once(format!("{key}:")).chain(indented).collect()
 }
 
 /// The first line after `lead`, the others below it.
-pub fn hung(lead: &str, lines: Vec<String>) -> Vec<String> {
+pub fn hang_lines(lead: &str, lines: Vec<String>) -> Vec<String> {
     let hang = " ".repeat(lead.chars().count());
     let lines = lines.into_iter().enumerate();
     lines
@@ -85,34 +91,34 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{compact, lines};
+    use super::{compact_value, value_lines};
     use crate::render::printable::is_harmful;
 
     #[test]
     fn scalars_are_as_they_are() {
-        assert_eq!(lines(&json!("running"), 60), ["running"]);
-        assert_eq!(lines(&json!("one\ntwo  \n"), 60), ["one", "two"]);
-        assert_eq!(lines(&json!(""), 60), ["\"\""]);
-        assert_eq!(lines(&json!(null), 60), ["null"]);
-        assert_eq!(lines(&json!(1.5), 60), ["1.5"]);
-        assert_eq!(lines(&json!("\x1b[31m"), 60), ["\\x1b[31m"]);
+        assert_eq!(value_lines(&json!("running"), 60), ["running"]);
+        assert_eq!(value_lines(&json!("one\ntwo  \n"), 60), ["one", "two"]);
+        assert_eq!(value_lines(&json!(""), 60), ["\"\""]);
+        assert_eq!(value_lines(&json!(null), 60), ["null"]);
+        assert_eq!(value_lines(&json!(1.5), 60), ["1.5"]);
+        assert_eq!(value_lines(&json!("\x1b[31m"), 60), ["\\x1b[31m"]);
     }
 
     #[test]
     fn short_lists_stay_on_a_line() {
         assert_eq!(
-            lines(&json!(["puppetral", "rpcutil"]), 60),
+            value_lines(&json!(["puppetral", "rpcutil"]), 60),
             ["puppetral, rpcutil"]
         );
         assert_eq!(
-            lines(&json!(["puppetral", "rpcutil"]), 10),
+            value_lines(&json!(["puppetral", "rpcutil"]), 10),
             ["- puppetral", "- rpcutil"]
         );
         assert_eq!(
-            lines(&json!(["shell changed", "home, too"]), 60),
+            value_lines(&json!(["shell changed", "home, too"]), 60),
             ["- shell changed", "- home, too"]
         );
-        assert_eq!(lines(&json!([]), 60), ["[]"]);
+        assert_eq!(value_lines(&json!([]), 60), ["[]"]);
     }
 
     #[test]
@@ -133,24 +139,24 @@ os:
   release:
     major: 12
 tags: a, b";
-        assert_eq!(lines(&value, 60).join("\n"), expected);
+        assert_eq!(value_lines(&value, 60).join("\n"), expected);
     }
 
     #[test]
     fn keys_are_words_of_strangers_too() {
-        assert_eq!(lines(&json!({"a\nb": 1}), 60), ["a\\nb: 1"]);
-        assert_eq!(compact(&json!({"a": "\u{1b}"})), r#"{"a":"\u001b"}"#);
-        assert_eq!(compact(&json!(["\u{9b}"])), r#"["\u{9b}"]"#);
+        assert_eq!(value_lines(&json!({"a\nb": 1}), 60), ["a\\nb: 1"]);
+        assert_eq!(compact_value(&json!({"a": "\u{1b}"})), r#"{"a":"\u001b"}"#);
+        assert_eq!(compact_value(&json!(["\u{9b}"])), r#"["\u{9b}"]"#);
     }
 
     proptest! {
         #[test]
         fn any_value_has_lines_that_are_safe_to_print(value in values(), width in 0_usize..100) {
-            let lines = lines(&value, width);
+            let lines = value_lines(&value, width);
             prop_assert!(!lines.is_empty());
             let harmless = |line: &String| !line.contains(|c| is_harmful(c) && c != '\t');
             prop_assert!(lines.iter().all(harmless), "{lines:?}");
-            prop_assert!(!compact(&value).contains(is_harmful));
+            prop_assert!(!compact_value(&value).contains(is_harmful));
         }
     }
 
@@ -169,6 +175,6 @@ tags: a, b";
 
     #[test]
     fn a_text_of_line_ends_has_lines() {
-        assert_eq!(lines(&json!("\n"), 60), [""]);
+        assert_eq!(value_lines(&json!("\n"), 60), [""]);
     }
 }

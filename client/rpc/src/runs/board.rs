@@ -7,15 +7,15 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::runs::Outcome;
+use muster_client::runs::RunOutcome;
 use muster_wire::identity::Identity;
 
 /// A beginning is held back no longer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
 
 /// Something to tell.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Line {
+pub enum RunLogLine {
     /// A node's run has begun; so many go on now, this one among them.
     Running(Identity, usize),
     /// The run was begun, or why it was not.
@@ -23,19 +23,19 @@ pub enum Line {
     /// So many run, which is as many as may, and others wait.
     Waiting(usize),
     /// A node's run has ended.
-    Ended(Identity, Box<Outcome>),
+    Ended(Identity, Box<RunOutcome>),
 }
 
 /// Who runs, as far as is known.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct RunLogTracker {
     limit: Option<usize>,
     running: BTreeSet<Identity>,
     /// Heard to have begun, and not told yet.
     held: Vec<(Identity, Instant)>,
 }
 
-impl Board {
+impl RunLogTracker {
     /// Nobody runs yet.
     pub fn new(limit: Option<usize>) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Board {
     }
 
     /// A node says how far its run is; `open` is how many have not ended, those who wait for their turn among them.
-    pub fn state(&mut self, node: &Identity, state: &str, open: usize) -> Vec<Line> {
+    pub fn handle_state(&mut self, node: &Identity, state: &str, open: usize) -> Vec<RunLogLine> {
         let begun = matches!(state, "starting" | "applying");
         if !begun || self.running.contains(node) || self.is_held(node) {
             return Vec::new();
@@ -54,36 +54,41 @@ impl Board {
             self.held.push((node.clone(), Instant::now()));
             return Vec::new();
         }
-        self.begin(node.clone(), open)
+        self.begin_run(node.clone(), open)
     }
 
     /// A node's run has ended.
-    pub fn ended(&mut self, node: &Identity, outcome: &Outcome, open: usize) -> Vec<Line> {
+    pub fn handle_end(
+        &mut self,
+        node: &Identity,
+        outcome: &RunOutcome,
+        open: usize,
+    ) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
         let held = self.is_held(node);
         self.held.retain(|(held, _)| held != node);
         if !self.running.contains(node) {
-            if held || (outcome.span().is_some() && !outcome.is_attached()) {
+            if held || (outcome.permit_interval().is_some() && !outcome.is_attached()) {
                 // What it told of its beginning was lost, or is told late.
-                lines.extend(self.begin(node.clone(), 0));
-            } else if outcome.span().is_none() {
+                lines.extend(self.begin_run(node.clone(), 0));
+            } else if outcome.permit_interval().is_none() {
                 let class = outcome.class.clone();
-                lines.push(Line::Scheduled(node.clone(), class));
+                lines.push(RunLogLine::Scheduled(node.clone(), class));
             }
         }
         self.running.remove(node);
-        lines.push(Line::Ended(node.clone(), Box::new(outcome.clone())));
-        lines.extend(self.release(Duration::ZERO, open));
+        lines.push(RunLogLine::Ended(node.clone(), Box::new(outcome.clone())));
+        lines.extend(self.release_held(Duration::ZERO, open));
         lines
     }
 
     /// Time has passed: what was held back for long is told.
-    pub fn due(&mut self, open: usize) -> Vec<Line> {
-        self.release(PATIENCE, open)
+    pub fn release_due(&mut self, open: usize) -> Vec<RunLogLine> {
+        self.release_held(MAX_HOLD_TIME, open)
     }
 
     /// Tells of beginnings for which there is room, and of those that were held back for longer than this.
-    fn release(&mut self, patience: Duration, open: usize) -> Vec<Line> {
+    fn release_held(&mut self, patience: Duration, open: usize) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
         while let Some((_, since)) = self.held.first() {
             let is_late = patience > Duration::ZERO && since.elapsed() >= patience;
@@ -91,20 +96,20 @@ impl Board {
                 break;
             }
             let (node, _) = self.held.remove(0);
-            lines.extend(self.begin(node, open));
+            lines.extend(self.begin_run(node, open));
         }
         lines
     }
 
-    fn begin(&mut self, node: Identity, open: usize) -> Vec<Line> {
+    fn begin_run(&mut self, node: Identity, open: usize) -> Vec<RunLogLine> {
         self.running.insert(node.clone());
         let count = self.running.len();
         let mut lines = vec![
-            Line::Running(node.clone(), count),
-            Line::Scheduled(node, "OK".to_owned()),
+            RunLogLine::Running(node.clone(), count),
+            RunLogLine::Scheduled(node, "OK".to_owned()),
         ];
         if open > count && self.is_full() {
-            lines.push(Line::Waiting(count));
+            lines.push(RunLogLine::Waiting(count));
         }
         lines
     }
@@ -120,61 +125,64 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::runs::Outcome;
+    use muster_client::runs::RunOutcome;
 
-    use super::{Board, Line};
+    use super::{RunLogLine, RunLogTracker};
     use crate::runs::fixtures::{outcome, ran};
 
-    fn told(lines: Vec<Line>) -> Vec<String> {
+    fn told(lines: Vec<RunLogLine>) -> Vec<String> {
         let told = |line| match line {
-            Line::Running(node, count) => format!("{node} runs, {count}"),
-            Line::Scheduled(node, status) => format!("{node} {status}"),
-            Line::Waiting(count) => format!("{count} wait"),
-            Line::Ended(node, outcome) => format!("{node} ended {}", outcome.class),
+            RunLogLine::Running(node, count) => format!("{node} runs, {count}"),
+            RunLogLine::Scheduled(node, status) => format!("{node} {status}"),
+            RunLogLine::Waiting(count) => format!("{count} wait"),
+            RunLogLine::Ended(node, outcome) => format!("{node} ended {}", outcome.class),
         };
         lines.into_iter().map(told).collect()
     }
 
     #[test]
     fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
-        let mut board = Board::new(Some(2));
+        let mut board = RunLogTracker::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
-        assert!(board.state(&a, "waiting_permit", 4).is_empty());
-        assert_eq!(told(board.state(&a, "starting", 4)), ["a runs, 1", "a OK"]);
-        assert!(board.state(&a, "applying", 4).is_empty());
+        assert!(board.handle_state(&a, "waiting_permit", 4).is_empty());
         assert_eq!(
-            told(board.state(&b, "starting", 4)),
+            told(board.handle_state(&a, "starting", 4)),
+            ["a runs, 1", "a OK"]
+        );
+        assert!(board.handle_state(&a, "applying", 4).is_empty());
+        assert_eq!(
+            told(board.handle_state(&b, "starting", 4)),
             ["b runs, 2", "b OK", "2 wait"]
         );
         // The permit of one that has ended, whose end is still under way.
-        assert!(board.state(&c, "starting", 4).is_empty());
+        assert!(board.handle_state(&c, "starting", 4).is_empty());
         assert_eq!(
-            told(board.ended(&a, &ran("clean", 0, 1), 3)),
+            told(board.handle_end(&a, &ran("clean", 0, 1), 3)),
             ["a ended clean", "c runs, 2", "c OK", "2 wait"]
         );
-        assert!(board.due(3).is_empty());
+        assert!(board.release_due(3).is_empty());
         // It has begun and ended before anything was heard of it.
         assert_eq!(
-            told(board.ended(&d, &ran("failed", 0, 1), 2)),
+            told(board.handle_end(&d, &ran("failed", 0, 1), 2)),
             ["d runs, 3", "d OK", "d ended failed"]
         );
     }
 
     #[test]
     fn who_never_ran_is_told_with_the_reason() {
-        let mut board = Board::new(None);
+        let mut board = RunLogTracker::new(None);
         let [a, b] = ["a", "b"].map(|name| name.parse().unwrap());
         let disabled = outcome(1, serde_json::json!({"class": "disabled"}));
         assert_eq!(
-            told(board.ended(&a, &disabled, 1)),
+            told(board.handle_end(&a, &disabled, 1)),
             ["a disabled", "a ended disabled"]
         );
         let mut earlier = ran("changed", 0, 1);
         earlier.data.insert("attached".to_owned(), true.into());
-        assert_eq!(told(board.ended(&b, &earlier, 1)), ["b ended changed"]);
-        let silent = Outcome::unheard("no_answer", "silent");
+        assert_eq!(told(board.handle_end(&b, &earlier, 1)), ["b ended changed"]);
+        let silent = RunOutcome::without_reply("no_answer", "silent");
         assert_eq!(
-            told(board.ended(&b, &silent, 1)),
+            told(board.handle_end(&b, &silent, 1)),
             ["b no_answer", "b ended no_answer"]
         );
     }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::PUBLISHED;
+use super::PUBLISHED_SCHEMAS;
 use crate::commands::org;
 use crate::render;
 
@@ -24,36 +24,36 @@ fn of<T: JsonSchema>() -> Value {
 /// The schema of this name, made from the type.
 fn made(name: &str) -> Value {
     let mut schema = match name {
-        "muster.request.v1" => of::<render::json::Request<'_>>(),
-        "muster.request.lines.v1" => of::<render::jsonl::Line<'_>>(),
-        "muster.ping.v1" => of::<render::ping::Document<'_>>(),
-        "muster.nodes.v1" => of::<render::nodes::Document<'_>>(),
-        "muster.facts.v1" => of::<render::facts::Document<'_>>(),
-        "muster.stats.v1" => of::<render::stats::Document<'_>>(),
-        "muster.puppet.status.v1" => of::<render::puppet::status::Document<'_>>(),
-        "muster.puppet.count.v1" => of::<render::puppet::count::Document<'_>>(),
-        "muster.puppet.summary.v1" => of::<render::puppet::summary::Document<'_>>(),
-        "muster.puppet.runs.v1" => of::<render::runs::Document<'_>>(),
-        "muster.puppet.runs.lines.v1" => of::<render::runs::JsonLine<'_>>(),
-        "muster.permits.v1" => of::<render::permit::Document<'_>>(),
-        "muster.inventory.v1" => of::<render::inventory::Document<'_>>(),
-        "muster.collectives.v1" => of::<render::collectives::Document<'_>>(),
-        "muster.filter.test.v1" => of::<render::filter::Document<'_>>(),
-        "muster.explain.v1" => of::<render::explain::Explanation>(),
-        "muster.jobs.v1" => of::<render::job::ListDocument<'_>>(),
+        "muster.request.v1" => of::<render::json::RequestDocument<'_>>(),
+        "muster.request.lines.v1" => of::<render::jsonl::RequestJsonLine<'_>>(),
+        "muster.ping.v1" => of::<render::ping::PingDocument<'_>>(),
+        "muster.nodes.v1" => of::<render::nodes::FoundNodesDocument<'_>>(),
+        "muster.facts.v1" => of::<render::facts::FactsDocument<'_>>(),
+        "muster.stats.v1" => of::<render::stats::DaemonStatsDocument<'_>>(),
+        "muster.puppet.status.v1" => of::<render::puppet::status::PuppetStatusDocument<'_>>(),
+        "muster.puppet.count.v1" => of::<render::puppet::count::PuppetCountDocument<'_>>(),
+        "muster.puppet.summary.v1" => of::<render::puppet::summary::PuppetSummaryDocument<'_>>(),
+        "muster.puppet.runs.v1" => of::<render::runs::PuppetRunsDocument<'_>>(),
+        "muster.puppet.runs.lines.v1" => of::<render::runs::PuppetRunsJsonLine<'_>>(),
+        "muster.permits.v1" => of::<render::permit::PermitPoolsDocument<'_>>(),
+        "muster.inventory.v1" => of::<render::inventory::NodeInventoryDocument<'_>>(),
+        "muster.collectives.v1" => of::<render::collectives::CollectivesDocument<'_>>(),
+        "muster.filter.test.v1" => of::<render::filter::FilterTestDocument<'_>>(),
+        "muster.explain.v1" => of::<render::explain::RequestExplanation>(),
+        "muster.jobs.v1" => of::<render::job::JobListDocument<'_>>(),
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
-        "muster.job.diff.v1" => of::<render::job::DiffDocument<'_>>(),
-        "muster.doctor.v1" => of::<render::doctor::Document<'_>>(),
-        "muster.provision.v1" => of::<render::provision::Document<'_>>(),
-        "muster.plugins.v1" => of::<render::plugins::Document<'_>>(),
-        "muster.plugin.check.v1" => of::<render::ddl_check::Document<'_>>(),
-        "muster.policy.check.v1" => of::<render::policy::Check<'_>>(),
-        "muster.policy.explain.v1" => of::<render::policy::Explained<'_>>(),
-        "muster.policy.test.v1" => of::<render::policy::Tested<'_>>(),
-        "muster.audit.verdict.v1" => of::<render::audit::Document<'_>>(),
-        "muster.org.list.v1" => of::<org::list::Document>(),
+        "muster.job.diff.v1" => of::<render::job::JobDiffDocument<'_>>(),
+        "muster.doctor.v1" => of::<render::doctor::DoctorDocument<'_>>(),
+        "muster.provision.v1" => of::<render::provision::ProvisioningDocument<'_>>(),
+        "muster.plugins.v1" => of::<render::plugins::PluginListDocument<'_>>(),
+        "muster.plugin.check.v1" => of::<render::ddl_check::DdlCheckDocument<'_>>(),
+        "muster.policy.check.v1" => of::<render::policy::PolicyCheckDocument<'_>>(),
+        "muster.policy.explain.v1" => of::<render::policy::PolicyExplainDocument<'_>>(),
+        "muster.policy.test.v1" => of::<render::policy::PolicyTestDocument<'_>>(),
+        "muster.audit.verdict.v1" => of::<render::audit::AuditVerdictDocument<'_>>(),
+        "muster.org.list.v1" => of::<org::list::OrgListDocument>(),
         "muster.org.show.v1" => of::<org::show::OrganisationDocument<'_>>(),
-        "muster.org.party.v1" => of::<org::show::PartyDocument>(),
+        "muster.org.party.v1" => of::<org::show::PrincipalDocument>(),
         other => panic!("{other} is published, and nothing makes it"),
     };
     name_itself(&mut schema, name);
@@ -98,7 +98,7 @@ fn open(value: &mut Value) {
 #[test]
 fn published_schemas_are_those_of_what_is_printed() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
-    for published in &PUBLISHED {
+    for published in &PUBLISHED_SCHEMAS {
         let text = serde_json::to_string_pretty(&made(published.name)).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(
@@ -120,7 +120,7 @@ fn every_published_file_is_in_the_list() {
     let mut files: Vec<String> = files
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
-    let mut listed: Vec<String> = PUBLISHED
+    let mut listed: Vec<String> = PUBLISHED_SCHEMAS
         .iter()
         .map(|schema| format!("{}.json", schema.name))
         .collect();

@@ -2,51 +2,54 @@
 
 use std::path::Path;
 
-use muster_client::discovery::Options;
-use muster_client::{Method, Source};
+use muster_client::discovery::DiscoveryOptions;
+use muster_client::{DiscoveryMethod, DiscoverySource};
 use toml::Value;
 
-use super::file::Discovery;
+use super::file::DiscoverySection;
 
-const METHOD: &str = "discovery.method";
-const OPTIONS: &str = "discovery.options";
+const METHOD_KEY: &str = "discovery.method";
+const OPTIONS_KEY: &str = "discovery.options";
 
 /// What the keys mean, or which of them is wrong, and why. Paths are relative to `base`.
-pub(super) fn source(keys: &Discovery, base: &Path) -> Result<Source, (&'static str, String)> {
-    let method: Method = match &keys.method {
+pub(super) fn parse_source(
+    keys: &DiscoverySection,
+    base: &Path,
+) -> Result<DiscoverySource, (&'static str, String)> {
+    let method: DiscoveryMethod = match &keys.method {
         Some(name) => name
             .parse()
-            .map_err(|error| (METHOD, format!("cannot be used: {error}")))?,
-        None => Method::default(),
+            .map_err(|error| (METHOD_KEY, format!("cannot be used: {error}")))?,
+        None => DiscoveryMethod::default(),
     };
-    let wrong = |error| (OPTIONS, format!("cannot be used: {error}"));
-    let mut options = Options::default();
+    let wrong = |error| (OPTIONS_KEY, format!("cannot be used: {error}"));
+    let mut options = DiscoveryOptions::default();
     for (name, value) in &keys.options {
         let added = match value {
-            Value::String(text) => options.text(name, text.clone()),
-            Value::Integer(number) => options.text(name, number.to_string()),
-            Value::Float(number) => options.text(name, number.to_string()),
-            Value::Boolean(truth) => options.text(name, truth.to_string()),
-            Value::Array(words) => options.list(name, texts(name, words)?),
-            Value::Datetime(_) | Value::Table(_) => Err(no_text(name))?,
+            Value::String(text) => options.add_text(name, text.clone()),
+            Value::Integer(number) => options.add_text(name, number.to_string()),
+            Value::Float(number) => options.add_text(name, number.to_string()),
+            Value::Boolean(truth) => options.add_text(name, truth.to_string()),
+            Value::Array(words) => options.add_list(name, parse_texts(name, words)?),
+            Value::Datetime(_) | Value::Table(_) => Err(not_text_error(name))?,
         };
         added.map_err(wrong)?;
     }
-    Source::read(method, &options, base).map_err(wrong)
+    DiscoverySource::from_options(method, &options, base).map_err(wrong)
 }
 
-fn texts(name: &str, words: &[Value]) -> Result<Vec<String>, (&'static str, String)> {
+fn parse_texts(name: &str, words: &[Value]) -> Result<Vec<String>, (&'static str, String)> {
     let text = |word: &Value| {
         word.as_str()
             .map(str::to_owned)
-            .ok_or_else(|| no_text(name))
+            .ok_or_else(|| not_text_error(name))
     };
     words.iter().map(text).collect()
 }
 
-fn no_text(name: &str) -> (&'static str, String) {
+fn not_text_error(name: &str) -> (&'static str, String) {
     (
-        OPTIONS,
+        OPTIONS_KEY,
         format!("has `{name}`, which must be a text or a list of texts"),
     )
 }

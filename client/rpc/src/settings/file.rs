@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 /// Every key that a file may hold.
-const KEYS: [&str; 16] = [
+const KNOWN_KEYS: [&str; 16] = [
     "collective",
     "confirm",
     "confirm_above",
@@ -28,27 +28,27 @@ const KEYS: [&str; 16] = [
 /// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-pub(super) struct File {
+pub(super) struct SettingsFile {
     pub(super) collective: String,
-    pub(super) confirm: Confirm,
+    pub(super) confirm: ConfirmSetting,
     pub(super) confirm_above: usize,
-    pub(super) broker: Broker,
-    pub(super) trust: Trust,
-    pub(super) discovery: Discovery,
-    pub(super) paths: Paths,
-    pub(super) requests: Requests,
+    pub(super) broker: BrokerSection,
+    pub(super) trust: TrustSection,
+    pub(super) discovery: DiscoverySection,
+    pub(super) paths: PathsSection,
+    pub(super) requests: RequestsSection,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Requests {
+pub(super) struct RequestsSection {
     pub(super) plain_secrets: bool,
 }
 
 /// When changes are confirmed.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Confirm {
+pub(super) enum ConfirmSetting {
     #[default]
     Auto,
     Always,
@@ -57,7 +57,7 @@ pub(super) enum Confirm {
 
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-pub(super) struct Broker {
+pub(super) struct BrokerSection {
     pub(super) urls: Vec<String>,
     pub(super) ca: Option<PathBuf>,
     pub(super) credentials: PathBuf,
@@ -66,14 +66,14 @@ pub(super) struct Broker {
 
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-pub(super) struct Trust {
+pub(super) struct TrustSection {
     pub(super) operator: Option<String>,
     pub(super) account: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-pub(super) struct Discovery {
+pub(super) struct DiscoverySection {
     pub(super) timeout_seconds: f64,
     pub(super) window_ms: Option<u64>,
     pub(super) method: Option<String>,
@@ -83,26 +83,26 @@ pub(super) struct Discovery {
 
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-pub(super) struct Paths {
+pub(super) struct PathsSection {
     pub(super) ddls: PathBuf,
 }
 
-impl Default for File {
+impl Default for SettingsFile {
     fn default() -> Self {
         Self {
             collective: "muster".to_owned(),
-            confirm: Confirm::default(),
+            confirm: ConfirmSetting::default(),
             confirm_above: 25,
-            broker: Broker::default(),
-            trust: Trust::default(),
-            discovery: Discovery::default(),
-            paths: Paths::default(),
-            requests: Requests::default(),
+            broker: BrokerSection::default(),
+            trust: TrustSection::default(),
+            discovery: DiscoverySection::default(),
+            paths: PathsSection::default(),
+            requests: RequestsSection::default(),
         }
     }
 }
 
-impl Default for Broker {
+impl Default for BrokerSection {
     fn default() -> Self {
         Self {
             urls: Vec::new(),
@@ -113,7 +113,7 @@ impl Default for Broker {
     }
 }
 
-impl Default for Trust {
+impl Default for TrustSection {
     fn default() -> Self {
         Self {
             operator: None,
@@ -122,7 +122,7 @@ impl Default for Trust {
     }
 }
 
-impl Default for Discovery {
+impl Default for DiscoverySection {
     fn default() -> Self {
         Self {
             timeout_seconds: 2.0,
@@ -134,29 +134,30 @@ impl Default for Discovery {
     }
 }
 
-impl Default for Paths {
+impl Default for PathsSection {
     fn default() -> Self {
         Self { ddls: "ddl".into() }
     }
 }
 
-impl File {
+impl SettingsFile {
     /// Reads the text; beside the file comes a sentence for each key that nobody knows.
     pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
         let told = |error: toml::de::Error| error.to_string().trim_end().to_owned();
         let mut unknown = Vec::new();
         let document = toml::Deserializer::parse(text).map_err(told)?;
-        let file =
-            serde_ignored::deserialize(document, |path| unknown.push(odd(&path.to_string())));
+        let file = serde_ignored::deserialize(document, |path| {
+            unknown.push(unknown_key_warning(&path.to_string()));
+        });
         Ok((file.map_err(told)?, unknown))
     }
 }
 
 /// What to say of an unknown key, with the known one that was probably meant.
-fn odd(key: &str) -> String {
+fn unknown_key_warning(key: &str) -> String {
     /// Below this two keys have nothing to do with each other (Jaro-Winkler, 0 to 1).
     const SIMILAR: f64 = 0.85;
-    let nearest = KEYS
+    let nearest = KNOWN_KEYS
         .iter()
         .map(|known| (known, strsim::jaro_winkler(known, key)))
         .filter(|(_, likeness)| *likeness >= SIMILAR)

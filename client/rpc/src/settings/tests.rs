@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Settings, SettingsError};
-use crate::environment::Environment;
+use super::{RpcSettings, RpcSettingsError};
+use crate::environment::ProcessEnvironment;
 
 /// The public half of a key that nobody has.
 fn operator() -> String {
     let pair =
         muster_wire::token::KeyPair::from_raw(muster_wire::token::KeyKind::Operator, &[7; 32]);
-    pair.public().to_string()
+    pair.public_key().to_string()
 }
 
 fn minimal() -> String {
@@ -20,8 +20,8 @@ fn minimal() -> String {
     )
 }
 
-fn parse(text: &str) -> Result<Settings, SettingsError> {
-    Settings::parse(Path::new("/e/rpc.toml"), text)
+fn parse(text: &str) -> Result<RpcSettings, RpcSettingsError> {
+    RpcSettings::parse(Path::new("/e/rpc.toml"), text)
 }
 
 fn refusal(text: &str) -> String {
@@ -42,17 +42,20 @@ fn two_keys_are_enough() {
 
 #[test]
 fn a_way_to_find_nodes_may_be_the_configured_one() {
-    use muster_client::Source;
-    assert_eq!(parse(&minimal()).unwrap().source, Source::Broadcast);
+    use muster_client::DiscoverySource;
+    assert_eq!(
+        parse(&minimal()).unwrap().source,
+        DiscoverySource::Broadcast
+    );
     let with = |text: &str| parse(&format!("{}[discovery]\n{text}", minimal()));
     let settings = with("method = \"inventory\"\noptions.file = \"fleet.yaml\"\n").unwrap();
     let file = PathBuf::from("/e/fleet.yaml");
-    assert_eq!(settings.source, Source::Inventory { file });
+    assert_eq!(settings.source, DiscoverySource::Inventory { file });
     assert!(settings.warnings.is_empty() && !settings.require_filter);
     let text = "require_filter = true\nmethod = \"external\"\n[discovery.options]\ncommand = [\"bin/find nodes\", \"-a b\"]\ntimeout = 5\nsite = \"lhr\"\n";
     let settings = with(text).unwrap();
     assert!(settings.require_filter);
-    let Source::External {
+    let DiscoverySource::External {
         command,
         timeout,
         options,
@@ -145,22 +148,22 @@ fn wrong_values_say_which_and_why() {
 #[test]
 fn a_named_file_must_be_there_and_else_the_users_own_counts() {
     let home = tempfile::tempdir().unwrap();
-    let environment = Environment {
+    let environment = ProcessEnvironment {
         config_home: Some(home.path().to_owned()),
-        ..Environment::default()
+        ..ProcessEnvironment::default()
     };
-    let named = Settings::load(Some(Path::new("/nonexistent/rpc.toml")), &environment);
-    assert!(matches!(named, Err(SettingsError::Read { .. })));
+    let named = RpcSettings::load(Some(Path::new("/nonexistent/rpc.toml")), &environment);
+    assert!(matches!(named, Err(RpcSettingsError::Read { .. })));
     let own = home.path().join("muster/rpc.toml");
     std::fs::create_dir_all(own.parent().unwrap()).unwrap();
     std::fs::write(&own, minimal()).unwrap();
-    assert_eq!(Settings::load(None, &environment).unwrap().file, own);
-    let elsewhere = Environment {
+    assert_eq!(RpcSettings::load(None, &environment).unwrap().file, own);
+    let elsewhere = ProcessEnvironment {
         config: Some("/nonexistent/x.toml".into()),
         ..environment
     };
     assert!(matches!(
-        Settings::load(None, &elsewhere),
-        Err(SettingsError::Read { .. })
+        RpcSettings::load(None, &elsewhere),
+        Err(RpcSettingsError::Read { .. })
     ));
 }

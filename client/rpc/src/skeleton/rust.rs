@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{File, SkeletonError};
+use super::{SkeletonError, SkeletonFile};
 
-const MANIFEST: &str = include_str!("rust/Cargo.toml.in");
-const LIB: &str = include_str!("rust/lib.rs.in");
-const ACTIONS: &str = include_str!("rust/actions.rs.in");
-const ACTION: &str = include_str!("rust/action.rs.in");
-const TESTS: &str = include_str!("rust/tests.rs.in");
+const MANIFEST_TEMPLATE: &str = include_str!("rust/Cargo.toml.in");
+const LIB_TEMPLATE: &str = include_str!("rust/lib.rs.in");
+const ACTIONS_TEMPLATE: &str = include_str!("rust/actions.rs.in");
+const ACTION_TEMPLATE: &str = include_str!("rust/action.rs.in");
+const TESTS_TEMPLATE: &str = include_str!("rust/tests.rs.in");
 
 /// Words that no module can be called, not even with `r#`, and the name of the file that a module may have.
-const NO_MODULE: [&str; 4] = ["crate", "mod", "self", "super"];
+const RESERVED_MODULE_NAMES: [&str; 4] = ["crate", "mod", "self", "super"];
 /// Words of the language that a module can be called with `r#`.
 const KEYWORDS: [&str; 46] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
@@ -22,12 +22,15 @@ const KEYWORDS: [&str; 46] = [
 ];
 
 /// The crate's files, its DDL apart.
-pub(super) fn files(agent: &str, actions: &[String]) -> Result<Vec<File>, SkeletonError> {
+pub(super) fn generate_crate_files(
+    agent: &str,
+    actions: &[String],
+) -> Result<Vec<SkeletonFile>, SkeletonError> {
     for (at, action) in actions.iter().enumerate() {
-        if NO_MODULE.contains(&action.as_str()) {
+        if RESERVED_MODULE_NAMES.contains(&action.as_str()) {
             return Err(SkeletonError::Module(action.clone()));
         }
-        let same = |before: &&String| camel(before) == camel(action);
+        let same = |before: &&String| camel_case(before) == camel_case(action);
         if let Some(before) = actions.iter().take(at).find(same) {
             return Err(SkeletonError::Alike(before.clone(), action.clone()));
         }
@@ -39,49 +42,49 @@ pub(super) fn files(agent: &str, actions: &[String]) -> Result<Vec<File>, Skelet
         lines.join("\n")
     };
     let declared: Vec<&String> = actions.iter().collect();
-    let lib = LIB.replace("@AGENT@", agent).replace(
+    let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace(
         "@BUILDER@",
         &lines(&declared, &|action| {
-            format!("        .action(actions::{}Action)", camel(action))
+            format!("        .action(actions::{}Action)", camel_case(action))
         }),
     );
-    let modules = ACTIONS
+    let modules = ACTIONS_TEMPLATE
         .replace(
             "@MODULES@",
-            &lines(&sorted, &|action| format!("mod {};", module(action))),
+            &lines(&sorted, &|action| format!("mod {};", module_name(action))),
         )
         .replace(
             "@EXPORTS@",
             &lines(&sorted, &|action| {
                 format!(
                     "pub(crate) use {}::{}Action;",
-                    module(action),
-                    camel(action)
+                    module_name(action),
+                    camel_case(action)
                 )
             }),
         );
-    let tests = TESTS.replace("@AGENT@", agent).replace(
+    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace(
         "@DIFFERENCES@",
         &lines(&declared, &|action| {
             format!(
                 "        differences::<actions::{}Action>(&ddl),",
-                camel(action)
+                camel_case(action)
             )
         }),
     );
     let name = format!("muster-{}", agent.replace('_', "-"));
     let mut files = vec![
-        file("Cargo.toml", MANIFEST.replace("@CRATE@", &name)),
-        file("src/lib.rs", lib),
-        file("src/actions.rs", modules),
+        text_file("Cargo.toml", MANIFEST_TEMPLATE.replace("@CRATE@", &name)),
+        text_file("src/lib.rs", lib),
+        text_file("src/actions.rs", modules),
     ];
     for action in actions {
-        let text = ACTION
+        let text = ACTION_TEMPLATE
             .replace("@ACTION@", action)
-            .replace("@NAME@", &camel(action));
-        files.push(file(&format!("src/actions/{action}.rs"), text));
+            .replace("@NAME@", &camel_case(action));
+        files.push(text_file(&format!("src/actions/{action}.rs"), text));
     }
-    files.push(file("src/tests.rs", tests));
+    files.push(text_file("src/tests.rs", tests));
     Ok(files)
 }
 
@@ -101,12 +104,12 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
 }
 
 /// An example, which the DDL of a crate must have for each action.
-pub(super) fn examples() -> Value {
+pub(super) fn action_examples() -> Value {
     json!([{"description": "Says it", "input": {"message": "hello"}, "output": {"message": "hello"}}])
 }
 
-fn file(name: &str, text: String) -> File {
-    File {
+fn text_file(name: &str, text: String) -> SkeletonFile {
+    SkeletonFile {
         name: name.to_owned(),
         text,
         executable: false,
@@ -114,7 +117,7 @@ fn file(name: &str, text: String) -> File {
 }
 
 /// `top_ten` as a type's name: `TopTen`.
-fn camel(action: &str) -> String {
+fn camel_case(action: &str) -> String {
     let words = action.split('_').map(|word| {
         let (first, rest) = word.split_at(usize::from(!word.is_empty()));
         first.to_ascii_uppercase() + rest
@@ -123,7 +126,7 @@ fn camel(action: &str) -> String {
 }
 
 /// `top_ten` as a module's name; `r#type` where it is a word of the language.
-fn module(action: &str) -> String {
+fn module_name(action: &str) -> String {
     if KEYWORDS.contains(&action) {
         format!("r#{action}")
     } else {
@@ -133,12 +136,12 @@ fn module(action: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{SkeletonError, camel, files};
+    use super::{SkeletonError, camel_case, generate_crate_files};
 
     #[test]
     fn every_action_has_a_file_of_its_own() {
         let actions = ["top_ten", "type"].map(str::to_owned);
-        let files = files("disk", &actions).unwrap();
+        let files = generate_crate_files("disk", &actions).unwrap();
         let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(
             names,
@@ -159,14 +162,14 @@ mod tests {
     #[test]
     fn names_that_no_module_can_have_are_refused() {
         for name in ["self", "mod", "crate", "super"] {
-            let refused = files("disk", &[name.to_owned()]);
+            let refused = generate_crate_files("disk", &[name.to_owned()]);
             assert_eq!(refused, Err(SkeletonError::Module(name.to_owned())));
         }
         let alike = ["top_ten", "top__ten"].map(str::to_owned);
         assert!(matches!(
-            files("disk", &alike),
+            generate_crate_files("disk", &alike),
             Err(SkeletonError::Alike(..))
         ));
-        assert_eq!(camel("a_b1_c"), "AB1C");
+        assert_eq!(camel_case("a_b1_c"), "AB1C");
     }
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use muster_wire::audit::{Header, Position};
+use muster_wire::audit::{AuditHeader, ChainPosition};
 use muster_wire::sign::Signer;
-use muster_wire::token::Creds;
+use muster_wire::token::UserCredentials;
 
 use crate::world::{World, talk};
 
@@ -23,30 +23,30 @@ impl Log {
         let world = World::new(&[]);
         world.ok(&["org", "add", "node", "web1.acme.net"]);
         let creds = fs::read_to_string(world.org().join("creds/nodes/web1.acme.net.creds"));
-        let signer = Signer::new(Creds::parse(&creds.unwrap()).unwrap()).unwrap();
+        let signer = Signer::new(UserCredentials::parse(&creds.unwrap()).unwrap()).unwrap();
         let account = fs::read_to_string(world.org().join("account.jwt")).unwrap();
         let shown = world.json(&["org", "show", "-j"]);
         let operator = shown["operator"]["key"]
             .as_str()
             .or(shown["operator"].as_str());
-        let header = Header::new(
+        let header = AuditHeader::new(
             (signer_time(), TIME.to_owned()),
             signer.identity().clone(),
-            signer.public(),
+            signer.public_key(),
             signer.token().to_string(),
             account.trim().to_owned(),
         );
-        let mut position = Position::START;
+        let mut position = ChainPosition::START;
         let files = ["audit.log.1", "audit.log"].map(|name| {
             let mut bytes = Vec::new();
-            position = position.mark(&header, &mut bytes).unwrap();
+            position = position.append_mark(&header, &mut bytes).unwrap();
             for verdict in ["executed", "denied"] {
                 let record = format!(
                     r#"{{"time":"{TIME}","verdict":"{verdict}","caller":"rip","agent":"service","action":"restart"}}"#
                 );
-                position = position.chain(record.as_bytes(), &mut bytes).unwrap();
+                position = position.append_record(record.as_bytes(), &mut bytes).unwrap();
             }
-            position = position.checkpoint(TIME, signer.identity(), signer.key(), &mut bytes);
+            position = position.append_checkpoint(TIME, signer.identity(), signer.key_pair(), &mut bytes);
             let path = world.scratch.path().join(name);
             fs::write(&path, bytes).unwrap();
             path
@@ -169,8 +169,8 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
     fs::create_dir(&state).unwrap();
     let whole = fs::read_to_string(&log.files[1]).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
-    let last = Position::after_line(lines[lines.len() - 1].as_bytes()).unwrap();
-    let anchor = muster_wire::audit::Anchor {
+    let last = ChainPosition::after_line(lines[lines.len() - 1].as_bytes()).unwrap();
+    let anchor = muster_wire::audit::AuditAnchor {
         seq: last.next - 1,
         hash: last.prev,
     };

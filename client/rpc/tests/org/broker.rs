@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use muster_bus::{Bus, BusError, Options, Secret, Server};
+use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusError, BusOptions};
 use muster_wire::subject;
-use muster_wire::token::Creds;
+use muster_wire::token::UserCredentials;
 use serde_json::Value;
 
 use crate::world::{World, files, talk};
@@ -112,12 +112,15 @@ impl Broker {
 
     pub(crate) async fn connect(&self, world: &World, creds: &str) -> Result<Bus, BusError> {
         let text = fs::read_to_string(world.org().join(creds)).unwrap();
-        let creds = Creds::parse(&text).unwrap();
-        let mut options = Options::command("test", vec![Server::parse(&self.url, true).unwrap()]);
-        let (token, key) = (creds.jwt().to_owned(), creds.key().clone());
+        let creds = UserCredentials::parse(&text).unwrap();
+        let mut options =
+            BusOptions::for_command("test", vec![BrokerAddress::parse(&self.url, true).unwrap()]);
+        let (token, key) = (creds.jwt().to_owned(), creds.key_pair().clone());
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
-        options.secret = Some(Secret::new(move || token.clone(), sign));
-        options.inbox_prefix = Some(subject::inbox_prefix(&creds.key().public().to_string()));
+        options.secret = Some(BrokerCredentials::new(move || token.clone(), sign));
+        options.inbox_prefix = Some(subject::inbox_prefix(
+            &creds.key_pair().public_key().to_string(),
+        ));
         options.authority = Some(world.org().join("ca.pem")).filter(|path| path.exists());
         options.connect().await
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant, SystemTime};
 
-use muster_wire::token::claims::Account;
-use muster_wire::token::decode::decode;
+use muster_wire::token::claims::AccountClaims;
+use muster_wire::token::decode::decode_token;
 use muster_wire::token::{KeyKind, KeyPair};
 use serde_json::json;
 
@@ -90,7 +90,7 @@ fn issue_many(world: &World, expires: u64) -> Vec<String> {
     let names = (0..REVOKED).map(|number| format!("leaver{number}"));
     let names: Vec<String> = names.collect();
     for name in &names {
-        let key = KeyPair::generate(KeyKind::User).unwrap().public();
+        let key = KeyPair::generate(KeyKind::User).unwrap().public_key();
         let record = json!({
             "kind": "user", "name": name, "key": key, "issued_at": expires - 90 * DAY,
             "expires": expires, "token": "a.b.c",
@@ -101,10 +101,10 @@ fn issue_many(world: &World, expires: u64) -> Vec<String> {
     names
 }
 
-fn account(path: &Path) -> (usize, Option<Account>) {
+fn account(path: &Path) -> (usize, Option<AccountClaims>) {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let decoded = decode::<Account>(text.trim()).ok();
-    let claims = decoded.map(|decoded| decoded.unverified().nats.clone());
+    let decoded = decode_token::<AccountClaims>(text.trim()).ok();
+    let claims = decoded.map(|decoded| decoded.unverified_claims().nats.clone());
     (text.trim().len(), claims)
 }
 

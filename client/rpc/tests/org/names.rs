@@ -3,12 +3,12 @@
 use std::fs;
 
 use muster_bus::{Bus, NameStore};
-use muster_wire::enrol::Entry;
+use muster_wire::enrol::NameEntry;
 use muster_wire::identity::Identity;
-use muster_wire::limits::NODE_TOKEN_SECONDS;
-use muster_wire::stores::PROVISION;
-use muster_wire::token::life::TokenLife;
-use muster_wire::token::{KeyKind, KeyPair, PublicKey, Trust};
+use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
+use muster_wire::stores::PROVISION_BUCKET;
+use muster_wire::token::lifetime::TokenLife;
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey};
 
 use crate::broker::{Broker, nats_server};
 use crate::world::{World, pair, talk};
@@ -32,7 +32,7 @@ impl Fleet {
         world.ok(&["org", "add", "enroller", "provisioner"]);
         let service = "creds/services/directory.creds";
         let bus = broker.connect(&world, service).await.unwrap();
-        let names = NameStore::new(bus.bucket(PROVISION.name));
+        let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         Self {
             world,
             _broker: broker,
@@ -41,19 +41,19 @@ impl Fleet {
         }
     }
 
-    async fn entry(&self, name: &str) -> Option<Entry> {
+    async fn entry(&self, name: &str) -> Option<NameEntry> {
         self.names.get(&identity(name)).await.unwrap()
     }
 
     /// Writes what the enroller writes.
     async fn enrol(&self, name: &str) -> PublicKey {
-        let key = KeyPair::generate(KeyKind::User).unwrap().public();
-        let entry = Entry {
+        let key = KeyPair::generate(KeyKind::User).unwrap().public_key();
+        let entry = NameEntry {
             identity: identity(name),
             key,
-            credential: Some(KeyPair::generate(KeyKind::User).unwrap().public()),
+            credential: Some(KeyPair::generate(KeyKind::User).unwrap().public_key()),
             at: now(),
-            life: Some(TokenLife::beginning(NODE_TOKEN_SECONDS, now())),
+            life: Some(TokenLife::from_now(MAX_NODE_TOKEN_SECONDS, now())),
             released: false,
             revoked: false,
             former: Vec::new(),
@@ -62,16 +62,16 @@ impl Fleet {
         key
     }
 
-    async fn put(&self, entry: &Entry) {
+    async fn put(&self, entry: &NameEntry) {
         let write = |_| (Some(entry.clone()), ());
-        self.names.edit(&entry.identity, write).await.unwrap();
+        self.names.edit_entry(&entry.identity, write).await.unwrap();
     }
 
-    fn trust(&self) -> Trust {
+    fn trust(&self) -> AccountTrust {
         let read = |file: &str| fs::read_to_string(self.world.org().join(file)).unwrap();
         let profile: toml::Table = toml::from_str(&read("organisation.toml")).unwrap();
         let operator = PublicKey::parse(profile["operator"].as_str().unwrap()).unwrap();
-        Trust::new(operator, read("account.jwt").trim()).unwrap()
+        AccountTrust::new(operator, read("account.jwt").trim()).unwrap()
     }
 
     fn refused(&self, args: &[&str], words: &str) {
@@ -105,7 +105,7 @@ async fn every_name_of_the_fleet_is_in_the_store_before_its_credentials_exist() 
         assert!(fleet.entry(&name).await.is_some(), "{name}");
     }
     // What was lost in the store, a push writes again.
-    let bucket = fleet.bus.bucket(PROVISION.name);
+    let bucket = fleet.bus.bucket(PROVISION_BUCKET.name);
     bucket.delete("name.web1.acme.net").await.unwrap();
     assert_eq!(fleet.entry("web1.acme.net").await, None);
     fleet.world.ok(&["org", "push"]);
@@ -229,14 +229,14 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     tokio::time::timeout(patience, pushed).await.unwrap();
     let renewed = fleet.entry(name).await.unwrap();
     assert_eq!(renewed.key, first.key);
-    let ends = |entry: &Entry| entry.life.unwrap().expires;
+    let ends = |entry: &NameEntry| entry.life.unwrap().expires;
     assert!(ends(&renewed) > ends(&first), "{renewed:?}");
     // One line for the key, with its newest token.
     let states = fleet.world.states();
     let listed = states.iter().filter(|row| **row == pair(name, "valid"));
     assert_eq!(listed.count(), 1, "{states:?}");
     // An enroller has renewed it since, by a clock that is ahead.
-    let entry = Entry {
+    let entry = NameEntry {
         at: renewed.at + 60_000,
         ..renewed
     };
@@ -249,7 +249,7 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     fleet.world.ok(&["org", "add", "node", "web3.acme.net"]);
     let add = ["org", "add", "node", "web4.acme.net", "--expires", "never"];
     fleet.world.ok(&add);
-    let life = |entry: Option<Entry>| entry.unwrap().life;
+    let life = |entry: Option<NameEntry>| entry.unwrap().life;
     let lifetime = life(fleet.entry("web3.acme.net").await).map(|life| life.lifetime);
     assert_eq!(lifetime, Some(90 * 24 * 60 * 60));
     assert_eq!(life(fleet.entry("web4.acme.net").await), None);

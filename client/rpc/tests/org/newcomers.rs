@@ -4,9 +4,9 @@
 
 use std::fs;
 
-use muster_bus::{Bus, Bytes, Event};
-use muster_wire::enrol::Ticket;
-use muster_wire::token::{Creds, KeyPair, PublicKey, Role, Trust};
+use muster_bus::{Bus, BusEvent, Bytes};
+use muster_wire::enrol::TokenGrant;
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey, UserCredentials, UserRole};
 
 use crate::broker::{Broker, nats_server};
 use crate::world::{World, mode, pair, talk};
@@ -31,7 +31,7 @@ fn as_before(world: &World) {
 }
 
 fn tags(path: &str) -> Vec<String> {
-    let creds = Creds::parse(&fs::read_to_string(path.trim()).unwrap()).unwrap();
+    let creds = UserCredentials::parse(&fs::read_to_string(path.trim()).unwrap()).unwrap();
     creds.claims().nats.tags.clone()
 }
 
@@ -55,10 +55,10 @@ fn a_bootstrap_token_says_who_may_come_how_often_and_how_long() {
         "shop",
     ]);
     assert_eq!(mode(made.trim().as_ref()), 0o600);
-    let ticket = Ticket::of(&tags(&made)).unwrap();
+    let ticket = TokenGrant::from_tags(&tags(&made)).unwrap();
     assert_eq!(ticket.uses, Some(20));
-    assert!(ticket.allows(&"web-1.acme.net".parse().unwrap()));
-    assert!(!ticket.allows(&"db-1.acme.net".parse().unwrap()));
+    assert!(ticket.allows_name(&"web-1.acme.net".parse().unwrap()));
+    assert!(!ticket.allows_name(&"db-1.acme.net".parse().unwrap()));
     assert_eq!(ticket.facts["role"], "web");
     let list = world.json(&["org", "list", "-j"]);
     let row = &list["parties"][0];
@@ -142,12 +142,12 @@ fn whoever_was_interrupted_goes_on_with_the_same_keys() {
 }
 
 async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
-    let mut events = bus.events();
+    let mut events = bus.subscribe_events();
     what.await;
     bus.flush().await.unwrap();
     let said = async {
         loop {
-            if let Event::Refused(why) = events.recv().await.unwrap() {
+            if let BusEvent::Refused(why) = events.recv().await.unwrap() {
                 return why;
             }
         }
@@ -164,8 +164,8 @@ async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
 /// The public key of a bootstrap token that was made for `name`.
 fn newcomer_key(world: &World, name: &str) -> String {
     let path = world.org().join(format!("creds/newcomers/{name}.creds"));
-    let creds = Creds::parse(&fs::read_to_string(path).unwrap()).unwrap();
-    creds.key().public().to_string()
+    let creds = UserCredentials::parse(&fs::read_to_string(path).unwrap()).unwrap();
+    creds.key_pair().public_key().to_string()
 }
 
 #[tokio::test]
@@ -210,7 +210,9 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     let asking = async {
         let mut answers = newcomer.subscribe(&format!("_R.{own}.>")).await.unwrap();
         let hello = Bytes::from_static(b"hello");
-        let sent = newcomer.ask("newcomers.enrol", &asked, hello).await;
+        let sent = newcomer
+            .publish_with_reply("newcomers.enrol", &asked, hello)
+            .await;
         sent.unwrap();
         answers.next().await.unwrap()
     };
@@ -260,7 +262,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     }
 
     // Revoked, it is thrown out, and does not come in again.
-    let lost = newcomer.lost();
+    let lost = newcomer.wait_disconnected();
     world.ok(&["org", "revoke", "one", "--yes"]);
     lost.await;
     let again = connect("creds/newcomers/one.creds")
@@ -293,10 +295,10 @@ async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner
         .await
         .unwrap();
     let path = world.org().join("creds/nodes/web1.acme.net.creds");
-    let creds = Creds::parse(&fs::read_to_string(path).unwrap()).unwrap();
-    let key = creds.key().public().to_string();
+    let creds = UserCredentials::parse(&fs::read_to_string(path).unwrap()).unwrap();
+    let key = creds.key_pair().public_key().to_string();
     fs::remove_file(world.org().join("issued.jsonl")).unwrap();
-    let lost = node.lost();
+    let lost = node.wait_disconnected();
     let revoked = world.rpc(&["org", "revoke", &key, "--yes"]);
     assert_eq!(revoked.status.code(), Some(0), "{}", talk(&revoked));
     assert!(
@@ -333,15 +335,15 @@ fn the_provisioners_host_gets_what_it_needs_and_secrets_are_its_own() {
         .unwrap()
         .to_owned();
     let operator = PublicKey::parse(&operator).unwrap();
-    let fleet = Trust::new(operator, read("account.jwt").trim()).unwrap();
-    assert_eq!(fleet.role(&key.public()), Some(Role::Node));
-    let newcomers = Trust::new(operator, read("newcomers.jwt").trim()).unwrap();
+    let fleet = AccountTrust::new(operator, read("account.jwt").trim()).unwrap();
+    assert_eq!(fleet.role_of_key(&key.public_key()), Some(UserRole::Node));
+    let newcomers = AccountTrust::new(operator, read("newcomers.jwt").trim()).unwrap();
     let now = 1_000 * std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     for (file, trust) in [("service.creds", &fleet), ("newcomers.creds", &newcomers)] {
-        let creds = Creds::parse(&read(file)).unwrap();
+        let creds = UserCredentials::parse(&read(file)).unwrap();
         assert_eq!(
             trust.verify_user(creds.jwt(), now).unwrap().role,
-            Role::Service
+            UserRole::Service
         );
     }
     let config: toml::Table = toml::from_str(&read("provisioner.toml")).unwrap();
@@ -398,7 +400,7 @@ fn user_data_makes_the_files_that_the_daemon_reads() {
     }
     let etc = root.path().join("etc/muster");
     let read = |file: &str| fs::read_to_string(etc.join(file)).unwrap();
-    Creds::parse(&read("bootstrap.creds")).unwrap();
+    UserCredentials::parse(&read("bootstrap.creds")).unwrap();
     let config: toml::Table = toml::from_str(&read("rpcd.toml")).unwrap();
     assert_eq!(
         config["provisioning"]["credentials"].as_str(),
@@ -408,7 +410,7 @@ fn user_data_makes_the_files_that_the_daemon_reads() {
     assert_eq!(config["facts"]["refresh_seconds"].as_integer(), Some(60));
     assert_eq!(config["facts"]["cloud"].as_str(), Some("auto"));
     let operator = PublicKey::parse(config["trust"]["operator"].as_str().unwrap()).unwrap();
-    Trust::new(operator, read("newcomers.jwt").trim()).unwrap();
+    AccountTrust::new(operator, read("newcomers.jwt").trim()).unwrap();
     assert!(read("ca.pem").contains("BEGIN CERTIFICATE"));
     assert!(read("policies/provision.policy").contains("allow\tprovisioner\t*"));
 }

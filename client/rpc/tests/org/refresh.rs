@@ -3,19 +3,22 @@
 use std::fs;
 
 use muster_bus::Bytes;
-use muster_wire::token::claims::{Account, SigningKeyEntry};
-use muster_wire::token::decode::decode;
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{KeyPair, Role, Trust};
+use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
+use muster_wire::token::decode::decode_token;
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{AccountTrust, KeyPair, UserRole};
 
 use crate::broker::{Broker, nats_server};
 use crate::world::World;
 
 /// The fleet's account token in force.
-fn account(world: &World) -> Trust {
+fn account(world: &World) -> AccountTrust {
     let text = fs::read_to_string(world.org().join("account.jwt")).unwrap();
-    let operator = decode::<Account>(text.trim()).unwrap().unverified().iss;
-    Trust::new(operator, text.trim()).unwrap()
+    let operator = decode_token::<AccountClaims>(text.trim())
+        .unwrap()
+        .unverified_claims()
+        .iss;
+    AccountTrust::new(operator, text.trim()).unwrap()
 }
 
 /// Signs the fleet's account token as a version that let nobody publish anything.
@@ -29,9 +32,10 @@ fn make_older(world: &World) {
     }
     let seed = fs::read_to_string(world.org().join("keys/operator.nk")).unwrap();
     let operator = KeyPair::from_seed(seed.trim()).unwrap();
-    let validity = Validity::from(trust.issued_at() + 1);
+    let validity = TokenValidity::without_end(trust.issued_at() + 1);
     let name = &trust.claims().name;
-    let token = encode::account(name, trust.account(), older, validity, &operator).unwrap();
+    let token =
+        encode::issue_account_token(name, trust.account_key(), older, validity, &operator).unwrap();
     fs::write(world.org().join("account.jwt"), format!("{token}\n")).unwrap();
 }
 
@@ -47,10 +51,10 @@ async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
         let SigningKeyEntry::Scoped(scope) = entry else {
             panic!("a role without a scope");
         };
-        let role: Role = scope.role.parse().unwrap();
+        let role: UserRole = scope.role.parse().unwrap();
         assert_eq!(
             scope.template,
-            role.template(&["muster".parse().unwrap()]),
+            role.permission_template(&["muster".parse().unwrap()]),
             "{role}"
         );
     }
@@ -67,5 +71,9 @@ async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
     assert!(answer.contains("no responders"), "{answer}");
     let pushed = account(&world);
     world.ok(&["org", "push"]);
-    assert_eq!(account(&world).token(), pushed.token(), "nothing to change");
+    assert_eq!(
+        account(&world).account_token(),
+        pushed.account_token(),
+        "nothing to change"
+    );
 }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use muster_wire::token::claims::Account;
-use muster_wire::token::decode::decode;
+use muster_wire::token::claims::AccountClaims;
+use muster_wire::token::decode::decode_token;
 use muster_wire::token::head::AccountHead;
-use muster_wire::token::{PublicKey, Trust};
+use muster_wire::token::{AccountTrust, PublicKey};
 use muster_wire::{stores, subject};
 
 use crate::broker::{Broker, nats_server};
@@ -13,7 +13,10 @@ use crate::world::{World, talk};
 
 /// The key that signed an account's token.
 fn decode_operator(token: &str) -> PublicKey {
-    decode::<Account>(token.trim()).unwrap().unverified().iss
+    decode_token::<AccountClaims>(token.trim())
+        .unwrap()
+        .unverified_claims()
+        .iss
 }
 
 #[tokio::test]
@@ -44,16 +47,20 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
         .unwrap();
     let pushed = world.rpc(&["org", "push"]);
     assert!(!talk(&pushed).contains("warning"), "{}", talk(&pushed));
-    let heads = subject::bucket_changes(stores::TRUST.name, stores::TRUST_HEAD);
+    let heads = subject::bucket_changes(stores::TRUST_BUCKET.name, stores::TRUST_HEAD_KEY);
     let mut announcements = node.subscribe_all(&[heads]).await.unwrap();
     world.ok(&["org", "revoke", "rip", "--yes"]);
     let announced = announcements[0].next().await.unwrap();
     let announced = AccountHead::parse(announced.payload()).unwrap();
     let saved = fs::read_to_string(world.org().join("account.jwt")).unwrap();
-    let bucket = node.bucket(stores::TRUST.name);
-    let kept = bucket.get(stores::TRUST_ACCOUNT).await.unwrap().unwrap();
+    let bucket = node.bucket(stores::TRUST_BUCKET.name);
+    let kept = bucket
+        .get(stores::TRUST_ACCOUNT_KEY)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(kept.value.unwrap(), saved.trim().as_bytes());
-    let trust = Trust::new(decode_operator(&saved), saved.trim()).unwrap();
+    let trust = AccountTrust::new(decode_operator(&saved), saved.trim()).unwrap();
     assert_eq!(announced, AccountHead::of_trust(&trust));
 
     let refused = broker.connect(&world, rip).await.unwrap_err().to_string();

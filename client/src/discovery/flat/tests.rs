@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::{Form, ListError, narrow, read_file};
+use super::{DiscoveryFileFormat, NodeListError, filter_identities, read_list_file};
 
 fn parse(
     text: &str,
-) -> Result<std::collections::BTreeSet<muster_wire::identity::Identity>, ListError> {
-    super::parse(text, None)
+) -> Result<std::collections::BTreeSet<muster_wire::identity::Identity>, NodeListError> {
+    super::parse_list(text, None)
 }
 
 fn names(text: &str) -> Vec<String> {
@@ -58,14 +58,19 @@ fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
     }
     let text = "nodes:\n  - a\n  - b\n";
     assert!(parse(text).is_err());
-    assert_eq!(super::parse(text, Some(Form::Yaml)).unwrap().len(), 2);
+    assert_eq!(
+        super::parse_list(text, Some(DiscoveryFileFormat::Yaml))
+            .unwrap()
+            .len(),
+        2
+    );
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("nodes.yaml");
     std::fs::write(&path, text).unwrap();
-    assert_eq!(read_file(&path, None).unwrap().len(), 2);
+    assert_eq!(read_list_file(&path, None).unwrap().len(), 2);
     assert!(matches!(
-        read_file(&path, Some(Form::Json)),
-        Err(ListError::Json(_))
+        read_list_file(&path, Some(DiscoveryFileFormat::Json)),
+        Err(NodeListError::Json(_))
     ));
     // A bomb of aliases is refused, and quickly.
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
@@ -75,22 +80,22 @@ fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
         writeln!(bomb, "a{n}: &a{n} [{row}]").unwrap();
     }
     assert!(matches!(
-        super::parse(&bomb, Some(Form::Yaml)),
-        Err(ListError::Yaml(_))
+        super::parse_list(&bomb, Some(DiscoveryFileFormat::Yaml)),
+        Err(NodeListError::Yaml(_))
     ));
 }
 
 #[test]
 fn identities_choose_from_a_list() {
     let nodes = parse("web1\nweb2\ndb1\n").unwrap();
-    let filter = muster_wire::filter::Filter::default();
-    assert_eq!(narrow(nodes.clone(), &filter), nodes);
+    let filter = muster_wire::filter::NodeFilter::default();
+    assert_eq!(filter_identities(nodes.clone(), &filter), nodes);
     let web = filter
         .with_identity("/^web/")
         .unwrap()
         .with_identity("nobody")
         .unwrap();
-    let left = narrow(nodes, &web);
+    let left = filter_identities(nodes, &web);
     assert_eq!(
         left.iter()
             .map(muster_wire::identity::Identity::as_str)
@@ -119,11 +124,17 @@ fn what_is_no_name_is_told_with_its_place() {
 fn a_list_without_nodes_asks_nobody() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("nodes");
-    assert!(matches!(read_file(&path, None), Err(ListError::Read(_))));
+    assert!(matches!(
+        read_list_file(&path, None),
+        Err(NodeListError::Read(_))
+    ));
     std::fs::write(&path, "# gone\n").unwrap();
-    assert!(matches!(read_file(&path, None), Err(ListError::Empty)));
+    assert!(matches!(
+        read_list_file(&path, None),
+        Err(NodeListError::Empty)
+    ));
     std::fs::write(&path, "a\nb").unwrap();
-    assert_eq!(read_file(&path, None).unwrap().len(), 2);
+    assert_eq!(read_list_file(&path, None).unwrap().len(), 2);
 }
 
 proptest! {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use proptest::prelude::*;
 
-use super::{Inventory, InventoryError, problems};
-use crate::discovery::Wanted;
+use super::{FleetInventory, InventoryError, find_problems};
+use crate::discovery::DiscoveryQuery;
 
 const FLEET: &str = "
 $schema: https://choria.io/schemas/choria/discovery/v1/inventory_file.json
@@ -40,8 +40,8 @@ nodes:
     agents:
 ";
 
-fn find(wanted: &Wanted) -> Result<Vec<String>, InventoryError> {
-    let found = Inventory::parse(FLEET, None)?.find(wanted)?;
+fn find(wanted: &DiscoveryQuery) -> Result<Vec<String>, InventoryError> {
+    let found = FleetInventory::parse(FLEET, None)?.find_nodes(wanted)?;
     Ok(found
         .iter()
         .map(|node| node.as_str().split('.').next().unwrap().to_owned())
@@ -49,18 +49,18 @@ fn find(wanted: &Wanted) -> Result<Vec<String>, InventoryError> {
 }
 
 fn wanted(
-    change: impl FnOnce(Filter) -> Result<Filter, muster_wire::filter::FilterError>,
-) -> Wanted {
-    Wanted {
-        filter: change(Filter::default()).unwrap(),
-        ..Wanted::default()
+    change: impl FnOnce(NodeFilter) -> Result<NodeFilter, muster_wire::filter::FilterError>,
+) -> DiscoveryQuery {
+    DiscoveryQuery {
+        filter: change(NodeFilter::default()).unwrap(),
+        ..DiscoveryQuery::default()
     }
 }
 
 #[test]
 fn every_kind_of_filter_is_evaluated() {
     for (wanted, names) in [
-        (Wanted::default(), "web1 web2 db1 db2"),
+        (DiscoveryQuery::default(), "web1 web2 db1 db2"),
         (wanted(|f| f.with_fact("os.family=debian")), "web1"),
         (wanted(|f| f.with_fact("cpus>=4")), "web1"),
         (wanted(|f| f.with_fact("nobody=knows")), ""),
@@ -82,12 +82,12 @@ fn every_kind_of_filter_is_evaluated() {
 
 #[test]
 fn groups_are_alternatives_to_identities_and_other_filters_narrow_them() {
-    let group = |names: &[&str], filter: Filter| Wanted {
+    let group = |names: &[&str], filter: NodeFilter| DiscoveryQuery {
         filter,
         groups: names.iter().map(ToString::to_string).collect(),
-        ..Wanted::default()
+        ..DiscoveryQuery::default()
     };
-    let all = Filter::default;
+    let all = NodeFilter::default;
     assert_eq!(find(&group(&["web"], all())).unwrap(), ["web1"]);
     assert_eq!(find(&group(&["databases"], all())).unwrap(), ["db2"]);
     assert_eq!(find(&group(&["all"], all())).unwrap().len(), 4);
@@ -110,9 +110,9 @@ fn groups_are_alternatives_to_identities_and_other_filters_narrow_them() {
 
 #[test]
 fn a_collective_leaves_out_who_says_to_be_in_others() {
-    let wanted = |name: &str| Wanted {
+    let wanted = |name: &str| DiscoveryQuery {
         collective: Some(name.parse().unwrap()),
-        ..Wanted::default()
+        ..DiscoveryQuery::default()
     };
     assert_eq!(find(&wanted("uk")).unwrap(), ["db1", "db2", "web1"]);
     assert_eq!(find(&wanted("muster")).unwrap().len(), 4);
@@ -140,13 +140,13 @@ fn what_is_no_inventory_is_refused() {
             "it is no inventory: an agent is a name",
         ),
     ] {
-        let told = Inventory::parse(text, None).unwrap_err().to_string();
+        let told = FleetInventory::parse(text, None).unwrap_err().to_string();
         assert!(told.starts_with(expected), "{text}: {told}");
     }
     let text = FLEET.replace("WEB2", "web 2");
-    let told = Inventory::parse(&text, None)
+    let told = FleetInventory::parse(&text, None)
         .unwrap()
-        .find(&Wanted::default());
+        .find_nodes(&DiscoveryQuery::default());
     assert!(
         told.unwrap_err()
             .to_string()
@@ -161,7 +161,7 @@ fn all_problems_are_told_at_once() {
         .replace("db2.acme", "db1.acme")
         .replace("WEB2", "web_2!")
         .replace("facts: {country: de}", "fcats: {country: de}");
-    let told = problems(&text, None).unwrap().join("\n");
+    let told = find_problems(&text, None).unwrap().join("\n");
     insta::assert_snapshot!(told, @r#"
     unknown key `nodes.1.fcats` is ignored
     group "web" is there twice; the first counts
@@ -170,31 +170,33 @@ fn all_problems_are_told_at_once() {
     node 4: db1.acme.net is there twice
     "#);
     let good = FLEET.replace("'a and ('", "'a'");
-    assert_eq!(problems(&good, None).unwrap(), Vec::<String>::new());
+    assert_eq!(find_problems(&good, None).unwrap(), Vec::<String>::new());
 }
 
 #[test]
 fn json_and_yaml_are_the_same_document() {
-    let yaml = Inventory::parse(FLEET, None).unwrap();
+    let yaml = FleetInventory::parse(FLEET, None).unwrap();
     let json = serde_json::to_string(&yaml).unwrap();
-    assert_eq!(Inventory::parse(&json, None).unwrap(), yaml);
+    assert_eq!(FleetInventory::parse(&json, None).unwrap(), yaml);
 }
 
 #[test]
 fn ten_thousand_nodes_are_no_trouble_in_either_form() {
-    let mut text = format!("$schema: {}\nnodes:\n", super::SCHEMA);
+    let mut text = format!("$schema: {}\nnodes:\n", super::INVENTORY_SCHEMA);
     for n in 0..10_000 {
         write!(text, "  - name: n{n}.acme.net\n    facts: {{n: {n}, os: {{family: Debian, release: '12'}}}}\n").unwrap();
     }
-    let inventory = Inventory::parse(&text, None).unwrap();
-    let found = inventory.find(&wanted(|f| f.with_fact("n<100"))).unwrap();
+    let inventory = FleetInventory::parse(&text, None).unwrap();
+    let found = inventory
+        .find_nodes(&wanted(|f| f.with_fact("n<100")))
+        .unwrap();
     assert_eq!(found.len(), 100);
 }
 
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in any::<String>()) {
-        let _ = Inventory::parse(&text, None);
-        let _ = problems(&text, None);
+        let _ = FleetInventory::parse(&text, None);
+        let _ = find_problems(&text, None);
     }
 }

@@ -12,29 +12,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_secret::{Keeper, SecretFileError};
+use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 
-use super::Wanted;
+use super::DiscoveryQuery;
 use super::document;
-use super::flat::{self, Form, ListError};
+use super::flat::{self, DiscoveryFileFormat, NodeListError};
 
-pub use query::QueryError;
+pub use query::PuppetDbQueryError;
 
 /// Largest answer in bytes: a million names.
-const MAX_ANSWER: u64 = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest PEM file in bytes.
-const MAX_PEM: u64 = 1024 * 1024;
+const MAX_PEM_BYTES: u64 = 1024 * 1024;
 /// So much of a refusal is shown, in bytes.
-const MAX_REFUSAL: u64 = 4096;
+const MAX_REFUSAL_BYTES: u64 = 4096;
 /// Where Puppet keeps the certificate of its authority.
-const PUPPETS_CA: &str = "/etc/puppetlabs/puppet/ssl/certs/ca.pem";
+const DEFAULT_CA_PATH: &str = "/etc/puppetlabs/puppet/ssl/certs/ca.pem";
 
 /// Where `PuppetDB` is, and how to speak to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct PuppetDbServer {
     url: String,
     ca: PathBuf,
     pair: Option<(PathBuf, PathBuf)>,
@@ -46,7 +46,7 @@ pub struct Server {
 pub enum PuppetDbError {
     /// A condition that cannot be put to it.
     #[error(transparent)]
-    Query(#[from] QueryError),
+    Query(#[from] PuppetDbQueryError),
     /// The client's key cannot be read, or others could read it too.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
@@ -93,14 +93,14 @@ pub enum PuppetDbError {
         url: String,
         /// Where and why.
         #[source]
-        source: ListError,
+        source: NodeListError,
     },
     /// The runtime ended before the answer.
     #[error("the query was given up")]
     GivenUp,
 }
 
-impl Server {
+impl PuppetDbServer {
     /// An address such as `https://puppetdb.acme.net:8081`; none if it is no address, holds a secret, or would send names in clear
     /// over a network.
     pub fn new(
@@ -122,23 +122,26 @@ impl Server {
         };
         allowed.then(|| Self {
             url: format!("{scheme}://{authority}"),
-            ca: ca.unwrap_or_else(|| PUPPETS_CA.into()),
+            ca: ca.unwrap_or_else(|| DEFAULT_CA_PATH.into()),
             pair,
             timeout,
         })
     }
 
     /// The nodes that are wanted, as far as `PuppetDB` knows: those that are not deactivated or expired. Waits on a thread of its own.
-    pub async fn find(&self, wanted: &Wanted) -> Result<BTreeSet<Identity>, PuppetDbError> {
-        let queries = query::queries(wanted)?;
+    pub async fn find_nodes(
+        &self,
+        wanted: &DiscoveryQuery,
+    ) -> Result<BTreeSet<Identity>, PuppetDbError> {
+        let queries = query::build_queries(wanted)?;
         let server = self.clone();
         let asking = tokio::task::spawn_blocking(move || {
-            let agent = server.agent()?;
+            let agent = server.http_agent()?;
             let mut found: Option<BTreeSet<Identity>> = None;
             for alternatives in queries {
                 let mut nodes = BTreeSet::new();
                 for query in alternatives {
-                    nodes.extend(server.ask(&agent, &query)?);
+                    nodes.extend(server.run_query(&agent, &query)?);
                 }
                 found = Some(match found {
                     Some(earlier) => &earlier & &nodes,
@@ -150,7 +153,11 @@ impl Server {
         asking.await.map_err(|_| PuppetDbError::GivenUp)?
     }
 
-    fn ask(&self, agent: &ureq::Agent, query: &Value) -> Result<BTreeSet<Identity>, PuppetDbError> {
+    fn run_query(
+        &self,
+        agent: &ureq::Agent,
+        query: &Value,
+    ) -> Result<BTreeSet<Identity>, PuppetDbError> {
         let failed = |source: ureq::Error| PuppetDbError::Http {
             url: self.url.clone(),
             source: Box::new(source),
@@ -167,7 +174,7 @@ impl Server {
             let text = response
                 .body_mut()
                 .with_config()
-                .limit(MAX_REFUSAL)
+                .limit(MAX_REFUSAL_BYTES)
                 .lossy_utf8(true)
                 .read_to_string()
                 .unwrap_or_else(|_| "a long answer".to_owned());
@@ -183,17 +190,17 @@ impl Server {
         let text = response
             .body_mut()
             .with_config()
-            .limit(MAX_ANSWER)
+            .limit(MAX_ANSWER_BYTES)
             .read_to_string();
-        flat::parse(&text.map_err(failed)?, Some(Form::Json)).map_err(|source| {
-            PuppetDbError::Answer {
+        flat::parse_list(&text.map_err(failed)?, Some(DiscoveryFileFormat::Json)).map_err(
+            |source| PuppetDbError::Answer {
                 url: self.url.clone(),
                 source,
-            }
-        })
+            },
+        )
     }
 
-    fn agent(&self) -> Result<ureq::Agent, PuppetDbError> {
+    fn http_agent(&self) -> Result<ureq::Agent, PuppetDbError> {
         let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(self.timeout))
             .http_status_as_error(false)
@@ -201,15 +208,15 @@ impl Server {
             .proxy(None)
             .user_agent("muster");
         if self.url.starts_with("https:") {
-            config = config.https_only(true).tls_config(self.tls()?);
+            config = config.https_only(true).tls_config(self.tls_config()?);
         }
         Ok(config.build().into())
     }
 
-    fn tls(&self) -> Result<TlsConfig, PuppetDbError> {
-        let roots = certificates(&self.ca)?;
+    fn tls_config(&self) -> Result<TlsConfig, PuppetDbError> {
+        let roots = load_certificates(&self.ca)?;
         let client = match &self.pair {
-            Some((cert, key)) => Some(client_certificate(cert, key)?),
+            Some((cert, key)) => Some(load_client_certificate(cert, key)?),
             None => None,
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -234,43 +241,44 @@ fn is_loopback(authority: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-fn pem(path: &Path) -> Result<String, PuppetDbError> {
-    let text = document::file(path, MAX_PEM).map_err(|source| PuppetDbError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    text.ok_or_else(|| unusable(path, &"it is too long"))
+fn read_pem(path: &Path) -> Result<String, PuppetDbError> {
+    let text =
+        document::read_bounded_file(path, MAX_PEM_BYTES).map_err(|source| PuppetDbError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+    text.ok_or_else(|| pem_error(path, &"it is too long"))
 }
 
-fn unusable(path: &Path, problem: &impl ToString) -> PuppetDbError {
+fn pem_error(path: &Path, problem: &impl ToString) -> PuppetDbError {
     PuppetDbError::Pem {
         path: path.to_owned(),
         problem: problem.to_string(),
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbError> {
-    let text = pem(path)?;
+fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbError> {
+    let text = read_pem(path)?;
     let mut certificates = Vec::new();
     for item in ureq::tls::parse_pem(text.as_bytes()) {
         if let ureq::tls::PemItem::Certificate(certificate) =
-            item.map_err(|error| unusable(path, &error))?
+            item.map_err(|error| pem_error(path, &error))?
         {
             certificates.push(certificate);
         }
     }
     if certificates.is_empty() {
-        return Err(unusable(path, &"it holds no certificate in PEM form"));
+        return Err(pem_error(path, &"it holds no certificate in PEM form"));
     }
     Ok(certificates)
 }
 
-fn client_certificate(cert: &Path, key: &Path) -> Result<ClientCert, PuppetDbError> {
-    let chain = certificates(cert)?;
+fn load_client_certificate(cert: &Path, key: &Path) -> Result<ClientCert, PuppetDbError> {
+    let chain = load_certificates(cert)?;
     // The parser's own words could quote what it read.
-    let text = muster_secret::read(key, Keeper::Puppet, MAX_PEM)?;
+    let text = muster_secret::read_secret(key, SecretOwner::Puppet, MAX_PEM_BYTES)?;
     let private = PrivateKey::from_pem(text.as_bytes())
-        .map_err(|_| unusable(key, &"it holds no private key in PEM form"))?;
+        .map_err(|_| pem_error(key, &"it holds no private key in PEM form"))?;
     Ok(ClientCert::new_with_certs(&chain, private))
 }
 

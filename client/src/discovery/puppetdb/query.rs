@@ -6,14 +6,14 @@
 //!
 //! Where `PuppetDB` compares differently from a node: texts are compared with regard to case, and regular expressions are `PostgreSQL`'s.
 
-use muster_wire::filter::{FactTerm, Operator, Pattern};
+use muster_wire::filter::{FactOperator, FactTerm, FilterPattern};
 use serde_json::{Value, json};
 
-use super::super::Wanted;
+use super::super::DiscoveryQuery;
 
 /// A condition that `PuppetDB` cannot be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum QueryError {
+pub enum PuppetDbQueryError {
     /// It knows no order of texts.
     #[error("PuppetDB compares only numbers with {operator}, and {value:?} of fact {fact} is none")]
     Order {
@@ -38,56 +38,58 @@ pub enum QueryError {
 }
 
 /// The queries: a node is meant if every set of alternatives has it. Never empty.
-pub(super) fn queries(wanted: &Wanted) -> Result<Vec<Vec<Value>>, QueryError> {
+pub(super) fn build_queries(
+    wanted: &DiscoveryQuery,
+) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
     let filter = &wanted.filter;
     let mut demanded = Vec::new();
     for class in filter.classes() {
-        demanded.push(has_class(class));
+        demanded.push(class_condition(class));
     }
     for term in filter.facts() {
-        demanded.push(has_fact(term)?);
+        demanded.push(fact_condition(term)?);
     }
-    let named: Vec<Value> = filter.identities().iter().map(is_named).collect();
+    let named: Vec<Value> = filter.identities().iter().map(name_condition).collect();
     if wanted.pql.is_empty() {
         if !named.is_empty() {
-            demanded.push(any(named));
+            demanded.push(any_of(named));
         }
-        return Ok(vec![vec![nodes(demanded)]]);
+        return Ok(vec![vec![nodes_query(demanded)]]);
     }
     let mut alternatives = Vec::new();
     for text in &wanted.pql {
         if text.trim().is_empty() {
-            return Err(QueryError::Empty);
+            return Err(PuppetDbQueryError::Empty);
         }
         alternatives.push(json!(text.trim()));
     }
     if !named.is_empty() {
-        alternatives.push(nodes(vec![any(named)]));
+        alternatives.push(nodes_query(vec![any_of(named)]));
     }
     let mut queries = vec![alternatives];
     if !demanded.is_empty() {
-        queries.push(vec![nodes(demanded)]);
+        queries.push(vec![nodes_query(demanded)]);
     }
     Ok(queries)
 }
 
 /// The names of nodes that satisfy all.
-fn nodes(demanded: Vec<Value>) -> Value {
+fn nodes_query(demanded: Vec<Value>) -> Value {
     if demanded.is_empty() {
         return json!(["from", "nodes", ["extract", ["certname"]]]);
     }
     json!([
         "from",
         "nodes",
-        ["extract", ["certname"], combined("and", demanded)]
+        ["extract", ["certname"], combine_conditions("and", demanded)]
     ])
 }
 
-fn any(alternatives: Vec<Value>) -> Value {
-    combined("or", alternatives)
+fn any_of(alternatives: Vec<Value>) -> Value {
+    combine_conditions("or", alternatives)
 }
 
-fn combined(word: &str, mut parts: Vec<Value>) -> Value {
+fn combine_conditions(word: &str, mut parts: Vec<Value>) -> Value {
     if parts.len() == 1 {
         return parts.remove(0);
     }
@@ -95,28 +97,28 @@ fn combined(word: &str, mut parts: Vec<Value>) -> Value {
     Value::Array(parts)
 }
 
-fn is_named(pattern: &Pattern) -> Value {
+fn name_condition(pattern: &FilterPattern) -> Value {
     match pattern {
-        Pattern::Exact(name) => json!(["=", "certname", name]),
-        expression => json!(["~", "certname", unslashed(&expression.to_string())]),
+        FilterPattern::Exact(name) => json!(["=", "certname", name]),
+        expression => json!(["~", "certname", strip_slashes(&expression.to_string())]),
     }
 }
 
-fn has_class(pattern: &Pattern) -> Value {
+fn class_condition(pattern: &FilterPattern) -> Value {
     let title = match pattern {
-        Pattern::Exact(name) => json!(["=", "title", title(name)]),
+        FilterPattern::Exact(name) => json!(["=", "title", class_title(name)]),
         // A node compares with the class in lower case; PuppetDB has it capitalised.
         expression => {
-            let source = unslashed(&expression.to_string());
+            let source = strip_slashes(&expression.to_string());
             let source = source.strip_prefix("(?i)").unwrap_or(&source);
             json!(["~", "title", format!("(?i){source}")])
         }
     };
-    among("resources", &json!(["and", ["=", "type", "Class"], title]))
+    in_entity("resources", &json!(["and", ["=", "type", "Class"], title]))
 }
 
 /// `mysql::master` as the catalog has it, `Mysql::Master`.
-fn title(class: &str) -> String {
+fn class_title(class: &str) -> String {
     let capital = |part: &str| {
         let mut letters = part.chars();
         letters.next().map_or_else(String::new, |first| {
@@ -130,38 +132,38 @@ fn title(class: &str) -> String {
         .join("::")
 }
 
-fn has_fact(term: &FactTerm) -> Result<Value, QueryError> {
-    let path = path(term)?;
-    let value = term.value();
-    let number = number(&value);
+fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
+    let path = fact_path(term)?;
+    let value = term.value_text();
+    let number = parse_number(&value);
     let equal = || {
         let mut alternatives = vec![json!(["=", path, value])];
         alternatives.extend(number.clone().map(|number| json!(["=", path, number])));
         if let Ok(truth) = value.to_ascii_lowercase().parse::<bool>() {
             alternatives.push(json!(["=", path, truth]));
         }
-        among("inventory", &any(alternatives))
+        in_entity("inventory", &any_of(alternatives))
     };
-    let found = || among("inventory", &json!(["~", path, unslashed(&value)]));
+    let found = || in_entity("inventory", &json!(["~", path, strip_slashes(&value)]));
     let ordered = |operator: &'static str| match &number {
-        Some(number) => Ok(among("inventory", &json!([operator, path, number]))),
-        None => Err(QueryError::Order {
-            fact: term.fact().to_string(),
+        Some(number) => Ok(in_entity("inventory", &json!([operator, path, number]))),
+        None => Err(PuppetDbQueryError::Order {
+            fact: term.fact_path().to_string(),
             operator,
             value: value.clone(),
         }),
     };
     match term.operator() {
-        Operator::Equal => Ok(equal()),
-        Operator::NotEqual => Ok(json!(["not", equal()])),
-        Operator::Match => Ok(found()),
-        Operator::NotMatch => Ok(json!(["not", found()])),
+        FactOperator::Equal => Ok(equal()),
+        FactOperator::NotEqual => Ok(json!(["not", equal()])),
+        FactOperator::Match => Ok(found()),
+        FactOperator::NotMatch => Ok(json!(["not", found()])),
         operator => ordered(operator.as_str()),
     }
 }
 
 /// The nodes of which another entity tells this.
-fn among(entity: &str, condition: &Value) -> Value {
+fn in_entity(entity: &str, condition: &Value) -> Value {
     json!([
         "in",
         ["certname"],
@@ -170,13 +172,13 @@ fn among(entity: &str, condition: &Value) -> Value {
 }
 
 /// `os.family` as `facts.os.family`, with quotes where a segment needs them.
-fn path(term: &FactTerm) -> Result<String, QueryError> {
-    let refused = |problem| QueryError::Path {
-        fact: term.fact().to_string(),
+fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
+    let refused = |problem| PuppetDbQueryError::Path {
+        fact: term.fact_path().to_string(),
         problem,
     };
     let mut path = "facts".to_owned();
-    for segment in term.fact().segments() {
+    for segment in term.fact_path().segments() {
         if segment.bytes().all(|b| b.is_ascii_digit()) {
             return Err(refused("it cannot look for one element of a list"));
         }
@@ -199,7 +201,7 @@ fn path(term: &FactTerm) -> Result<String, QueryError> {
 }
 
 /// The number that a value looks like to a filter: plain decimals only.
-fn number(text: &str) -> Option<Value> {
+fn parse_number(text: &str) -> Option<Value> {
     let plain = text
         .bytes()
         .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
@@ -214,7 +216,7 @@ fn number(text: &str) -> Option<Value> {
 }
 
 /// `/re/` as `re`, and `/re/i` as `PostgreSQL` writes it.
-fn unslashed(text: &str) -> String {
+fn strip_slashes(text: &str) -> String {
     let body = text.strip_prefix('/').unwrap_or(text);
     match (body.strip_suffix("/i"), body.strip_suffix('/')) {
         (_, Some(source)) => source.to_owned(),
@@ -225,18 +227,18 @@ fn unslashed(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::filter::{FactTerm, Filter, Operator};
+    use muster_wire::filter::{FactOperator, FactTerm, NodeFilter};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{QueryError, queries};
-    use crate::discovery::Wanted;
+    use super::{PuppetDbQueryError, build_queries};
+    use crate::discovery::DiscoveryQuery;
 
-    fn of(filter: Filter, pql: &[&str]) -> Result<Vec<Vec<Value>>, QueryError> {
-        queries(&Wanted {
+    fn of(filter: NodeFilter, pql: &[&str]) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
+        build_queries(&DiscoveryQuery {
             filter,
             pql: pql.iter().map(ToString::to_string).collect(),
-            ..Wanted::default()
+            ..DiscoveryQuery::default()
         })
     }
 
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn filters_become_data() {
-        let filter = Filter::default()
+        let filter = NodeFilter::default()
             .with_words("os.family=Debian processors.count>=4 mysql::master::x")
             .unwrap();
         let filter = filter
@@ -271,14 +273,14 @@ mod tests {
           ["in",["certname"],["from","inventory",["extract",["certname"],["~","facts.\"odd-name\"","(?i)^A"]]]],["or",["=","certname","db1.acme.net"],["~","certname","^web[0-9]+"]]]]]
         "#);
         assert_eq!(
-            text(&of(Filter::default(), &[]).unwrap()),
+            text(&of(NodeFilter::default(), &[]).unwrap()),
             r#"["from","nodes",["extract",["certname"]]]"#
         );
     }
 
     #[test]
     fn pql_goes_as_it_is_beside_names_and_is_narrowed_by_the_rest() {
-        let filter = Filter::default().with_class("apache").unwrap();
+        let filter = NodeFilter::default().with_class("apache").unwrap();
         let filter = filter.with_identity("db1").unwrap();
         let queries = of(filter, &[" nodes[certname] { certname ~ 'x' } "]).unwrap();
         assert_eq!(queries.len(), 2);
@@ -294,13 +296,16 @@ mod tests {
             ]
         );
         assert!(queries[1][0].to_string().contains("Apache"));
-        assert_eq!(of(Filter::default(), &[" "]), Err(QueryError::Empty));
+        assert_eq!(
+            of(NodeFilter::default(), &[" "]),
+            Err(PuppetDbQueryError::Empty)
+        );
     }
 
     #[test]
     fn what_cannot_be_asked_is_refused() {
         let of = |text: &str| {
-            let filter = Filter::default().with_fact(text).unwrap();
+            let filter = NodeFilter::default().with_fact(text).unwrap();
             of(filter, &[]).unwrap_err().to_string()
         };
         assert!(of("disks.0.size>1").contains("one element of a list"));
@@ -325,8 +330,8 @@ mod tests {
             // A text that is an operator itself looks like one in the shape, and only there.
             prop_assume!(!matches!(value.as_str(), "=" | "~"));
             let filter = |value: &str| {
-                let term = FactTerm::new("country", Operator::Equal, value).unwrap();
-                Filter::default().with_fact(&term.to_string())
+                let term = FactTerm::new("country", FactOperator::Equal, value).unwrap();
+                NodeFilter::default().with_fact(&term.to_string())
             };
             let Ok(odd) = filter(&value) else { return Ok(()) };
             let odd = of(odd, &[]).unwrap();

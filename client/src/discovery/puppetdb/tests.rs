@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_wire::filter::Filter;
+use muster_wire::filter::NodeFilter;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,8 +15,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::{PuppetDbError, Server};
-use crate::discovery::Wanted;
+use super::{PuppetDbError, PuppetDbServer};
+use crate::discovery::DiscoveryQuery;
 
 /// An authority, and what it has signed, as files.
 struct Pki {
@@ -111,9 +111,9 @@ impl Oracle {
         Self { port, asked }
     }
 
-    fn server(&self, ca: &Path, pair: Option<(PathBuf, PathBuf)>) -> Server {
+    fn server(&self, ca: &Path, pair: Option<(PathBuf, PathBuf)>) -> PuppetDbServer {
         let url = format!("https://localhost:{}", self.port);
-        Server::new(&url, Some(ca.to_owned()), pair, Duration::from_secs(30)).unwrap()
+        PuppetDbServer::new(&url, Some(ca.to_owned()), pair, Duration::from_secs(30)).unwrap()
     }
 }
 
@@ -144,11 +144,11 @@ fn pair(pki: &Pki) -> (PathBuf, PathBuf) {
     (pki.path("client.pem"), pki.path("client.key"))
 }
 
-fn wanted(words: &str, pql: &[&str]) -> Wanted {
-    Wanted {
-        filter: Filter::default().with_words(words).unwrap(),
+fn wanted(words: &str, pql: &[&str]) -> DiscoveryQuery {
+    DiscoveryQuery {
+        filter: NodeFilter::default().with_words(words).unwrap(),
         pql: pql.iter().map(ToString::to_string).collect(),
-        ..Wanted::default()
+        ..DiscoveryQuery::default()
     }
 }
 
@@ -159,7 +159,7 @@ async fn nodes_come_over_tls_with_certificates_on_both_sides() {
     let oracle = Oracle::start(&pki, "200 OK", answers).await;
     let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
     let nodes = server
-        .find(&wanted("country=uk apache", &[]))
+        .find_nodes(&wanted("country=uk apache", &[]))
         .await
         .unwrap();
     let names: Vec<&str> = nodes
@@ -182,7 +182,7 @@ async fn pql_and_filters_are_intersected() {
     let oracle = Oracle::start(&pki, "200 OK", answers).await;
     let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
     let nodes = server
-        .find(&wanted("apache", &["nodes[certname] {}"]))
+        .find_nodes(&wanted("apache", &["nodes[certname] {}"]))
         .await
         .unwrap();
     assert_eq!(
@@ -205,7 +205,7 @@ async fn whoever_is_not_trusted_learns_and_tells_nothing() {
         oracle.server(&pki.path("ca.pem"), Some(pair(&other))),
         oracle.server(&pki.path("ca.pem"), None),
     ] {
-        let error = server.find(&wanted("apache", &[])).await.unwrap_err();
+        let error = server.find_nodes(&wanted("apache", &[])).await.unwrap_err();
         assert!(matches!(error, PuppetDbError::Http { .. }), "{error:?}");
     }
     assert!(oracle.asked.lock().unwrap().is_empty());
@@ -226,7 +226,7 @@ async fn refusals_and_nonsense_are_told() {
     ] {
         let oracle = Oracle::start(&pki, status, answer).await;
         let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
-        let error = server.find(&wanted("apache", &[])).await.unwrap_err();
+        let error = server.find_nodes(&wanted("apache", &[])).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
 }
@@ -235,13 +235,17 @@ async fn refusals_and_nonsense_are_told() {
 async fn a_key_file_that_is_none_is_not_quoted() {
     let pki = Pki::new();
     std::fs::write(pki.path("client.key"), "hunter2").unwrap();
-    let server = Server::new(
+    let server = PuppetDbServer::new(
         "https://localhost:1",
         Some(pki.path("ca.pem")),
         Some(pair(&pki)),
         Duration::from_secs(1),
     );
-    let error = server.unwrap().find(&Wanted::default()).await.unwrap_err();
+    let error = server
+        .unwrap()
+        .find_nodes(&DiscoveryQuery::default())
+        .await
+        .unwrap_err();
     let told = format!("{error:?} {error}");
     assert!(
         told.contains("no private key") && !told.contains("hunter2"),
@@ -253,14 +257,17 @@ async fn a_key_file_that_is_none_is_not_quoted() {
 async fn a_server_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-    let server = Server::new(&url, None, None, Duration::from_millis(200)).unwrap();
-    let error = server.find(&Wanted::default()).await.unwrap_err();
+    let server = PuppetDbServer::new(&url, None, None, Duration::from_millis(200)).unwrap();
+    let error = server
+        .find_nodes(&DiscoveryQuery::default())
+        .await
+        .unwrap_err();
     assert!(matches!(error, PuppetDbError::Http { .. }), "{error:?}");
 }
 
 #[test]
 fn names_do_not_go_over_a_network_in_clear() {
-    let new = |url| Server::new(url, None, None, Duration::from_secs(1));
+    let new = |url| PuppetDbServer::new(url, None, None, Duration::from_secs(1));
     for url in [
         "https://puppetdb:8081",
         "https://[::1]:8081/",
@@ -292,7 +299,7 @@ async fn a_key_that_everybody_can_read_is_not_used() {
     for (mode, good) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
         set_mode(&pki.path("client.key"), mode);
         let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
-        match server.find(&wanted("apache", &[])).await {
+        match server.find_nodes(&wanted("apache", &[])).await {
             Ok(nodes) => assert!(good && nodes.is_empty(), "{mode:o}"),
             Err(PuppetDbError::Secret(refused)) => {
                 assert!(!good, "{mode:o}");

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use super::ask::{Ask, Mode};
+use super::run_input::{CatalogRunInput, CatalogRunMode};
 use crate::options::Options;
-use crate::runs::Outcome;
+use crate::runs::CatalogRunOutcome;
 
-pub(crate) struct Apply(pub(crate) Arc<Options>);
+pub(crate) struct CatalogApplyAction(pub(crate) Arc<Options>);
 
-impl Action for Apply {
+impl AgentAction for CatalogApplyAction {
     const NAME: &'static str = "apply";
-    type Input = Ask;
-    type Output = Outcome;
+    type Input = CatalogRunInput;
+    type Output = CatalogRunOutcome;
 
-    async fn run(&self, cx: &Context, ask: Ask) -> Result<Outcome, ActionError> {
-        ask.answer(cx, &self.0, Mode::Apply).await
+    async fn run(
+        &self,
+        cx: &CallContext,
+        ask: CatalogRunInput,
+    ) -> Result<CatalogRunOutcome, ActionError> {
+        ask.run_catalog(cx, &self.0, CatalogRunMode::Apply).await
     }
 }

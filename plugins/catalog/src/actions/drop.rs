@@ -3,51 +3,56 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::error::chain;
-use muster_api::{Action, ActionError, Context};
-use muster_engine::ledger::Ledger;
-use muster_engine::lock::RunLock;
+use muster_api::system::error::error_chain;
+use muster_api::{ActionError, AgentAction, CallContext};
+use muster_engine::ledger::RefreshLedger;
+use muster_engine::lock::CatalogRunLock;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
-use crate::runs::open;
+use crate::runs::open_state_dir;
 
-pub(crate) struct Drop(pub(crate) Arc<Options>);
+pub(crate) struct LedgerDropAction(pub(crate) Arc<Options>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct LedgerDropInput {
     target: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct LedgerDropOutput {
     dropped: usize,
     pending: usize,
 }
 
-impl Action for Drop {
+impl AgentAction for LedgerDropAction {
     const NAME: &'static str = "drop";
-    type Input = Input;
-    type Output = Output;
+    type Input = LedgerDropInput;
+    type Output = LedgerDropOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: LedgerDropInput,
+    ) -> Result<LedgerDropOutput, ActionError> {
         let options = Arc::clone(&self.0);
-        cx.blocking(move |_| drop_debts(&options, &input.target))
+        cx.run_blocking(move |_| drop_owed_refreshes(&options, &input.target))
             .await?
     }
 }
 
 /// Under the lock: a run that goes on writes the same file.
-fn drop_debts(options: &Options, target: &str) -> Result<Output, ActionError> {
-    let failed = |error: &dyn std::error::Error| ActionError::failed(chain(error));
-    let state = open(options)?;
+fn drop_owed_refreshes(options: &Options, target: &str) -> Result<LedgerDropOutput, ActionError> {
+    let failed = |error: &dyn std::error::Error| ActionError::failed(error_chain(error));
+    let state = open_state_dir(options)?;
     let patience = Duration::from_secs(options.lock_wait);
-    let _until_the_end = RunLock::take(&state, &[], patience).map_err(|error| failed(&error))?;
-    let mut ledger = Ledger::open(&state).map_err(|error| failed(&error))?;
+    let _until_the_end =
+        CatalogRunLock::acquire(&state, &[], patience).map_err(|error| failed(&error))?;
+    let mut ledger = RefreshLedger::open(&state).map_err(|error| failed(&error))?;
     let ids: Vec<u64> = ledger
-        .debts()
+        .owed_refreshes()
         .filter(|debt| target == "all" || debt.target == target)
         .map(|debt| debt.id)
         .collect();
@@ -56,9 +61,9 @@ fn drop_debts(options: &Options, target: &str) -> Result<Output, ActionError> {
             "no refresh of {target} is owed here"
         )));
     }
-    ledger.forget(&ids).map_err(|error| failed(&error))?;
-    Ok(Output {
+    ledger.remove_owed(&ids).map_err(|error| failed(&error))?;
+    Ok(LedgerDropOutput {
         dropped: ids.len(),
-        pending: ledger.debts().count(),
+        pending: ledger.owed_refreshes().count(),
     })
 }

@@ -2,33 +2,33 @@
 
 use std::sync::Arc;
 
-use muster_api::system::error::chain;
-use muster_api::{Action, ActionError, Context};
-use muster_engine::ledger::{Certainty, Debt, Ledger};
+use muster_api::system::error::error_chain;
+use muster_api::{ActionError, AgentAction, CallContext};
+use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
-use crate::runs::open;
+use crate::runs::open_state_dir;
 
 /// Most debts of one answer.
-const TOLD: usize = 1000;
+const MAX_LISTED_REFRESHES: usize = 1000;
 
-pub(crate) struct List(pub(crate) Arc<Options>);
+pub(crate) struct LedgerListAction(pub(crate) Arc<Options>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {}
+pub(crate) struct LedgerListInput {}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct LedgerListOutput {
     pending: usize,
-    debts: Vec<Row>,
+    debts: Vec<OwedRefreshRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Row {
+pub(crate) struct OwedRefreshRow {
     id: u64,
     target: String,
     source: String,
@@ -39,14 +39,14 @@ pub(crate) struct Row {
     run: String,
 }
 
-impl From<Debt> for Row {
-    fn from(debt: Debt) -> Self {
+impl From<OwedRefresh> for OwedRefreshRow {
+    fn from(debt: OwedRefresh) -> Self {
         Self {
             id: debt.id,
             target: debt.target,
             source: debt.source,
             since: debt.since,
-            certain: debt.certainty == Certainty::Pending,
+            certain: debt.certainty == RefreshCertainty::Pending,
             attempts: debt.attempts,
             reason: debt.reason,
             run: debt.run,
@@ -54,23 +54,33 @@ impl From<Debt> for Row {
     }
 }
 
-impl Action for List {
+impl AgentAction for LedgerListAction {
     const NAME: &'static str = "list";
-    type Input = Input;
-    type Output = Output;
+    type Input = LedgerListInput;
+    type Output = LedgerListOutput;
 
-    async fn run(&self, cx: &Context, _: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: LedgerListInput,
+    ) -> Result<LedgerListOutput, ActionError> {
         let options = Arc::clone(&self.0);
-        let debts = cx.blocking(move |_| debts(&options)).await??;
-        Ok(Output {
+        let debts = cx
+            .run_blocking(move |_| read_owed_refreshes(&options))
+            .await??;
+        Ok(LedgerListOutput {
             pending: debts.len(),
-            debts: debts.into_iter().take(TOLD).map(Row::from).collect(),
+            debts: debts
+                .into_iter()
+                .take(MAX_LISTED_REFRESHES)
+                .map(OwedRefreshRow::from)
+                .collect(),
         })
     }
 }
 
 /// What is owed, whether or not a run goes on.
-pub(crate) fn debts(options: &Options) -> Result<Vec<Debt>, ActionError> {
-    let state = open(options)?;
-    Ledger::peek(&state).map_err(|error| ActionError::failed(chain(&error)))
+pub(crate) fn read_owed_refreshes(options: &Options) -> Result<Vec<OwedRefresh>, ActionError> {
+    let state = open_state_dir(options)?;
+    RefreshLedger::read_owed(&state).map_err(|error| ActionError::failed(error_chain(&error)))
 }

@@ -1,16 +1,16 @@
 //! The actions, one file each.
 
 mod apply;
-mod ask;
 mod drop;
 mod lint;
 mod list;
 mod plan;
 mod replay;
+mod run_input;
 
-pub(crate) use apply::Apply;
-pub(crate) use drop::Drop;
-pub(crate) use lint::Lint;
-pub(crate) use list::{List, debts};
-pub(crate) use plan::Plan;
-pub(crate) use replay::Replay;
+pub(crate) use apply::CatalogApplyAction;
+pub(crate) use drop::LedgerDropAction;
+pub(crate) use lint::CatalogLintAction;
+pub(crate) use list::{LedgerListAction, read_owed_refreshes};
+pub(crate) use plan::CatalogPlanAction;
+pub(crate) use replay::LedgerReplayAction;

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use super::ask::{Ask, Mode};
+use super::run_input::{CatalogRunInput, CatalogRunMode};
 use crate::options::Options;
-use crate::runs::Outcome;
+use crate::runs::CatalogRunOutcome;
 
-pub(crate) struct Plan(pub(crate) Arc<Options>);
+pub(crate) struct CatalogPlanAction(pub(crate) Arc<Options>);
 
-impl Action for Plan {
+impl AgentAction for CatalogPlanAction {
     const NAME: &'static str = "plan";
-    type Input = Ask;
-    type Output = Outcome;
+    type Input = CatalogRunInput;
+    type Output = CatalogRunOutcome;
 
-    async fn run(&self, cx: &Context, ask: Ask) -> Result<Outcome, ActionError> {
-        ask.answer(cx, &self.0, Mode::Plan).await
+    async fn run(
+        &self,
+        cx: &CallContext,
+        ask: CatalogRunInput,
+    ) -> Result<CatalogRunOutcome, ActionError> {
+        ask.run_catalog(cx, &self.0, CatalogRunMode::Plan).await
     }
 }

@@ -5,29 +5,35 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Deserialize;
 
-use super::list::debts;
+use super::list::read_owed_refreshes;
 use crate::options::Options;
-use crate::runs::{self, Outcome, Source, Wish};
+use crate::runs::{self, CatalogRunOptions, CatalogRunOutcome, CatalogSource};
 
-pub(crate) struct Replay(pub(crate) Arc<Options>);
+pub(crate) struct LedgerReplayAction(pub(crate) Arc<Options>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct LedgerReplayInput {
     target: Option<String>,
 }
 
-impl Action for Replay {
+impl AgentAction for LedgerReplayAction {
     const NAME: &'static str = "replay";
-    type Input = Input;
-    type Output = Outcome;
+    type Input = LedgerReplayInput;
+    type Output = CatalogRunOutcome;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Outcome, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: LedgerReplayInput,
+    ) -> Result<CatalogRunOutcome, ActionError> {
         let options = Arc::clone(&self.0);
-        let owed = cx.blocking(move |_| debts(&options)).await??;
+        let owed = cx
+            .run_blocking(move |_| read_owed_refreshes(&options))
+            .await??;
         let wanted = |target: &String| input.target.as_ref().is_none_or(|wanted| wanted == target);
         let only: BTreeSet<String> = owed
             .into_iter()
@@ -37,10 +43,10 @@ impl Action for Replay {
         if only.is_empty() {
             return Err(ActionError::failed("no such refresh is owed here"));
         }
-        let wish = Wish {
+        let wish = CatalogRunOptions {
             only,
-            ..Wish::default()
+            ..CatalogRunOptions::default()
         };
-        runs::apply(cx, &self.0, Source::Kept, wish).await
+        runs::apply_catalog(cx, &self.0, CatalogSource::Kept, wish).await
     }
 }

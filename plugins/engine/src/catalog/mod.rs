@@ -1,22 +1,22 @@
 //! A catalog: every resource that a machine is to have, what contains what, and in which order it was written.
 //!
-//! Only what the words say. [`puppet`] and [`short`] read the two forms in which a catalog comes; `crate::world` judges the
+//! Only what the words say. [`puppet`] and [`short_form`] read the two forms in which a catalog comes; `crate::world` judges the
 //! resources by their types.
 
 pub mod puppet;
 mod reference;
-mod rich;
-pub mod short;
+mod rich_data;
+pub mod short_form;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value as Json};
 
-pub use reference::Reference;
+pub use reference::ResourceReference;
 
 /// The largest catalog that is read, in bytes.
-pub const LIMIT: u64 = 64 * 1024 * 1024;
+pub const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The most resources and containers of a catalog. A run needs about 7 KiB of memory for each, some 350 MiB at this limit.
 pub const MAX_RESOURCES: usize = 50_000;
@@ -37,16 +37,16 @@ pub struct Catalog {
     /// Names of the classes, lower case.
     pub classes: Vec<String>,
     /// Resources and containers, in the order in which they were written.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<CatalogEntry>,
     /// What was odd about it, though it could be read.
     pub warnings: Vec<String>,
 }
 
 /// One resource or container.
 #[derive(Clone)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// `File[/etc/motd]`, `Class[Web]`.
-    pub reference: Reference,
+    pub reference: ResourceReference,
     /// Whether it only holds others.
     pub is_container: bool,
     /// Its container, as an index into [`Catalog::entries`].
@@ -65,7 +65,7 @@ pub struct Entry {
     pub is_virtual: bool,
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for CatalogEntry {
     /// Names the words without showing them: a password may be among them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
@@ -75,9 +75,9 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl Entry {
+impl CatalogEntry {
     /// A resource of which nothing is said yet.
-    pub fn new(reference: Reference, is_container: bool) -> Self {
+    pub fn new(reference: ResourceReference, is_container: bool) -> Self {
         Self {
             reference,
             is_container,
@@ -92,7 +92,7 @@ impl Entry {
     }
 
     /// Adds a tag, once.
-    pub fn tag(&mut self, tag: &str) {
+    pub fn add_tag(&mut self, tag: &str) {
         let tag = tag.to_lowercase();
         if !self.tags.contains(&tag) {
             self.tags.push(tag);
@@ -180,11 +180,11 @@ impl Catalog {
     /// Reads a catalog in whatever form it comes: Puppet's JSON, a JSON list of resources, or TOML.
     pub fn parse(bytes: &[u8], host: &str) -> Result<Self, CatalogError> {
         let catalog = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(b'{') => puppet::parse(bytes),
+            Some(b'{') => puppet::parse_puppet_json(bytes),
             Some(b'[') if !bytes.trim_ascii_start().starts_with(b"[[") => {
-                short::parse_json(bytes, host)
+                short_form::parse_json(bytes, host)
             }
-            _ => short::parse_toml(bytes, host),
+            _ => short_form::parse_toml(bytes, host),
         }?;
         let count = catalog.entries.len();
         if count > MAX_RESOURCES {

@@ -7,10 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::{Catalog, CatalogError, Entry, Reference, rich};
+use super::{Catalog, CatalogEntry, CatalogError, ResourceReference, rich_data};
 
 #[derive(Deserialize)]
-struct Document {
+struct PuppetCatalogDocument {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -21,13 +21,13 @@ struct Document {
     code_id: Option<String>,
     #[serde(default)]
     classes: Vec<String>,
-    resources: Vec<Item>,
+    resources: Vec<PuppetCatalogResource>,
     #[serde(default)]
-    edges: Vec<Edge>,
+    edges: Vec<ContainmentEdge>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct PuppetCatalogResource {
     #[serde(rename = "type")]
     type_name: String,
     title: String,
@@ -47,14 +47,14 @@ struct Item {
 }
 
 #[derive(Deserialize)]
-struct Edge {
+struct ContainmentEdge {
     source: String,
     target: String,
 }
 
 /// Reads the document. Refuses duplicates, edges that lead nowhere, and containers that lie in themselves.
-pub fn parse(bytes: &[u8]) -> Result<Catalog, CatalogError> {
-    let document: Document =
+pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
+    let document: PuppetCatalogDocument =
         serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
             form: "JSON of Puppet's",
             source: source.into(),
@@ -78,7 +78,7 @@ pub fn parse(bytes: &[u8]) -> Result<Catalog, CatalogError> {
         .collect();
     let mut places = HashMap::new();
     for item in document.resources {
-        let entry = entry(item, &holders, &mut catalog.warnings)?;
+        let entry = build_entry(item, &holders, &mut catalog.warnings)?;
         if places
             .insert(entry.reference.clone(), catalog.entries.len())
             .is_some()
@@ -90,18 +90,18 @@ pub fn parse(bytes: &[u8]) -> Result<Catalog, CatalogError> {
         }
         catalog.entries.push(entry);
     }
-    contain(&mut catalog, &document.edges, &places)?;
+    link_containers(&mut catalog, &document.edges, &places)?;
     Ok(catalog)
 }
 
-fn entry(
-    item: Item,
+fn build_entry(
+    item: PuppetCatalogResource,
     holders: &BTreeSet<&str>,
     warnings: &mut Vec<String>,
-) -> Result<Entry, CatalogError> {
+) -> Result<CatalogEntry, CatalogError> {
     let written = format!("{}[{}]", item.type_name, item.title);
     // The text is checked as a reference, too: another resource could never name it otherwise.
-    let reference: Reference = written.parse()?;
+    let reference: ResourceReference = written.parse()?;
     let is_class = matches!(reference.type_name.as_str(), "class" | "stage");
     let is_container = match item.kind.as_deref() {
         Some("class" | "defined_type") => true,
@@ -125,13 +125,14 @@ fn entry(
             "{written}: the key `{key}` is not known and was ignored"
         ));
     }
-    let mut entry = Entry::new(reference, is_container);
-    item.tags.iter().for_each(|tag| entry.tag(tag));
+    let mut entry = CatalogEntry::new(reference, is_container);
+    item.tags.iter().for_each(|tag| entry.add_tag(tag));
     (entry.file, entry.line, entry.is_virtual) = (item.file, item.line, item.exported);
     entry.sensitive.extend(item.sensitive_parameters);
     if is_container && entry.reference.type_name != "stage" {
         // What a class or define was given has done its work when the catalog was made; only its order is left.
-        let relations = |name: &str| crate::schema::RELATIONS.contains(&name) || name == "alias";
+        let relations =
+            |name: &str| crate::schema::RELATION_METAPARAMETERS.contains(&name) || name == "alias";
         entry.words = item
             .parameters
             .into_iter()
@@ -140,11 +141,12 @@ fn entry(
         return Ok(entry);
     }
     for (name, value) in item.parameters {
-        let plain = rich::plain(&value).map_err(|problem| CatalogError::Unsupported {
-            resource: written.clone(),
-            name: name.clone(),
-            problem,
-        })?;
+        let plain =
+            rich_data::to_plain_value(&value).map_err(|problem| CatalogError::Unsupported {
+                resource: written.clone(),
+                name: name.clone(),
+                problem,
+            })?;
         if plain.sensitive {
             entry.sensitive.insert(name.clone());
         }
@@ -155,14 +157,14 @@ fn entry(
     Ok(entry)
 }
 
-fn contain(
+fn link_containers(
     catalog: &mut Catalog,
-    edges: &[Edge],
-    places: &HashMap<Reference, usize>,
+    edges: &[ContainmentEdge],
+    places: &HashMap<ResourceReference, usize>,
 ) -> Result<(), CatalogError> {
     for edge in edges {
         let place = |text: &str, other: &str| {
-            let reference: Reference = text.parse()?;
+            let reference: ResourceReference = text.parse()?;
             let found = places.get(&reference).copied();
             found.ok_or_else(|| CatalogError::Missing {
                 missing: text.to_owned(),

@@ -8,14 +8,14 @@ use crate::resource;
 
 /// A type and a title.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reference {
+pub struct ResourceReference {
     /// Lower case, such as `file` or `site::vhost`.
     pub type_name: String,
     /// As it was written; of classes in lower case.
     pub title: String,
 }
 
-impl Reference {
+impl ResourceReference {
     /// From a type's name in any case, and a title. Names of classes mean the same in any case.
     pub fn new(type_name: &str, title: &str) -> Self {
         let type_name = type_name.to_lowercase();
@@ -29,21 +29,21 @@ impl Reference {
 
     /// The name of a class as it is shown: `Site::Web`.
     pub fn class_name(&self) -> String {
-        let reference = resource::reference(&self.title, "");
+        let reference = resource::format_reference(&self.title, "");
         reference.trim_end_matches("[]").to_owned()
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ResourceReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.type_name == "class" && self.title != "main" {
-            return f.write_str(&resource::reference("class", &self.class_name()));
+            return f.write_str(&resource::format_reference("class", &self.class_name()));
         }
-        f.write_str(&resource::reference(&self.type_name, &self.title))
+        f.write_str(&resource::format_reference(&self.type_name, &self.title))
     }
 }
 
-impl FromStr for Reference {
+impl FromStr for ResourceReference {
     type Err = CatalogError;
 
     /// Up to the first `[`, then up to the last `]`: a title may hold brackets itself.
@@ -70,7 +70,7 @@ impl FromStr for Reference {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Reference;
+    use super::ResourceReference;
 
     #[test]
     fn titles_may_hold_brackets_quotes_and_newlines() {
@@ -82,11 +82,11 @@ mod tests {
             "Class[main]",
             "Stage[main]",
         ] {
-            let reference: Reference = text.parse().expect("a reference");
+            let reference: ResourceReference = text.parse().expect("a reference");
             assert_eq!(reference.to_string(), text);
         }
         assert_eq!(
-            "class[site::web]".parse::<Reference>().ok(),
+            "class[site::web]".parse::<ResourceReference>().ok(),
             "Class[Site::Web]".parse().ok()
         );
     }
@@ -103,15 +103,15 @@ mod tests {
             "a b[x]",
             "File::[x]",
         ] {
-            assert!(text.parse::<Reference>().is_err(), "{text}");
+            assert!(text.parse::<ResourceReference>().is_err(), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn any_title_comes_back(title in "\\PC{1,40}") {
-            let reference = Reference::new("File", &title);
-            prop_assert_eq!(reference.to_string().parse::<Reference>().ok(), Some(reference));
+            let reference = ResourceReference::new("File", &title);
+            prop_assert_eq!(reference.to_string().parse::<ResourceReference>().ok(), Some(reference));
         }
     }
 }

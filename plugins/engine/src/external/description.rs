@@ -4,39 +4,39 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::schema::{Attribute, Kind, Role, Schema};
+use crate::schema::{AttributeKind, AttributeRole, AttributeSchema, TypeSchema};
 
 /// `NAME.json`. Unknown keys are refused: a slip of the pen must not make a secret public.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Description {
+pub(super) struct ExternalTypeDescription {
     /// One or two sentences.
     #[serde(rename = "description")]
     pub(super) doc: String,
     /// The program, in the same directory unless it is absolute.
     pub(super) program: String,
     /// The longest that a call may take, in seconds.
-    #[serde(default = "a_minute")]
+    #[serde(default = "default_timeout_secs")]
     pub(super) timeout: u64,
     /// What the title stands for.
-    #[serde(default = "name")]
+    #[serde(default = "default_namevar")]
     pub(super) namevar: String,
     /// Whether the program can refresh.
     #[serde(default)]
     pub(super) refreshes: bool,
     /// What the type accepts, `ensure` first, then in the order of the names.
-    pub(super) attributes: BTreeMap<String, Described>,
+    pub(super) attributes: BTreeMap<String, ExternalAttribute>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Described {
+pub(super) struct ExternalAttribute {
     description: String,
     /// Whether it is compared with the machine and changed, or only says how to go about it.
     #[serde(default)]
     property: bool,
     #[serde(rename = "type", default)]
-    kind: Word,
+    kind: ExternalAttributeKind,
     /// The only values that are taken.
     #[serde(default)]
     values: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) struct Described {
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum ExternalAttributeKind {
     #[default]
     String,
     Integer,
@@ -60,77 +60,85 @@ enum Word {
     Any,
 }
 
-fn a_minute() -> u64 {
+fn default_timeout_secs() -> u64 {
     60
 }
 
-fn name() -> String {
+fn default_namevar() -> String {
     "name".to_owned()
 }
 
 /// Schemas are the engine's constants, and one that is learnt stays as long as the engine: one for each edition of a description.
-pub(super) fn leaked_schema(
+pub(super) fn leak_schema(
     name: &str,
-    described: &Description,
-) -> Result<&'static Schema, String> {
-    let mut attributes: Vec<Attribute> = described
+    described: &ExternalTypeDescription,
+) -> Result<&'static TypeSchema, String> {
+    let mut attributes: Vec<AttributeSchema> = described
         .attributes
         .iter()
-        .map(|(name, one)| attribute(name, one))
+        .map(|(name, one)| build_attribute(name, one))
         .collect();
     attributes.sort_by_key(|attribute| attribute.name != "ensure");
     if !attributes
         .iter()
         .any(|attribute| attribute.name == described.namevar)
     {
-        let namevar = leaked(&described.namevar);
-        attributes.push(Attribute::parameter(
+        let namevar = leak_text(&described.namevar);
+        attributes.push(AttributeSchema::parameter(
             namevar,
-            Kind::Text,
+            AttributeKind::Text,
             "What the machine calls it.",
         ));
     }
     if !attributes
         .iter()
-        .any(|attribute| attribute.role == Role::Property)
+        .any(|attribute| attribute.role == AttributeRole::Property)
     {
         return Err("a type needs at least one attribute with `property`: true".to_owned());
     }
-    Ok(Box::leak(Box::new(Schema {
-        type_name: leaked(name),
-        doc: leaked(&described.doc),
-        namevar: leaked(&described.namevar),
+    Ok(Box::leak(Box::new(TypeSchema {
+        type_name: leak_text(name),
+        doc: leak_text(&described.doc),
+        namevar: leak_text(&described.namevar),
         attributes: Vec::leak(attributes),
     })))
 }
 
-fn attribute(name: &str, described: &Described) -> Attribute {
+fn build_attribute(name: &str, described: &ExternalAttribute) -> AttributeSchema {
     let words = || -> &'static [&'static str] {
-        Vec::leak(described.values.iter().map(|word| leaked(word)).collect())
+        Vec::leak(
+            described
+                .values
+                .iter()
+                .map(|word| leak_text(word))
+                .collect(),
+        )
     };
     let kind = match described.kind {
-        Word::String if !described.values.is_empty() => Kind::Word(words()),
-        Word::String => Kind::Text,
-        Word::Integer => Kind::Int,
-        Word::Boolean => Kind::Bool,
-        Word::List => Kind::List,
-        Word::Path => Kind::Path,
-        Word::Any => Kind::Data,
+        ExternalAttributeKind::String if !described.values.is_empty() => {
+            AttributeKind::Word(words())
+        }
+        ExternalAttributeKind::String => AttributeKind::Text,
+        ExternalAttributeKind::Integer => AttributeKind::Int,
+        ExternalAttributeKind::Boolean => AttributeKind::Bool,
+        ExternalAttributeKind::List => AttributeKind::List,
+        ExternalAttributeKind::Path => AttributeKind::Path,
+        ExternalAttributeKind::Any => AttributeKind::Data,
     };
-    Attribute {
-        name: leaked(name),
+    AttributeSchema {
+        name: leak_text(name),
         role: if described.property {
-            Role::Property
+            AttributeRole::Property
         } else {
-            Role::Parameter
+            AttributeRole::Parameter
         },
         kind,
-        default: described.default.as_deref().map(leaked),
+        default: described.default.as_deref().map(leak_text),
         sensitive: described.sensitive,
-        doc: leaked(&described.description),
+        doc: leak_text(&described.description),
     }
 }
 
-pub(super) fn leaked(text: &str) -> &'static str {
+pub(super) fn leak_text(text: &str) -> &'static str {
     String::leak(text.to_owned())
 }

@@ -13,20 +13,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use muster_system::error::chain;
-use muster_system::{FileKind, System};
+use muster_system::error::error_chain;
+use muster_system::{FileEntryKind, System};
 
 use crate::error::EngineError;
-use crate::foreign::Foreign;
 use crate::resource_type::ResourceType;
-use description::Description;
-use resource_type::ExternalType;
+use crate::type_source::ResourceTypeSource;
+use description::ExternalTypeDescription;
+use resource_type::ExternalResourceType;
 
 /// Where the types of a machine are described when nothing is said.
-pub const DIRECTORY: &str = "/etc/muster/types.d";
+pub const TYPES_DIRECTORY: &str = "/etc/muster/types.d";
 
 /// The largest description that is read, in bytes.
-const LIMIT: u64 = 256 * 1024;
+const MAX_DESCRIPTION_BYTES: u64 = 256 * 1024;
 
 /// The types that are described in a directory: `NAME.json` each.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ pub struct ExternalTypes {
     system: Arc<dyn System>,
     directory: PathBuf,
     /// What was read last, and what came of it.
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, CachedExternalType>>,
 }
 
 /// The bytes of a description, and the type that they make.
-type Known = (Vec<u8>, Arc<ExternalType>);
+type CachedExternalType = (Vec<u8>, Arc<ExternalResourceType>);
 
 impl ExternalTypes {
     /// Those of that directory, read anew at each question.
@@ -50,25 +50,25 @@ impl ExternalTypes {
         }
     }
 
-    fn load(&self, name: &str) -> Result<Option<Arc<ExternalType>>, String> {
+    fn load_type(&self, name: &str) -> Result<Option<Arc<ExternalResourceType>>, String> {
         let path = self.directory.join(format!("{name}.json"));
-        let bytes = match self.system.read(&path, LIMIT) {
+        let bytes = match self.system.read_file(&path, MAX_DESCRIPTION_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(chain(&error)),
+            Err(error) => return Err(error_chain(&error)),
         };
-        self.only_ours(&path)?;
+        self.check_trusted_file(&path)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((read, found)) = known.get(name)
             && *read == bytes
         {
             return Ok(Some(Arc::clone(found)));
         }
-        let described: Description = serde_json::from_slice(&bytes)
+        let described: ExternalTypeDescription = serde_json::from_slice(&bytes)
             .map_err(|error| format!("{} is no description of a type: {error}", path.display()))?;
         let program = self.directory.join(&described.program);
-        self.only_ours(&program)?;
-        let found = ExternalType::new(name, &described, program)
+        self.check_trusted_file(&program)?;
+        let found = ExternalResourceType::new(name, &described, program)
             .map_err(|problem| format!("{}: {problem}", path.display()))?;
         let found = Arc::new(found);
         known.insert(name.to_owned(), (bytes, Arc::clone(&found)));
@@ -76,11 +76,14 @@ impl ExternalTypes {
     }
 
     /// What runs with our rights must not be anybody's to write.
-    fn only_ours(&self, path: &Path) -> Result<(), String> {
-        let found = self.system.metadata(path).map_err(|error| chain(&error))?;
+    fn check_trusted_file(&self, path: &Path) -> Result<(), String> {
+        let found = self
+            .system
+            .metadata(path)
+            .map_err(|error| error_chain(&error))?;
         match found {
             None => Err(format!("{} is not there", path.display())),
-            Some(found) if found.kind != FileKind::File => {
+            Some(found) if found.kind != FileEntryKind::File => {
                 Err(format!("{} is not a regular file", path.display()))
             }
             Some(found) if found.mode & 0o022 != 0 => {
@@ -95,7 +98,7 @@ impl ExternalTypes {
     }
 }
 
-impl Foreign for ExternalTypes {
+impl ResourceTypeSource for ExternalTypes {
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
         let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
             && name
@@ -104,7 +107,7 @@ impl Foreign for ExternalTypes {
         if !is_name {
             return Ok(None);
         }
-        match self.load(name) {
+        match self.load_type(name) {
             Ok(found) => Ok(found.map(|found| found as Arc<dyn ResourceType>)),
             Err(problem) => Err(EngineError::Unavailable {
                 name: name.to_owned(),

@@ -7,22 +7,22 @@ use muster_system::Command;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::description::{Description, leaked, leaked_schema};
+use super::description::{ExternalTypeDescription, leak_schema, leak_text};
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::resource::{Data, Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::Schema;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::TypeSchema;
 
 /// The words' edition.
-const PROTOCOL: &str = "muster/type/v1";
+const PROTOCOL_VERSION: &str = "muster/type/v1";
 /// The longest answer, in bytes.
-const LONGEST: usize = 16 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct ExternalType {
-    schema: &'static Schema,
+pub(super) struct ExternalResourceType {
+    schema: &'static TypeSchema,
     program: PathBuf,
     timeout: Duration,
     refreshes: bool,
@@ -32,47 +32,47 @@ pub(super) struct ExternalType {
 
 /// What the program reads.
 #[derive(Serialize)]
-struct Call<'a> {
+struct ExternalProviderRequest<'a> {
     protocol: &'static str,
     op: &'static str,
     #[serde(rename = "type")]
     type_name: &'a str,
     name: &'a str,
-    desired: &'a Values,
+    desired: &'a ResourceValues,
     #[serde(skip_serializing_if = "Option::is_none")]
     property: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'a Values>,
+    state: Option<&'a ResourceValues>,
 }
 
 /// What it prints.
 #[derive(Deserialize)]
-struct Answer {
+struct ExternalProviderResponse {
     error: Option<String>,
     state: Option<Map<String, Json>>,
-    resources: Option<Vec<Listed>>,
+    resources: Option<Vec<ExternalProviderInstance>>,
     #[serde(default)]
     log: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ExternalProviderInstance {
     name: String,
     state: Map<String, Json>,
 }
 
-impl ExternalType {
+impl ExternalResourceType {
     pub(super) fn new(
         name: &str,
-        described: &Description,
+        described: &ExternalTypeDescription,
         program: PathBuf,
     ) -> Result<Self, String> {
         let requires = described
             .attributes
             .iter()
-            .filter_map(|(name, one)| Some((name.clone(), leaked(one.requires.as_deref()?))));
+            .filter_map(|(name, one)| Some((name.clone(), leak_text(one.requires.as_deref()?))));
         Ok(Self {
-            schema: leaked_schema(name, described)?,
+            schema: leak_schema(name, described)?,
             program,
             timeout: Duration::from_secs(described.timeout),
             refreshes: described.refreshes,
@@ -80,37 +80,38 @@ impl ExternalType {
         })
     }
 
-    fn call(
+    fn run_provider(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        call: &Call<'_>,
-    ) -> Result<Answer, EngineError> {
+        call: &ExternalProviderRequest<'_>,
+    ) -> Result<ExternalProviderResponse, EngineError> {
         let failed = |problem: String| EngineError::failed(resource, problem);
         let program = self.program.display();
         let mut command = Command::new([self.program.display().to_string(), call.op.to_owned()]);
         command.stdin = serde_json::to_vec(call).map_err(|error| failed(error.to_string()))?;
         command.cwd = self.program.parent().map(Path::to_owned);
         command.timeout = Some(self.timeout);
-        command.output_limit = LONGEST;
+        command.output_limit = MAX_RESPONSE_BYTES;
         command.cancel = cx.cancel.clone();
         let doing = format!("cannot ask {program} to {}", call.op);
         let output = cx
             .system
-            .run(&command)
+            .run_command(&command)
             .map_err(EngineError::during(resource, doing))?;
-        if !output.success() {
-            let (code, text) = (output.code, output.text());
+        if !output.is_success() {
+            let (code, text) = (output.code, output.combined_text());
             let last = text.trim().lines().next_back().unwrap_or_default();
             return Err(failed(format!("{program} ended with {code}: {last}")));
         }
-        let answer: Answer = serde_json::from_slice(&output.stdout).map_err(|error| {
-            failed(format!(
-                "{program} printed something else than one JSON object: {error}"
-            ))
-        })?;
+        let answer: ExternalProviderResponse =
+            serde_json::from_slice(&output.stdout).map_err(|error| {
+                failed(format!(
+                    "{program} printed something else than one JSON object: {error}"
+                ))
+            })?;
         for line in &answer.log {
-            cx.say(line.clone());
+            cx.log_line(line.clone());
         }
         match answer.error {
             Some(problem) => Err(failed(problem)),
@@ -118,9 +119,13 @@ impl ExternalType {
         }
     }
 
-    fn about<'a>(&'a self, op: &'static str, resource: &'a Resource) -> Call<'a> {
-        Call {
-            protocol: PROTOCOL,
+    fn build_request<'a>(
+        &'a self,
+        op: &'static str,
+        resource: &'a Resource,
+    ) -> ExternalProviderRequest<'a> {
+        ExternalProviderRequest {
+            protocol: PROTOCOL_VERSION,
             op,
             type_name: self.schema.type_name,
             name: &resource.name,
@@ -130,7 +135,7 @@ impl ExternalType {
         }
     }
 
-    fn state(&self, found: Map<String, Json>) -> Values {
+    fn parse_state(&self, found: Map<String, Json>) -> ResourceValues {
         let property = |name: &str| {
             self.schema
                 .properties()
@@ -138,48 +143,63 @@ impl ExternalType {
         };
         found
             .into_iter()
-            .filter_map(|(name, json)| Some((property(&name)?.name.to_owned(), value(json)?)))
+            .filter_map(|(name, json)| {
+                Some((property(&name)?.name.to_owned(), value_from_json(json)?))
+            })
             .collect()
     }
 }
 
-impl ResourceType for ExternalType {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for ExternalResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         self.schema
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let answer = self.call(cx, resource, &self.about("read", resource))?;
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let answer = self.run_provider(cx, resource, &self.build_request("read", resource))?;
         let found = answer
             .state
             .ok_or_else(|| EngineError::failed(resource, "the program told no `state`"))?;
-        Ok(State {
-            values: self.state(found),
+        Ok(ResourceState {
+            values: self.parse_state(found),
         })
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
-        let call = Call {
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        let call = ExternalProviderRequest {
             property: Some(&change.property),
             state: Some(&plan.state.values),
-            ..self.about("apply", &plan.resource)
+            ..self.build_request("apply", &plan.resource)
         };
-        self.call(cx, &plan.resource, &call).map(|_| ())
+        self.run_provider(cx, &plan.resource, &call).map(|_| ())
     }
 
-    fn refreshes(&self) -> bool {
+    fn supports_refresh(&self) -> bool {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-        self.call(cx, resource, &self.about("refresh", resource))
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+        self.run_provider(cx, resource, &self.build_request("refresh", resource))
             .map(|_| ())
     }
 
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
         let named = |(attribute, type_name): &(String, &'static str)| {
-            let names: Vec<Wanted> = resource
-                .list(attribute)
+            let names: Vec<AutorequireTarget> = resource
+                .get_list(attribute)
                 .iter()
                 .map(|name| (*type_name, (*name).to_owned()))
                 .collect();
@@ -188,38 +208,45 @@ impl ResourceType for ExternalType {
         self.requires.iter().flat_map(named).collect()
     }
 
-    fn provider(&self, _: &Cx<'_>, _: &Resource) -> Option<String> {
+    fn provider_name(&self, _: &ResourceContext<'_>, _: &Resource) -> Option<String> {
         Some(self.program.file_name()?.to_string_lossy().into_owned())
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(self.schema, "*")?;
-        let answer = self.call(cx, &all, &self.about("list", &all))?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(self.schema, "*")?;
+        let answer = self.run_provider(cx, &all, &self.build_request("list", &all))?;
         let listed = answer
             .resources
             .ok_or_else(|| EngineError::failed(&all, "the program told no `resources`"))?;
         Ok(listed
             .into_iter()
-            .map(|found| (found.name, self.state(found.state)))
+            .map(|found| (found.name, self.parse_state(found.state)))
             .collect())
     }
 }
 
-fn value(json: Json) -> Option<Value> {
+fn value_from_json(json: Json) -> Option<ResourceValue> {
     Some(match json {
         Json::Null => return None,
-        Json::Bool(truth) => Value::Bool(truth),
-        Json::String(text) => Value::Text(text),
-        Json::Number(ref number) => number
-            .as_i64()
-            .map_or_else(|| Value::Data(Data(json.clone())), Value::Int),
+        Json::Bool(truth) => ResourceValue::Bool(truth),
+        Json::String(text) => ResourceValue::Text(text),
+        Json::Number(ref number) => number.as_i64().map_or_else(
+            || ResourceValue::Data(StructuredValue(json.clone())),
+            ResourceValue::Int,
+        ),
         Json::Array(ref words) => {
             let texts: Option<Vec<String>> = words
                 .iter()
                 .map(|word| word.as_str().map(str::to_owned))
                 .collect();
-            texts.map_or_else(|| Value::Data(Data(json.clone())), Value::List)
+            texts.map_or_else(
+                || ResourceValue::Data(StructuredValue(json.clone())),
+                ResourceValue::List,
+            )
         }
-        Json::Object(_) => Value::Data(Data(json)),
+        Json::Object(_) => ResourceValue::Data(StructuredValue(json)),
     })
 }

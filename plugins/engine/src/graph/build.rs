@@ -2,54 +2,56 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Anchor, Graph, Node, NodeId};
-use crate::engine::Engine;
-use crate::world::{MemberId, World};
+use super::{ContainerAnchor, DependencyGraph, GraphNode, GraphNodeId};
+use crate::engine::ResourceEngine;
+use crate::resolved_catalog::{MemberId, ResolvedCatalog};
 
 /// The graph, and the node of each member that is a resource.
 #[derive(Debug, Default)]
-pub(crate) struct Built {
-    pub(crate) graph: Graph,
-    pub(crate) nodes: HashMap<MemberId, NodeId>,
+pub(crate) struct BuiltGraph {
+    pub(crate) graph: DependencyGraph,
+    pub(crate) nodes: HashMap<MemberId, GraphNodeId>,
 }
 
 /// Where a member begins and ends: the same node for a resource, two anchors for a container.
 #[derive(Debug, Clone, Copy)]
-struct Ends {
-    begin: NodeId,
-    end: NodeId,
+struct MemberBounds {
+    begin: GraphNodeId,
+    end: GraphNodeId,
 }
 
 /// Builds it.
-pub(crate) fn build(engine: &Engine, world: &World) -> Built {
-    let mut built = Built::default();
-    let ends = place(world, &mut built);
-    relate(world, &ends, &mut built.graph);
-    require_by_type(engine, world, &mut built);
-    contain(world, &ends, &mut built.graph);
+pub(crate) fn build_graph(engine: &ResourceEngine, world: &ResolvedCatalog) -> BuiltGraph {
+    let mut built = BuiltGraph::default();
+    let ends = add_nodes(world, &mut built);
+    add_relation_edges(world, &ends, &mut built.graph);
+    add_autorequire_edges(engine, world, &mut built);
+    add_containment_edges(world, &ends, &mut built.graph);
     built
 }
 
-fn place(world: &World, built: &mut Built) -> HashMap<MemberId, Ends> {
+fn add_nodes(world: &ResolvedCatalog, built: &mut BuiltGraph) -> HashMap<MemberId, MemberBounds> {
     let mut ends = HashMap::new();
     for (position, (id, member)) in (1..).zip(world.in_order()) {
         let priority = vec![position];
         let here = if member.resource.is_some() {
-            let node = built.graph.add(Node::Resource(id), priority);
+            let node = built.graph.add_node(GraphNode::Resource(id), priority);
             built.nodes.insert(id, node);
-            Ends {
+            MemberBounds {
                 begin: node,
                 end: node,
             }
         } else {
             let mut anchor = || {
-                let anchor = Anchor {
+                let anchor = ContainerAnchor {
                     name: member.reference.to_string(),
                     tags: member.tags.clone(),
                 };
-                built.graph.add(Node::Anchor(anchor), priority.clone())
+                built
+                    .graph
+                    .add_node(GraphNode::Anchor(anchor), priority.clone())
             };
-            Ends {
+            MemberBounds {
                 begin: anchor(),
                 end: anchor(),
             }
@@ -59,11 +61,15 @@ fn place(world: &World, built: &mut Built) -> HashMap<MemberId, Ends> {
     ends
 }
 
-fn relate(world: &World, ends: &HashMap<MemberId, Ends>, graph: &mut Graph) {
+fn add_relation_edges(
+    world: &ResolvedCatalog,
+    ends: &HashMap<MemberId, MemberBounds>,
+    graph: &mut DependencyGraph,
+) {
     for (id, member) in world.in_order() {
         for relation in &member.relations {
             let other = world
-                .place(&relation.other)
+                .find_member(&relation.other)
                 .and_then(|other| ends.get(&other));
             let (Some(this), Some(other)) = (ends.get(&id), other) else {
                 continue;
@@ -73,13 +79,13 @@ fn relate(world: &World, ends: &HashMap<MemberId, Ends>, graph: &mut Graph) {
             } else {
                 (this, other)
             };
-            graph.connect(first.end, second.begin, relation.refresh);
+            graph.add_edge(first.end, second.begin, relation.refresh);
         }
     }
 }
 
 /// What is written goes before what types think of: no edge beside or against one that is there.
-fn require_by_type(engine: &Engine, world: &World, built: &mut Built) {
+fn add_autorequire_edges(engine: &ResourceEngine, world: &ResolvedCatalog, built: &mut BuiltGraph) {
     for (id, member) in world.in_order() {
         let Some(resource) = &member.resource else {
             continue;
@@ -88,27 +94,31 @@ fn require_by_type(engine: &Engine, world: &World, built: &mut Built) {
             continue;
         };
         for (type_name, name) in engine.autorequires(resource, world) {
-            let reference = crate::catalog::Reference::new(&type_name, &name);
-            let first = world.place(&reference);
+            let reference = crate::catalog::ResourceReference::new(&type_name, &name);
+            let first = world.find_member(&reference);
             let Some(&first) = first.and_then(|first| built.nodes.get(&first)) else {
                 continue;
             };
             let related = built.graph.has_edge(first, this) || built.graph.has_edge(this, first);
             if !related && first != this {
-                built.graph.connect(first, this, false);
+                built.graph.add_edge(first, this, false);
             }
         }
     }
 }
 
-fn contain(world: &World, ends: &HashMap<MemberId, Ends>, graph: &mut Graph) {
+fn add_containment_edges(
+    world: &ResolvedCatalog,
+    ends: &HashMap<MemberId, MemberBounds>,
+    graph: &mut DependencyGraph,
+) {
     for (id, member) in world.in_order() {
         let (Some(this), Some(container)) = (ends.get(&id), member.container) else {
             continue;
         };
         if let Some(container) = ends.get(&container) {
-            graph.connect(container.begin, this.begin, true);
-            graph.connect(this.end, container.end, true);
+            graph.add_edge(container.begin, this.begin, true);
+            graph.add_edge(this.end, container.end, true);
         }
     }
     let holding: HashSet<MemberId> = world
@@ -118,7 +128,7 @@ fn contain(world: &World, ends: &HashMap<MemberId, Ends>, graph: &mut Graph) {
     for (id, member) in world.in_order() {
         let Some(this) = ends.get(&id) else { continue };
         if member.resource.is_none() && !holding.contains(&id) {
-            graph.connect(this.begin, this.end, false);
+            graph.add_edge(this.begin, this.end, false);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Graph, Node, NodeId};
-use crate::world::World;
+use super::{DependencyGraph, GraphNode, GraphNodeId};
+use crate::resolved_catalog::ResolvedCatalog;
 
 /// Every group of nodes that wait for each other, each in the order of the nodes (Tarjan's algorithm, without recursion).
-pub(crate) fn cycles(graph: &Graph) -> Vec<Vec<NodeId>> {
-    let mut search = Search {
+pub(crate) fn find_cycles(graph: &DependencyGraph) -> Vec<Vec<GraphNodeId>> {
+    let mut search = CycleSearch {
         index: vec![None; graph.len()],
         low: vec![0; graph.len()],
         on_stack: vec![false; graph.len()],
@@ -17,7 +17,7 @@ pub(crate) fn cycles(graph: &Graph) -> Vec<Vec<NodeId>> {
     };
     for root in 0..graph.len() {
         if search.index.get(root).is_some_and(Option::is_none) {
-            search.from(graph, root);
+            search.search_from(graph, root);
         }
     }
     search.found.retain(|group| match group.as_slice() {
@@ -27,17 +27,17 @@ pub(crate) fn cycles(graph: &Graph) -> Vec<Vec<NodeId>> {
     search.found
 }
 
-struct Search {
+struct CycleSearch {
     index: Vec<Option<usize>>,
     low: Vec<usize>,
     on_stack: Vec<bool>,
-    stack: Vec<NodeId>,
+    stack: Vec<GraphNodeId>,
     next: usize,
-    found: Vec<Vec<NodeId>>,
+    found: Vec<Vec<GraphNodeId>>,
 }
 
-impl Search {
-    fn enter(&mut self, node: NodeId) {
+impl CycleSearch {
+    fn enter_node(&mut self, node: GraphNodeId) {
         if let (Some(index), Some(low), Some(on_stack)) = (
             self.index.get_mut(node),
             self.low.get_mut(node),
@@ -49,39 +49,42 @@ impl Search {
         self.stack.push(node);
     }
 
-    fn lower(&mut self, node: NodeId, to: usize) {
+    fn lower_link(&mut self, node: GraphNodeId, to: usize) {
         if let Some(low) = self.low.get_mut(node) {
             *low = (*low).min(to);
         }
     }
 
-    fn from(&mut self, graph: &Graph, root: NodeId) {
-        self.enter(root);
-        let mut path: Vec<(NodeId, Vec<NodeId>)> = vec![(root, targets(graph, root))];
+    fn search_from(&mut self, graph: &DependencyGraph, root: GraphNodeId) {
+        self.enter_node(root);
+        let mut path: Vec<(GraphNodeId, Vec<GraphNodeId>)> =
+            vec![(root, edge_targets(graph, root))];
         while let Some((node, open)) = path.last_mut() {
             let node = *node;
             let Some(target) = open.pop() else {
                 path.pop();
                 let low = self.low.get(node).copied().unwrap_or_default();
                 if let Some((parent, _)) = path.last() {
-                    self.lower(*parent, low);
+                    self.lower_link(*parent, low);
                 }
-                self.close(node, low);
+                self.close_component(node, low);
                 continue;
             };
             match self.index.get(target).copied().flatten() {
                 None => {
-                    self.enter(target);
-                    path.push((target, targets(graph, target)));
+                    self.enter_node(target);
+                    path.push((target, edge_targets(graph, target)));
                 }
-                Some(index) if self.on_stack.get(target) == Some(&true) => self.lower(node, index),
+                Some(index) if self.on_stack.get(target) == Some(&true) => {
+                    self.lower_link(node, index);
+                }
                 Some(_) => {}
             }
         }
     }
 
     /// When nothing above is reached from the node, what is on the stack since then is a group.
-    fn close(&mut self, node: NodeId, low: usize) {
+    fn close_component(&mut self, node: GraphNodeId, low: usize) {
         if self.index.get(node).copied().flatten() != Some(low) {
             return;
         }
@@ -100,22 +103,33 @@ impl Search {
     }
 }
 
-fn targets(graph: &Graph, node: NodeId) -> Vec<NodeId> {
-    graph.after(node).map(|(target, _)| target).collect()
+fn edge_targets(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> {
+    graph
+        .outgoing_edges(node)
+        .map(|(target, _)| target)
+        .collect()
 }
 
 /// A shortest way round, as names: `File[/a] => File[/b] => File[/a]`. What follows itself (begin and end of a class) is said once.
-pub(crate) fn path(graph: &Graph, world: &World, group: &[NodeId]) -> Vec<String> {
-    let members: BTreeSet<NodeId> = group.iter().copied().collect();
+pub(crate) fn shortest_cycle_path(
+    graph: &DependencyGraph,
+    world: &ResolvedCatalog,
+    group: &[GraphNodeId],
+) -> Vec<String> {
+    let members: BTreeSet<GraphNodeId> = group.iter().copied().collect();
     // From a resource, if there is one: its name says most.
-    let is_resource = |id: &&NodeId| matches!(graph.node(**id), Some(Node::Resource(_)));
+    let is_resource =
+        |id: &&GraphNodeId| matches!(graph.get_node(**id), Some(GraphNode::Resource(_)));
     let Some(&start) = group.iter().find(is_resource).or(group.first()) else {
         return Vec::new();
     };
     let mut came_from = vec![None; graph.len()];
     let mut open = VecDeque::from([start]);
     'search: while let Some(node) = open.pop_front() {
-        for (target, _) in graph.after(node).filter(|(to, _)| members.contains(to)) {
+        for (target, _) in graph
+            .outgoing_edges(node)
+            .filter(|(to, _)| members.contains(to))
+        {
             let Some(entry) = came_from.get_mut(target).filter(|entry| entry.is_none()) else {
                 continue;
             };
@@ -137,19 +151,23 @@ pub(crate) fn path(graph: &Graph, world: &World, group: &[NodeId]) -> Vec<String
         };
     }
     ids.reverse();
-    let mut names: Vec<String> = ids.iter().map(|id| name(graph, world, *id)).collect();
+    let mut names: Vec<String> = ids.iter().map(|id| node_name(graph, world, *id)).collect();
     names.dedup();
     names
 }
 
 /// A node as people call it.
-pub(crate) fn name(graph: &Graph, world: &World, id: NodeId) -> String {
-    match graph.node(id) {
-        Some(Node::Resource(member)) => world
-            .get(*member)
+pub(crate) fn node_name(
+    graph: &DependencyGraph,
+    world: &ResolvedCatalog,
+    id: GraphNodeId,
+) -> String {
+    match graph.get_node(id) {
+        Some(GraphNode::Resource(member)) => world
+            .get_member(*member)
             .map(|member| member.reference.to_string())
             .unwrap_or_default(),
-        Some(Node::Anchor(anchor)) => anchor.name.clone(),
+        Some(GraphNode::Anchor(anchor)) => anchor.name.clone(),
         None => String::new(),
     }
 }

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::order::Walk;
-use super::{Anchor, Graph, Node, cycle};
-use crate::world::World;
+use super::order::GraphTraversal;
+use super::{ContainerAnchor, DependencyGraph, GraphNode, cycle};
+use crate::resolved_catalog::ResolvedCatalog;
 
 const MOST: usize = 9;
 
@@ -15,18 +15,18 @@ fn graphs() -> impl Strategy<Value = (usize, Vec<(usize, usize, bool)>)> {
     })
 }
 
-fn graph(nodes: usize, edges: &[(usize, usize, bool)]) -> Graph {
-    let mut graph = Graph::default();
+fn graph(nodes: usize, edges: &[(usize, usize, bool)]) -> DependencyGraph {
+    let mut graph = DependencyGraph::default();
     for node in 0..nodes {
-        let anchor = Anchor {
+        let anchor = ContainerAnchor {
             name: format!("Class[{node}]"),
             tags: Vec::new(),
         };
         let position = u32::try_from(node).expect("small");
-        graph.add(Node::Anchor(anchor), vec![position]);
+        graph.add_node(GraphNode::Anchor(anchor), vec![position]);
     }
     for (from, to, refresh) in edges {
-        graph.connect(*from, *to, *refresh);
+        graph.add_edge(*from, *to, *refresh);
     }
     graph
 }
@@ -62,12 +62,12 @@ fn expected(nodes: usize, edges: &[(usize, usize, bool)]) -> Vec<usize> {
     }
 }
 
-fn walked(graph: &Graph) -> Vec<usize> {
-    let mut walk = Walk::new(graph);
+fn walked(graph: &DependencyGraph) -> Vec<usize> {
+    let mut walk = GraphTraversal::new(graph);
     let mut order = Vec::new();
     while let Some(node) = walk.next() {
         order.push(node);
-        walk.finish(graph, node);
+        walk.finish_node(graph, node);
     }
     order
 }
@@ -82,12 +82,12 @@ proptest! {
     fn a_cycle_is_found_where_somebody_waits_for_himself((nodes, edges) in graphs()) {
         let graph = graph(nodes, &edges);
         let reached = reached(nodes, &edges);
-        let mut found: Vec<usize> = cycle::cycles(&graph).into_iter().flatten().collect();
+        let mut found: Vec<usize> = cycle::find_cycles(&graph).into_iter().flatten().collect();
         found.sort_unstable();
         let waiting: Vec<usize> = (0..nodes).filter(|node| reached[*node][*node]).collect();
         prop_assert_eq!(&found, &waiting);
-        for group in cycle::cycles(&graph) {
-            let path = cycle::path(&graph, &World::default(), &group);
+        for group in cycle::find_cycles(&graph) {
+            let path = cycle::shortest_cycle_path(&graph, &ResolvedCatalog::default(), &group);
             prop_assert_eq!(path.first(), path.last());
         }
     }
@@ -96,12 +96,12 @@ proptest! {
     #[test]
     fn counting_anew_changes_no_order((nodes, edges) in graphs()) {
         let graph = graph(nodes, &edges);
-        let mut walk = Walk::new(&graph);
+        let mut walk = GraphTraversal::new(&graph);
         let mut order = Vec::new();
         while let Some(node) = walk.next() {
             order.push(node);
-            walk.recount(&graph);
-            walk.finish(&graph, node);
+            walk.recount_dependencies(&graph);
+            walk.finish_node(&graph, node);
         }
         prop_assert_eq!(order, expected(nodes, &edges));
     }
@@ -112,9 +112,9 @@ proptest! {
         let graph = graph(nodes, &edges);
         // All are anchors, so that nobody is refreshed, and nothing loops.
         for node in 0..nodes {
-            prop_assert!(graph.refreshed_by(node).is_empty());
+            prop_assert!(graph.refresh_targets(node).is_empty());
         }
-        let times: u32 = (0..nodes).flat_map(|node| graph.after(node)).map(|(_, times)| times).sum();
+        let times: u32 = (0..nodes).flat_map(|node| graph.outgoing_edges(node)).map(|(_, times)| times).sum();
         prop_assert_eq!(usize::try_from(times).expect("small"), refreshing.len());
     }
 }

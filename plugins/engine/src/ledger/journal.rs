@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Certainty, Debt};
+use super::{OwedRefresh, RefreshCertainty};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
-pub enum Record {
+pub enum LedgerRecord {
     /// A debt came to be, as it stands here.
     Owed {
         /// The debt.
-        debt: Debt,
+        debt: OwedRefresh,
     },
     /// Uncertain debts became certain.
     Confirmed {
@@ -46,9 +46,9 @@ pub enum Record {
     },
 }
 
-impl Record {
+impl LedgerRecord {
     /// The record as a line.
-    pub fn line(&self) -> Vec<u8> {
+    pub fn to_line(&self) -> Vec<u8> {
         // A record is texts and numbers only; serialising it cannot fail.
         let json = serde_json::to_vec(self).unwrap_or_default();
         let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
@@ -69,16 +69,16 @@ impl Record {
     }
 
     /// Brings the debts up to date.
-    pub fn apply(self, debts: &mut BTreeMap<u64, Debt>) {
+    pub fn apply_to(self, debts: &mut BTreeMap<u64, OwedRefresh>) {
         match self {
             Self::Owed { debt } => {
                 debts.insert(debt.id, debt);
             }
-            Self::Confirmed { ids } => each(debts, &ids, |debt| {
-                debt.certainty = Certainty::Pending;
+            Self::Confirmed { ids } => for_each_id(debts, &ids, |debt| {
+                debt.certainty = RefreshCertainty::Pending;
             }),
-            Self::Begun { ids } => each(debts, &ids, |debt| debt.attempts += 1),
-            Self::Explained { ids, reason } => each(debts, &ids, |debt| {
+            Self::Begun { ids } => for_each_id(debts, &ids, |debt| debt.attempts += 1),
+            Self::Explained { ids, reason } => for_each_id(debts, &ids, |debt| {
                 debt.reason = Some(reason.clone());
             }),
             Self::Settled { ids } => debts.retain(|id, _| !ids.contains(id)),
@@ -86,7 +86,11 @@ impl Record {
     }
 }
 
-fn each(debts: &mut BTreeMap<u64, Debt>, ids: &BTreeSet<u64>, act: impl Fn(&mut Debt)) {
+fn for_each_id(
+    debts: &mut BTreeMap<u64, OwedRefresh>,
+    ids: &BTreeSet<u64>,
+    act: impl Fn(&mut OwedRefresh),
+) {
     for id in ids {
         if let Some(debt) = debts.get_mut(id) {
             act(debt);
@@ -95,12 +99,12 @@ fn each(debts: &mut BTreeMap<u64, Debt>, ids: &BTreeSet<u64>, act: impl Fn(&mut 
 }
 
 /// Every whole line of a journal, and what is wrong with the others.
-pub fn read(content: &[u8]) -> (Vec<Record>, Vec<String>) {
+pub fn parse_journal(content: &[u8]) -> (Vec<LedgerRecord>, Vec<String>) {
     let mut records = Vec::new();
     let mut warnings = Vec::new();
     for (number, line) in (1..).zip(content.split_inclusive(|byte| *byte == b'\n')) {
         let whole = line.strip_suffix(b"\n");
-        match whole.and_then(Record::parse) {
+        match whole.and_then(LedgerRecord::parse) {
             Some(record) => records.push(record),
             None if whole.is_none() => {
                 warnings.push(format!(

@@ -10,20 +10,20 @@ pub mod journal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_system::{Appender, StateDir, SystemError};
+use muster_system::{FileAppender, StateDir, SystemError};
 use serde::{Deserialize, Serialize};
 
-use journal::Record;
+use journal::LedgerRecord;
 
 /// The name of the file in the state directory.
-pub const FILE: &str = "refreshes.journal";
+pub const JOURNAL_FILE: &str = "refreshes.journal";
 /// The largest journal that is read, in bytes. It is rewritten at each start, so that only a run's own records add to it.
-const LIMIT: u64 = 64 * 1024 * 1024;
+const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How certain it is that a refresh is owed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Certainty {
+pub enum RefreshCertainty {
     /// The run died between the intent and its outcome.
     Uncertain,
     /// The source was changed.
@@ -32,7 +32,7 @@ pub enum Certainty {
 
 /// One owed refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Debt {
+pub struct OwedRefresh {
     /// Its number in the ledger.
     pub id: u64,
     /// The run in which the source was changed.
@@ -42,7 +42,7 @@ pub struct Debt {
     /// The resource that is owed a refresh: `Exec[reload]`.
     pub target: String,
     /// Whether the change was made for certain.
-    pub certainty: Certainty,
+    pub certainty: RefreshCertainty,
     /// What the source was about to change, as a digest: an uncertain debt is none if the same is still to be changed.
     pub plan: String,
     /// What was desired of the target then, as a digest.
@@ -57,10 +57,10 @@ pub struct Debt {
 
 /// The debts of one node, on the disk.
 #[derive(Debug)]
-pub struct Ledger {
-    debts: BTreeMap<u64, Debt>,
+pub struct RefreshLedger {
+    debts: BTreeMap<u64, OwedRefresh>,
     /// Absent when the ledger is only viewed: nothing is written then.
-    journal: Option<Appender>,
+    journal: Option<FileAppender>,
     next: u64,
     /// What was damaged on the disk, for the log.
     warnings: Vec<String>,
@@ -69,31 +69,31 @@ pub struct Ledger {
 /// The debts of one change that is about to be made.
 #[derive(Debug)]
 #[must_use = "an intent is settled by `made` or `not_made`"]
-pub struct Intent {
+pub struct RefreshIntent {
     ids: Vec<u64>,
 }
 
-impl Ledger {
+impl RefreshLedger {
     /// Reads the journal, and writes it anew without what was paid. What cannot be read is told, never taken for paid.
     pub fn open(state: &StateDir) -> Result<Self, SystemError> {
-        let (debts, warnings, next) = load(state)?;
+        let (debts, warnings, next) = load_journal(state)?;
         let content: Vec<u8> = debts
             .values()
-            .flat_map(|debt| Record::Owed { debt: debt.clone() }.line())
+            .flat_map(|debt| LedgerRecord::Owed { debt: debt.clone() }.to_line())
             .collect();
-        state.replace(FILE, &content)?;
+        state.replace_file(JOURNAL_FILE, &content)?;
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
         Ok(Self {
             debts,
-            journal: Some(state.appender(FILE, length)?),
+            journal: Some(state.open_appender(JOURNAL_FILE, length)?),
             next,
             warnings,
         })
     }
 
     /// The same for a plan: what is recorded stays in memory, and the journal is left as it is.
-    pub fn view(state: &StateDir) -> Result<Self, SystemError> {
-        let (debts, warnings, next) = load(state)?;
+    pub fn open_in_memory(state: &StateDir) -> Result<Self, SystemError> {
+        let (debts, warnings, next) = load_journal(state)?;
         Ok(Self {
             debts,
             journal: None,
@@ -103,8 +103,8 @@ impl Ledger {
     }
 
     /// What is owed, without touching anything: for looking while somebody else may be running.
-    pub fn peek(state: &StateDir) -> Result<Vec<Debt>, SystemError> {
-        Ok(load(state)?.0.into_values().collect())
+    pub fn read_owed(state: &StateDir) -> Result<Vec<OwedRefresh>, SystemError> {
+        Ok(load_journal(state)?.0.into_values().collect())
     }
 
     /// What was damaged on the disk.
@@ -113,28 +113,28 @@ impl Ledger {
     }
 
     /// Everything that is owed, oldest first.
-    pub fn debts(&self) -> impl Iterator<Item = &Debt> {
+    pub fn owed_refreshes(&self) -> impl Iterator<Item = &OwedRefresh> {
         self.debts.values()
     }
 
     /// Says what a change will cause, before it is made. On the disk when this returns.
-    pub fn intend(
+    pub fn record_intent(
         &mut self,
         run: &str,
         source: &str,
         plan: &str,
         since: i64,
         targets: &[(String, String)],
-    ) -> Result<Intent, SystemError> {
+    ) -> Result<RefreshIntent, SystemError> {
         let mut ids = Vec::with_capacity(targets.len());
         let mut lines = Vec::new();
         for (target, definition) in targets {
-            let debt = Debt {
+            let debt = OwedRefresh {
                 id: self.next,
                 run: run.to_owned(),
                 source: source.to_owned(),
                 target: target.clone(),
-                certainty: Certainty::Uncertain,
+                certainty: RefreshCertainty::Uncertain,
                 plan: plan.to_owned(),
                 target_definition: definition.clone(),
                 since,
@@ -143,61 +143,61 @@ impl Ledger {
             };
             self.next += 1;
             ids.push(debt.id);
-            lines.extend(Record::Owed { debt: debt.clone() }.line());
+            lines.extend(LedgerRecord::Owed { debt: debt.clone() }.to_line());
             self.debts.insert(debt.id, debt);
         }
         if let Some(journal) = self.journal.as_mut().filter(|_| !lines.is_empty()) {
             journal.append(&lines)?;
             journal.sync()?;
         }
-        Ok(Intent { ids })
+        Ok(RefreshIntent { ids })
     }
 
     /// The change was made: what was intended is owed.
-    pub fn made(&mut self, intent: &Intent) -> Result<(), SystemError> {
-        self.confirm(&intent.ids)
+    pub fn mark_change_made(&mut self, intent: &RefreshIntent) -> Result<(), SystemError> {
+        self.confirm_owed(&intent.ids)
     }
 
     /// Nothing was changed: nothing is owed.
-    pub fn not_made(&mut self, intent: &Intent) -> Result<(), SystemError> {
-        self.forget(&intent.ids)
+    pub fn mark_change_not_made(&mut self, intent: &RefreshIntent) -> Result<(), SystemError> {
+        self.remove_owed(&intent.ids)
     }
 
     /// An uncertain debt turned out to be owed.
-    pub fn confirm(&mut self, ids: &[u64]) -> Result<(), SystemError> {
+    pub fn confirm_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
         for id in ids {
             if let Some(debt) = self.debts.get_mut(id) {
-                debt.certainty = Certainty::Pending;
+                debt.certainty = RefreshCertainty::Pending;
             }
         }
-        self.record(ids, |ids| Record::Confirmed { ids })
+        self.append_record(ids, |ids| LedgerRecord::Confirmed { ids })
     }
 
     /// Debts that are paid, or turned out not to be owed.
-    pub fn forget(&mut self, ids: &[u64]) -> Result<(), SystemError> {
+    pub fn remove_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
         self.debts.retain(|id, _| !ids.contains(id));
-        self.record(ids, |ids| Record::Settled { ids })
+        self.append_record(ids, |ids| LedgerRecord::Settled { ids })
     }
 
     /// A refresh of the target begins. If it is interrupted, it is made again: twice is better than never.
-    pub fn begin(&mut self, target: &str) -> Result<(), SystemError> {
+    pub fn begin_refresh(&mut self, target: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
         for id in &ids {
             if let Some(debt) = self.debts.get_mut(id) {
                 debt.attempts += 1;
             }
         }
-        self.record(&ids, |ids| Record::Begun { ids })
+        self.append_record(&ids, |ids| LedgerRecord::Begun { ids })
     }
 
     /// The refresh of the target succeeded: whatever it was owed is paid.
-    pub fn paid(&mut self, target: &str) -> Result<(), SystemError> {
+    pub fn mark_refreshed(&mut self, target: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
-        self.forget(&ids)
+        self.remove_owed(&ids)
     }
 
     /// Why the target could not be refreshed now.
-    pub fn explain(&mut self, target: &str, reason: &str) -> Result<(), SystemError> {
+    pub fn record_reason(&mut self, target: &str, reason: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
         let mut changed = Vec::new();
         for id in ids {
@@ -209,20 +209,21 @@ impl Ledger {
             }
         }
         let reason = reason.to_owned();
-        self.record(&changed, |ids| Record::Explained { ids, reason })
+        self.append_record(&changed, |ids| LedgerRecord::Explained { ids, reason })
     }
 
     /// Whether the target is owed a refresh for certain.
-    pub fn owes(&self, target: &str) -> bool {
+    pub fn is_refresh_owed(&self, target: &str) -> bool {
         self.debts
             .values()
-            .any(|debt| debt.target == target && debt.certainty == Certainty::Pending)
+            .any(|debt| debt.target == target && debt.certainty == RefreshCertainty::Pending)
     }
 
     /// The uncertain debts that a change of the source would have caused.
-    pub fn uncertain_from(&self, source: &str) -> Vec<Debt> {
-        let uncertain =
-            |debt: &&Debt| debt.source == source && debt.certainty == Certainty::Uncertain;
+    pub fn uncertain_from(&self, source: &str) -> Vec<OwedRefresh> {
+        let uncertain = |debt: &&OwedRefresh| {
+            debt.source == source && debt.certainty == RefreshCertainty::Uncertain
+        };
         self.debts.values().filter(uncertain).cloned().collect()
     }
 
@@ -231,30 +232,32 @@ impl Ledger {
         of_target.map(|debt| debt.id).collect()
     }
 
-    fn record(
+    fn append_record(
         &mut self,
         ids: &[u64],
-        record: impl FnOnce(BTreeSet<u64>) -> Record,
+        record: impl FnOnce(BTreeSet<u64>) -> LedgerRecord,
     ) -> Result<(), SystemError> {
         let Some(journal) = self.journal.as_mut().filter(|_| !ids.is_empty()) else {
             return Ok(());
         };
-        journal.append(&record(ids.iter().copied().collect()).line())
+        journal.append(&record(ids.iter().copied().collect()).to_line())
     }
 }
 
-type Loaded = (BTreeMap<u64, Debt>, Vec<String>, u64);
+type LoadedLedger = (BTreeMap<u64, OwedRefresh>, Vec<String>, u64);
 
-fn load(state: &StateDir) -> Result<Loaded, SystemError> {
-    let content = state.read(FILE, LIMIT)?.unwrap_or_default();
-    let (records, warnings) = journal::read(&content);
+fn load_journal(state: &StateDir) -> Result<LoadedLedger, SystemError> {
+    let content = state
+        .read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?
+        .unwrap_or_default();
+    let (records, warnings) = journal::parse_journal(&content);
     let mut debts = BTreeMap::new();
     let mut next = 1;
     for record in records {
-        if let Record::Owed { debt } = &record {
+        if let LedgerRecord::Owed { debt } = &record {
             next = next.max(debt.id.saturating_add(1));
         }
-        record.apply(&mut debts);
+        record.apply_to(&mut debts);
     }
     Ok((debts, warnings, next))
 }

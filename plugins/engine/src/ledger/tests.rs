@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use muster_system::StateDir;
 use proptest::prelude::*;
 
-use super::journal::{self, Record};
-use super::{Certainty, Debt, FILE, Ledger};
+use super::journal::{self, LedgerRecord};
+use super::{JOURNAL_FILE, OwedRefresh, RefreshCertainty, RefreshLedger};
 
 fn directory() -> (tempfile::TempDir, StateDir) {
     let directory = tempfile::tempdir().expect("a directory");
@@ -22,9 +22,9 @@ fn targets(names: &[&str]) -> Vec<(String, String)> {
 #[test]
 fn a_debt_outlives_its_run_until_it_is_paid() {
     let (_directory, state) = directory();
-    let mut ledger = Ledger::open(&state).expect("opens");
+    let mut ledger = RefreshLedger::open(&state).expect("opens");
     let intent = ledger
-        .intend(
+        .record_intent(
             "run-1",
             "File[a]",
             "plan",
@@ -33,25 +33,25 @@ fn a_debt_outlives_its_run_until_it_is_paid() {
         )
         .expect("intends");
     drop(ledger);
-    let mut ledger = Ledger::open(&state).expect("opens again");
+    let mut ledger = RefreshLedger::open(&state).expect("opens again");
     let uncertain = ledger.uncertain_from("File[a]");
     assert_eq!(
         uncertain.len(),
         2,
         "the intent was on the disk before the change"
     );
-    assert!(!ledger.owes("Exec[x]"));
-    ledger.made(&intent).expect("made");
+    assert!(!ledger.is_refresh_owed("Exec[x]"));
+    ledger.mark_change_made(&intent).expect("made");
     drop(ledger);
-    let mut ledger = Ledger::open(&state).expect("opens");
-    assert!(ledger.owes("Exec[x]") && ledger.owes("Exec[y]"));
-    ledger.begin("Exec[x]").expect("begins");
-    ledger.paid("Exec[x]").expect("pays");
-    ledger.explain("Exec[y]", "noop").expect("explains");
+    let mut ledger = RefreshLedger::open(&state).expect("opens");
+    assert!(ledger.is_refresh_owed("Exec[x]") && ledger.is_refresh_owed("Exec[y]"));
+    ledger.begin_refresh("Exec[x]").expect("begins");
+    ledger.mark_refreshed("Exec[x]").expect("pays");
+    ledger.record_reason("Exec[y]", "noop").expect("explains");
     drop(ledger);
-    let ledger = Ledger::open(&state).expect("opens");
+    let ledger = RefreshLedger::open(&state).expect("opens");
     let left: Vec<_> = ledger
-        .debts()
+        .owed_refreshes()
         .map(|debt| (debt.target.as_str(), debt.reason.as_deref()))
         .collect();
     assert_eq!(left, [("Exec[y]", Some("noop"))]);
@@ -60,13 +60,16 @@ fn a_debt_outlives_its_run_until_it_is_paid() {
 #[test]
 fn a_torn_or_damaged_line_is_told_and_never_pays_a_debt() {
     let (_directory, state) = directory();
-    let mut ledger = Ledger::open(&state).expect("opens");
+    let mut ledger = RefreshLedger::open(&state).expect("opens");
     let intent = ledger
-        .intend("r", "File[a]", "p", 1, &targets(&["Exec[x]"]))
+        .record_intent("r", "File[a]", "p", 1, &targets(&["Exec[x]"]))
         .expect("intends");
-    ledger.made(&intent).expect("made");
-    ledger.paid("Exec[x]").expect("pays");
-    let whole = state.read(FILE, 1 << 20).expect("reads").expect("is there");
+    ledger.mark_change_made(&intent).expect("made");
+    ledger.mark_refreshed("Exec[x]").expect("pays");
+    let whole = state
+        .read_file(JOURNAL_FILE, 1 << 20)
+        .expect("reads")
+        .expect("is there");
     let last = whole
         .trim_ascii_end()
         .rsplit(|byte| *byte == b'\n')
@@ -76,20 +79,20 @@ fn a_torn_or_damaged_line_is_told_and_never_pays_a_debt() {
         + 1;
     for cut in 1..=last {
         let torn = whole.get(..whole.len() - cut).expect("a prefix");
-        state.replace(FILE, torn).expect("writes");
-        let ledger = Ledger::open(&state).expect("opens");
-        assert!(ledger.owes("Exec[x]"), "{cut} bytes torn off");
+        state.replace_file(JOURNAL_FILE, torn).expect("writes");
+        let ledger = RefreshLedger::open(&state).expect("opens");
+        assert!(ledger.is_refresh_owed("Exec[x]"), "{cut} bytes torn off");
         assert_eq!(ledger.warnings().is_empty(), cut == last);
     }
 }
 
-fn debt(id: u64) -> Debt {
-    Debt {
+fn debt(id: u64) -> OwedRefresh {
+    OwedRefresh {
         id,
         run: "run".to_owned(),
         source: format!("File[{id}]"),
         target: format!("Exec[{}]", id % 3),
-        certainty: Certainty::Uncertain,
+        certainty: RefreshCertainty::Uncertain,
         plan: "p".to_owned(),
         target_definition: "d".to_owned(),
         since: 7,
@@ -98,14 +101,14 @@ fn debt(id: u64) -> Debt {
     }
 }
 
-fn records() -> impl Strategy<Value = Vec<Record>> {
+fn records() -> impl Strategy<Value = Vec<LedgerRecord>> {
     let ids = || prop::collection::btree_set(1_u64..6, 0..4);
     let record = prop_oneof![
-        (1_u64..6).prop_map(|id| Record::Owed { debt: debt(id) }),
-        ids().prop_map(|ids| Record::Confirmed { ids }),
-        ids().prop_map(|ids| Record::Begun { ids }),
-        ids().prop_map(|ids| Record::Settled { ids }),
-        (ids(), "\\PC{0,10}").prop_map(|(ids, reason)| Record::Explained { ids, reason }),
+        (1_u64..6).prop_map(|id| LedgerRecord::Owed { debt: debt(id) }),
+        ids().prop_map(|ids| LedgerRecord::Confirmed { ids }),
+        ids().prop_map(|ids| LedgerRecord::Begun { ids }),
+        ids().prop_map(|ids| LedgerRecord::Settled { ids }),
+        (ids(), "\\PC{0,10}").prop_map(|(ids, reason)| LedgerRecord::Explained { ids, reason }),
     ];
     prop::collection::vec(record, 0..20)
 }
@@ -114,23 +117,23 @@ proptest! {
     /// Whatever happened, reading it back gives the same debts, and a crash at any byte gives those of some moment before.
     #[test]
     fn any_history_reads_back_as_it_was_at_some_moment(records in records(), cut in 0.0_f64..1.0) {
-        let content: Vec<u8> = records.iter().flat_map(Record::line).collect();
-        let (read, warnings) = journal::read(&content);
+        let content: Vec<u8> = records.iter().flat_map(LedgerRecord::to_line).collect();
+        let (read, warnings) = journal::parse_journal(&content);
         prop_assert_eq!(&read, &records);
         prop_assert!(warnings.is_empty());
         #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any place will do")]
         let torn = content.get(..(content.len() as f64 * cut) as usize).expect("a prefix");
-        let (read, _) = journal::read(torn);
+        let (read, _) = journal::parse_journal(torn);
         prop_assert!(records.starts_with(&read));
         let mut debts = BTreeMap::new();
         for record in read {
-            record.apply(&mut debts);
+            record.apply_to(&mut debts);
         }
         prop_assert!(debts.len() <= 5);
     }
 
     #[test]
     fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = journal::read(&bytes);
+        let _ = journal::parse_journal(&bytes);
     }
 }

@@ -7,32 +7,32 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use muster_system::{Attributes, System, SystemError};
+use muster_system::{FileAttributes, System, SystemError};
 
-use super::digest::Digest;
+use super::digest::ChecksumKind;
 use super::paths;
 
 /// Where buckets are when nobody says otherwise.
-pub const DEFAULT: &str = "/var/lib/muster/clientbucket";
+pub const DEFAULT_BUCKET_DIRECTORY: &str = "/var/lib/muster/clientbucket";
 /// The bucket that is there without being declared.
-pub const ALWAYS: &str = "puppet";
+pub const PREDECLARED_BUCKET: &str = "puppet";
 /// Longest content, and longest list of paths, that is read again, in bytes.
-const LIMIT: u64 = 1024 * 1024 * 1024;
+const MAX_CONTENT_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// The buckets of a catalog by their names.
 #[derive(Debug)]
-pub(crate) struct Buckets {
+pub(crate) struct BucketRegistry {
     directory: PathBuf,
     declared: RefCell<BTreeMap<String, PathBuf>>,
 }
 
-impl Default for Buckets {
+impl Default for BucketRegistry {
     fn default() -> Self {
-        Self::new(DEFAULT)
+        Self::new(DEFAULT_BUCKET_DIRECTORY)
     }
 }
 
-impl Buckets {
+impl BucketRegistry {
     /// Buckets without a path of their own share this directory.
     pub(crate) fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
@@ -42,30 +42,30 @@ impl Buckets {
     }
 
     /// Makes a bucket known; without a path it is in the shared directory.
-    pub(crate) fn declare(&self, name: &str, path: Option<&str>) {
+    pub(crate) fn declare_bucket(&self, name: &str, path: Option<&str>) {
         let path = path.map_or_else(|| self.directory.clone(), PathBuf::from);
         self.declared.borrow_mut().insert(name.to_owned(), path);
     }
 
     /// Where a bucket is; `None` for one that nobody declared.
-    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn bucket_path(&self, name: &str) -> Option<PathBuf> {
         let declared = self.declared.borrow().get(name).cloned();
-        declared.or_else(|| (name == ALWAYS).then(|| self.directory.clone()))
+        declared.or_else(|| (name == PREDECLARED_BUCKET).then(|| self.directory.clone()))
     }
 }
 
 /// Keeps a content that was found at this path; returns its checksum. What is there already is not written again.
-pub fn keep(
+pub fn store_content(
     system: &dyn System,
     bucket: &Path,
     original: &Path,
     content: &[u8],
 ) -> Result<String, SystemError> {
-    let sum = Digest::Sha256.of(content);
-    let place = place(bucket, &sum);
-    let with = |mode| Attributes {
+    let sum = ChecksumKind::Sha256.hex_checksum(content);
+    let place = content_directory(bucket, &sum);
+    let with = |mode| FileAttributes {
         mode: Some(mode),
-        ..Attributes::default()
+        ..FileAttributes::default()
     };
     make_dirs(system, &place, &with(0o750))?;
     let contents = place.join("contents");
@@ -73,10 +73,10 @@ pub fn keep(
         .metadata(&contents)?
         .is_none_or(|found| found.size != content.len() as u64)
     {
-        system.write(&contents, content, &with(0o440))?;
+        system.write_file(&contents, content, &with(0o440))?;
     }
     let paths = place.join("paths");
-    let mut lines = match system.read(&paths, LIMIT) {
+    let mut lines = match system.read_file(&paths, MAX_CONTENT_BYTES) {
         Ok(lines) => lines,
         Err(error) if error.is_not_found() => Vec::new(),
         Err(error) => return Err(error),
@@ -88,25 +88,28 @@ pub fn keep(
     {
         lines.extend_from_slice(line.as_bytes());
         lines.push(b'\n');
-        system.write(&paths, &lines, &with(0o640))?;
+        system.write_file(&paths, &lines, &with(0o640))?;
     }
     Ok(sum)
 }
 
 /// The content of that checksum, 64 hexadecimal digits; `None` when the bucket does not have it.
-pub fn fetch(
+pub fn fetch_content(
     system: &dyn System,
     bucket: &Path,
     sum: &str,
 ) -> Result<Option<Vec<u8>>, SystemError> {
-    match system.read(&place(bucket, sum).join("contents"), LIMIT) {
+    match system.read_file(
+        &content_directory(bucket, sum).join("contents"),
+        MAX_CONTENT_BYTES,
+    ) {
         Ok(content) => Ok(Some(content)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn place(bucket: &Path, sum: &str) -> PathBuf {
+fn content_directory(bucket: &Path, sum: &str) -> PathBuf {
     let mut place = bucket.to_owned();
     for digit in sum.chars().take(8) {
         place.push(digit.to_string());
@@ -116,8 +119,12 @@ fn place(bucket: &Path, sum: &str) -> PathBuf {
 }
 
 /// All missing directories with these attributes: what files were is nobody else's business.
-fn make_dirs(system: &dyn System, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
-    if paths::follow(system, path)?.is_some() {
+fn make_dirs(
+    system: &dyn System,
+    path: &Path,
+    attributes: &FileAttributes,
+) -> Result<(), SystemError> {
+    if paths::follow_links(system, path)?.is_some() {
         return Ok(());
     }
     if let Some(parent) = path.parent() {

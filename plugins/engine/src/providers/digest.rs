@@ -10,12 +10,12 @@ use sha2::{Sha224, Sha256, Sha384, Sha512};
 use super::accounts::dates;
 
 /// How many bytes the `lite` kinds look at.
-const LITE: usize = 512;
-const DAY: u64 = 86_400;
+const LITE_BYTES: usize = 512;
+const SECS_PER_DAY: u64 = 86_400;
 
 /// A way to compare contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Digest {
+pub enum ChecksumKind {
     /// SHA-256, which is what is meant when nothing is said.
     Sha256,
     /// SHA-256 of the first 512 bytes.
@@ -37,56 +37,58 @@ pub enum Digest {
 }
 
 /// All of them by their names.
-const ALL: [(&str, Digest); 9] = [
-    ("sha256", Digest::Sha256),
-    ("sha256lite", Digest::Sha256Lite),
-    ("md5", Digest::Md5),
-    ("md5lite", Digest::Md5Lite),
-    ("sha1", Digest::Sha1),
-    ("sha1lite", Digest::Sha1Lite),
-    ("sha224", Digest::Sha224),
-    ("sha384", Digest::Sha384),
-    ("sha512", Digest::Sha512),
+const CHECKSUM_KINDS: [(&str, ChecksumKind); 9] = [
+    ("sha256", ChecksumKind::Sha256),
+    ("sha256lite", ChecksumKind::Sha256Lite),
+    ("md5", ChecksumKind::Md5),
+    ("md5lite", ChecksumKind::Md5Lite),
+    ("sha1", ChecksumKind::Sha1),
+    ("sha1lite", ChecksumKind::Sha1Lite),
+    ("sha224", ChecksumKind::Sha224),
+    ("sha384", ChecksumKind::Sha384),
+    ("sha512", ChecksumKind::Sha512),
 ];
 
-impl Digest {
+impl ChecksumKind {
     /// The kind of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        ALL.iter()
+    pub fn from_name(name: &str) -> Option<Self> {
+        CHECKSUM_KINDS
+            .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, digest)| *digest)
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        ALL.iter()
+        CHECKSUM_KINDS
+            .iter()
             .find(|(_, digest)| *digest == self)
             .map_or("sha256", |(name, _)| name)
     }
 
     /// The checksum as hexadecimal digits.
-    pub fn of(self, content: &[u8]) -> String {
-        let lite = content.get(..LITE).unwrap_or(content);
+    pub fn hex_checksum(self, content: &[u8]) -> String {
+        let lite = content.get(..LITE_BYTES).unwrap_or(content);
         match self {
-            Self::Sha256 => hex::<Sha256>(content),
-            Self::Sha256Lite => hex::<Sha256>(lite),
-            Self::Md5 => hex::<Md5>(content),
-            Self::Md5Lite => hex::<Md5>(lite),
-            Self::Sha1 => hex::<Sha1>(content),
-            Self::Sha1Lite => hex::<Sha1>(lite),
-            Self::Sha224 => hex::<Sha224>(content),
-            Self::Sha384 => hex::<Sha384>(content),
-            Self::Sha512 => hex::<Sha512>(content),
+            Self::Sha256 => hex_hash::<Sha256>(content),
+            Self::Sha256Lite => hex_hash::<Sha256>(lite),
+            Self::Md5 => hex_hash::<Md5>(content),
+            Self::Md5Lite => hex_hash::<Md5>(lite),
+            Self::Sha1 => hex_hash::<Sha1>(content),
+            Self::Sha1Lite => hex_hash::<Sha1>(lite),
+            Self::Sha224 => hex_hash::<Sha224>(content),
+            Self::Sha384 => hex_hash::<Sha384>(content),
+            Self::Sha512 => hex_hash::<Sha512>(content),
         }
     }
 
     /// The checksum with its kind: `{md5}900150983cd24fb0d6963f7d28e17f72`.
-    pub fn sum(self, content: &[u8]) -> String {
-        format!("{{{}}}{}", self.name(), self.of(content))
+    pub fn tagged_checksum(self, content: &[u8]) -> String {
+        format!("{{{}}}{}", self.name(), self.hex_checksum(content))
     }
 
     /// How many hexadecimal digits it has.
-    pub fn digits(self) -> usize {
+    pub fn digit_count(self) -> usize {
         match self {
             Self::Sha256 | Self::Sha256Lite => 64,
             Self::Md5 | Self::Md5Lite => 32,
@@ -98,15 +100,15 @@ impl Digest {
     }
 
     /// Whether this can be the checksum of something.
-    pub fn fits(self, sum: &str) -> bool {
-        sum.len() == self.digits()
+    pub fn is_valid_checksum(self, sum: &str) -> bool {
+        sum.len() == self.digit_count()
             && sum
                 .bytes()
                 .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
     }
 }
 
-fn hex<D: sha2::Digest>(content: &[u8]) -> String {
+fn hex_hash<D: sha2::Digest>(content: &[u8]) -> String {
     let mut text = String::with_capacity(128);
     for byte in D::digest(content) {
         // Writing to a text cannot fail.
@@ -116,20 +118,20 @@ fn hex<D: sha2::Digest>(content: &[u8]) -> String {
 }
 
 /// The kind and the digits of `{sha256}ba78...`; `None` for what only begins like a checksum.
-pub fn parse(text: &str) -> Option<(Digest, &str)> {
+pub fn parse_checksum(text: &str) -> Option<(ChecksumKind, &str)> {
     let (kind, sum) = text.strip_prefix('{')?.split_once('}')?;
-    let digest = Digest::named(kind)?;
-    digest.fits(sum).then_some((digest, sum))
+    let digest = ChecksumKind::from_name(kind)?;
+    digest.is_valid_checksum(sum).then_some((digest, sum))
 }
 
 /// A moment as files are compared by: `{mtime}2023-11-14 22:13:20 UTC`. Whole seconds; such texts sort as their moments do.
-pub fn moment(kind: &str, moment: SystemTime) -> String {
+pub fn timestamp_checksum(kind: &str, moment: SystemTime) -> String {
     let seconds = moment
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let (day, rest) = (dates::day_of(moment), seconds % DAY);
-    let day = dates::render(day).unwrap_or_default();
+    let (day, rest) = (dates::epoch_day(moment), seconds % SECS_PER_DAY);
+    let day = dates::render_day(day).unwrap_or_default();
     format!(
         "{{{kind}}}{day} {:02}:{:02}:{:02} UTC",
         rest / 3600,
@@ -142,40 +144,44 @@ pub fn moment(kind: &str, moment: SystemTime) -> String {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use super::{ALL, Digest, moment, parse};
+    use super::{CHECKSUM_KINDS, ChecksumKind, parse_checksum, timestamp_checksum};
 
     #[test]
     fn every_kind_has_its_known_sum_of_abc() {
         assert_eq!(
-            Digest::Md5.sum(b"abc"),
+            ChecksumKind::Md5.tagged_checksum(b"abc"),
             "{md5}900150983cd24fb0d6963f7d28e17f72"
         );
         assert_eq!(
-            Digest::Sha1.sum(b"abc"),
+            ChecksumKind::Sha1.tagged_checksum(b"abc"),
             "{sha1}a9993e364706816aba3e25717850c26c9cd0d89d"
         );
         assert!(
-            Digest::Sha224
-                .of(b"abc")
+            ChecksumKind::Sha224
+                .hex_checksum(b"abc")
                 .starts_with("23097d223405d8228642")
         );
         assert!(
-            Digest::Sha384
-                .of(b"abc")
+            ChecksumKind::Sha384
+                .hex_checksum(b"abc")
                 .starts_with("cb00753f45a35e8bb5a0")
         );
         assert!(
-            Digest::Sha512
-                .of(b"abc")
+            ChecksumKind::Sha512
+                .hex_checksum(b"abc")
                 .starts_with("ddaf35a193617abacc41")
         );
-        for (name, digest) in ALL {
-            let sum = digest.sum(b"abc");
+        for (name, digest) in CHECKSUM_KINDS {
+            let sum = digest.tagged_checksum(b"abc");
             assert_eq!(digest.name(), name);
-            assert_eq!(parse(&sum).map(|(digest, _)| digest), Some(digest), "{sum}");
+            assert_eq!(
+                parse_checksum(&sum).map(|(digest, _)| digest),
+                Some(digest),
+                "{sum}"
+            );
         }
-        assert_eq!(parse("{sha256}short"), None);
-        assert_eq!(parse("{crc}00"), None);
+        assert_eq!(parse_checksum("{sha256}short"), None);
+        assert_eq!(parse_checksum("{crc}00"), None);
     }
 
     #[test]
@@ -185,14 +191,26 @@ mod tests {
             other[599] = b'y';
             other
         });
-        assert_eq!(Digest::Sha256Lite.of(&one), Digest::Sha256Lite.of(&other));
-        assert_ne!(Digest::Sha256.of(&one), Digest::Sha256.of(&other));
-        assert_eq!(Digest::Md5Lite.of(&one), Digest::Md5.of(&one[..512]));
+        assert_eq!(
+            ChecksumKind::Sha256Lite.hex_checksum(&one),
+            ChecksumKind::Sha256Lite.hex_checksum(&other)
+        );
+        assert_ne!(
+            ChecksumKind::Sha256.hex_checksum(&one),
+            ChecksumKind::Sha256.hex_checksum(&other)
+        );
+        assert_eq!(
+            ChecksumKind::Md5Lite.hex_checksum(&one),
+            ChecksumKind::Md5.hex_checksum(&one[..512])
+        );
     }
 
     #[test]
     fn moments_are_told_in_utc() {
         let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        assert_eq!(moment("mtime", at), "{mtime}2023-11-14 22:13:20 UTC");
+        assert_eq!(
+            timestamp_checksum("mtime", at),
+            "{mtime}2023-11-14 22:13:20 UTC"
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! One name at a time, never a path. Pure; the work is bounded by the product of both lengths.
 
 /// What stands first in a pattern.
-enum Token {
+enum GlobToken {
     Star,
     One,
     Literal(char),
@@ -14,11 +14,11 @@ enum Token {
 }
 
 /// Whether the name matches. Without `dots` a dot at its beginning is only matched by a dot, as by a shell.
-pub fn matches(pattern: &str, name: &str, dots: bool) -> bool {
-    let tokens = tokens(pattern);
+pub fn matches_pattern(pattern: &str, name: &str, dots: bool) -> bool {
+    let tokens = parse_tokens(pattern);
     let name: Vec<char> = name.chars().collect();
     let hidden = name.first() == Some(&'.') && !dots;
-    if hidden && !matches!(tokens.first(), Some(Token::Literal('.'))) {
+    if hidden && !matches!(tokens.first(), Some(GlobToken::Literal('.'))) {
         return false;
     }
     let (mut token, mut at) = (0, 0);
@@ -26,11 +26,11 @@ pub fn matches(pattern: &str, name: &str, dots: bool) -> bool {
     let mut star: Option<(usize, usize)> = None;
     while at < name.len() {
         match (tokens.get(token), name.get(at)) {
-            (Some(Token::Star), _) => {
+            (Some(GlobToken::Star), _) => {
                 star = Some((token, at));
                 token += 1;
             }
-            (Some(found), Some(letter)) if found.takes(*letter) => {
+            (Some(found), Some(letter)) if found.matches_char(*letter) => {
                 token += 1;
                 at += 1;
             }
@@ -47,11 +47,11 @@ pub fn matches(pattern: &str, name: &str, dots: bool) -> bool {
     }
     tokens
         .get(token..)
-        .is_some_and(|rest| rest.iter().all(|token| matches!(token, Token::Star)))
+        .is_some_and(|rest| rest.iter().all(|token| matches!(token, GlobToken::Star)))
 }
 
-impl Token {
-    fn takes(&self, letter: char) -> bool {
+impl GlobToken {
+    fn matches_char(&self, letter: char) -> bool {
         match self {
             Self::Star | Self::Broken => false,
             Self::One => true,
@@ -66,37 +66,37 @@ impl Token {
     }
 }
 
-fn tokens(pattern: &str) -> Vec<Token> {
+fn parse_tokens(pattern: &str) -> Vec<GlobToken> {
     let letters: Vec<char> = pattern.chars().collect();
     let mut tokens = Vec::new();
     let mut rest = letters.as_slice();
     while let Some((first, more)) = rest.split_first() {
         rest = more;
         match first {
-            '*' => tokens.push(Token::Star),
-            '?' => tokens.push(Token::One),
-            '[' => match set(more) {
+            '*' => tokens.push(GlobToken::Star),
+            '?' => tokens.push(GlobToken::One),
+            '[' => match parse_set(more) {
                 Some((set, after)) => {
                     tokens.push(set);
                     rest = after;
                 }
-                None => tokens.push(Token::Broken),
+                None => tokens.push(GlobToken::Broken),
             },
             // A backslash at the end stands for nothing.
             '\\' => {
                 if let Some((quoted, after)) = more.split_first() {
-                    tokens.push(Token::Literal(*quoted));
+                    tokens.push(GlobToken::Literal(*quoted));
                     rest = after;
                 }
             }
-            plain => tokens.push(Token::Literal(*plain)),
+            plain => tokens.push(GlobToken::Literal(*plain)),
         }
     }
     tokens
 }
 
 /// What stands between the brackets, and what comes after them.
-fn set(letters: &[char]) -> Option<(Token, &[char])> {
+fn parse_set(letters: &[char]) -> Option<(GlobToken, &[char])> {
     let (others, mut rest) = match letters.split_first() {
         Some(('^' | '!', rest)) => (true, rest),
         _ => (false, letters),
@@ -107,9 +107,9 @@ fn set(letters: &[char]) -> Option<(Token, &[char])> {
         if *first == ']' {
             // Empty brackets match nothing, not even the others.
             let token = if ranges.is_empty() {
-                Token::Broken
+                GlobToken::Broken
             } else {
-                Token::Set(ranges, others)
+                GlobToken::Set(ranges, others)
             };
             return Some((token, more));
         }
@@ -134,7 +134,7 @@ fn set(letters: &[char]) -> Option<(Token, &[char])> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::matches;
+    use super::matches_pattern;
 
     /// Patterns, and for each name whether Ruby 3.1 lets it match: first as it is, then with `FNM_DOTMATCH`.
     const RUBY: &str = r"
@@ -169,7 +169,7 @@ x[]]y|0000000000000000000|0000000000000000000
             for (dots, wanted) in [(false, parts[1]), (true, parts[2])] {
                 for (name, wanted) in NAMES.iter().zip(wanted.chars()) {
                     assert_eq!(
-                        matches(parts[0], name, dots),
+                        matches_pattern(parts[0], name, dots),
                         wanted == '1',
                         "{} and {name} with dots {dots}",
                         parts[0]
@@ -183,13 +183,13 @@ x[]]y|0000000000000000000|0000000000000000000
         #[test]
         fn a_quoted_name_matches_itself_alone(name in "\\PC{1,20}", other in "\\PC{1,20}") {
             let quoted: String = name.chars().flat_map(|letter| ['\\', letter]).collect();
-            prop_assert!(matches(&quoted, &name, true));
-            prop_assert_eq!(matches(&quoted, &other, true), name == other);
+            prop_assert!(matches_pattern(&quoted, &name, true));
+            prop_assert_eq!(matches_pattern(&quoted, &other, true), name == other);
         }
 
         #[test]
         fn any_pattern_ends(pattern in "[a*?\\[\\]^\\\\-]{0,40}", name in "[ab-]{0,40}") {
-            let _ = matches(&pattern, &name, true);
+            let _ = matches_pattern(&pattern, &name, true);
         }
     }
 }

@@ -2,26 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{Attributes, Metadata, System, SystemError};
+use muster_system::{FileAttributes, FileMetadata, System, SystemError};
 
 /// How many links are followed before a loop is assumed, as in the kernel.
-const LINK_LIMIT: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// What a path leads to when links are followed; `None` when that is nothing, or a loop.
-pub fn follow(system: &dyn System, path: &Path) -> Result<Option<Metadata>, SystemError> {
-    end(system, path).map(|(_, found)| found)
+pub fn follow_links(system: &dyn System, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+    resolve_links(system, path).map(|(_, found)| found)
 }
 
 /// Where a path leads to when links are followed, and what is there; `None` when that is nothing, or a loop.
-pub fn end(system: &dyn System, path: &Path) -> Result<(PathBuf, Option<Metadata>), SystemError> {
+pub fn resolve_links(
+    system: &dyn System,
+    path: &Path,
+) -> Result<(PathBuf, Option<FileMetadata>), SystemError> {
     let mut path = path.to_owned();
-    for _ in 0..LINK_LIMIT {
+    for _ in 0..MAX_LINKS {
         let found = system.metadata(&path)?;
-        if found.is_none_or(|found| found.kind != muster_system::FileKind::Link) {
+        if found.is_none_or(|found| found.kind != muster_system::FileEntryKind::Link) {
             return Ok((path, found));
         }
         let target = system.read_link(&path)?;
-        path = lexical(&path.parent().unwrap_or(Path::new("/")).join(target));
+        path = normalise_path(&path.parent().unwrap_or(Path::new("/")).join(target));
     }
     Ok((path, None))
 }
@@ -30,23 +33,23 @@ pub fn end(system: &dyn System, path: &Path) -> Result<(PathBuf, Option<Metadata
 pub fn create_dirs(
     system: &dyn System,
     path: &Path,
-    attributes: &Attributes,
+    attributes: &FileAttributes,
 ) -> Result<(), SystemError> {
-    if path.parent().is_none() || follow(system, path)?.is_some() {
+    if path.parent().is_none() || follow_links(system, path)?.is_some() {
         return Ok(());
     }
     if let Some(parent) = path.parent() {
-        create_dirs(system, parent, &Attributes::default())?;
+        create_dirs(system, parent, &FileAttributes::default())?;
     }
     match system.create_dir(path, attributes) {
         // Somebody else was faster: the same result.
-        Err(_) if follow(system, path)?.is_some() => Ok(()),
+        Err(_) if follow_links(system, path)?.is_some() => Ok(()),
         other => other,
     }
 }
 
 /// Takes `.` and `..` out, as names only.
-fn lexical(path: &Path) -> PathBuf {
+fn normalise_path(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for part in path.components() {
         match part {

@@ -5,38 +5,38 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileKind, Metadata, System, SystemError};
+use muster_system::{FileEntryKind, FileMetadata, System, SystemError};
 
 use super::{glob, paths};
 
 /// How deep links to directories are followed at most: a loop of them has no end.
-const FOLLOWED: usize = 40;
+const MAX_LINK_DEPTH: usize = 40;
 
 /// How to walk.
 #[derive(Debug, Clone, Copy)]
-pub struct Walk<'a> {
+pub struct DirectoryWalk<'a> {
     /// Levels below the directory; `None` is all of them.
     pub depth: Option<usize>,
     /// Names that match one of these patterns are left out, with what is below them.
     pub ignore: &'a [&'a str],
     /// Whether a link counts as what it points to.
     pub follow: bool,
-    /// Stops with [`Problem::TooMany`] above this number of entries.
+    /// Stops with [`DirectoryWalkError::TooMany`] above this number of entries.
     pub most: Option<usize>,
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryWalkEntry {
     /// Its path from the directory where the walk began.
     pub below: PathBuf,
     /// What it is; with `follow`, what is at the end of its links.
-    pub metadata: Metadata,
+    pub metadata: FileMetadata,
 }
 
 /// Why a walk ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum DirectoryWalkError {
     /// There is more than the caller can handle.
     #[error(
         "The directory '{}' contains more than {most} entries, which exceeds the limit specified by the max_files parameter for this resource",
@@ -53,20 +53,24 @@ pub enum Problem {
     System(#[from] SystemError),
 }
 
-impl Walk<'_> {
+impl DirectoryWalk<'_> {
     /// All entries. Nothing there, or no directory, is an empty list.
-    pub fn entries(&self, system: &dyn System, directory: &Path) -> Result<Vec<Entry>, Problem> {
+    pub fn collect_entries(
+        &self,
+        system: &dyn System,
+        directory: &Path,
+    ) -> Result<Vec<DirectoryWalkEntry>, DirectoryWalkError> {
         let mut found = Vec::new();
         let mut pending = VecDeque::from([(PathBuf::new(), 0, 0)]);
         while let Some((below, depth, links)) = pending.pop_front() {
             if self.depth.is_some_and(|most| depth >= most) {
                 continue;
             }
-            for name in names(system, &directory.join(&below))? {
+            for name in list_names(system, &directory.join(&below))? {
                 if self
                     .ignore
                     .iter()
-                    .any(|pattern| glob::matches(pattern, &name, false))
+                    .any(|pattern| glob::matches_pattern(pattern, &name, false))
                 {
                     continue;
                 }
@@ -76,19 +80,19 @@ impl Walk<'_> {
                 let Some(own) = system.metadata(&path)? else {
                     continue;
                 };
-                let is_link = own.kind == FileKind::Link;
+                let is_link = own.kind == FileEntryKind::Link;
                 let metadata = if is_link && self.follow {
-                    paths::follow(system, &path)?.unwrap_or(own)
+                    paths::follow_links(system, &path)?.unwrap_or(own)
                 } else {
                     own
                 };
                 let links = links + usize::from(is_link);
-                if metadata.kind == FileKind::Directory && links <= FOLLOWED {
+                if metadata.kind == FileEntryKind::Directory && links <= MAX_LINK_DEPTH {
                     pending.push_back((below.clone(), depth + 1, links));
                 }
-                found.push(Entry { below, metadata });
+                found.push(DirectoryWalkEntry { below, metadata });
                 if let Some(most) = self.most.filter(|most| found.len() > *most) {
-                    return Err(Problem::TooMany {
+                    return Err(DirectoryWalkError::TooMany {
                         directory: directory.to_owned(),
                         most,
                     });
@@ -100,9 +104,9 @@ impl Walk<'_> {
 }
 
 /// What is in a directory; nothing is in what is none.
-fn names(system: &dyn System, directory: &Path) -> Result<Vec<String>, SystemError> {
-    match paths::follow(system, directory)? {
-        Some(found) if found.kind == FileKind::Directory => system.read_dir(directory),
+fn list_names(system: &dyn System, directory: &Path) -> Result<Vec<String>, SystemError> {
+    match paths::follow_links(system, directory)? {
+        Some(found) if found.kind == FileEntryKind::Directory => system.read_dir(directory),
         _ => Ok(Vec::new()),
     }
 }

@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_system::System;
-use muster_system::command::Cancel;
-use muster_system::error::chain;
+use muster_system::command::CancelFlag;
+use muster_system::error::error_chain;
 
 use crate::error::EngineError;
-use crate::foreign::Foreign;
 use crate::resource_type::ResourceType;
-use protocol::{Description, Request};
-use resource_type::PuppetType;
-use session::{AskError, Sessions};
+use crate::type_source::ResourceTypeSource;
+use protocol::{BridgeRequest, PuppetTypeDescription};
+use resource_type::PuppetResourceType;
+use session::{BridgeError, PuppetBridge};
 
 /// How Puppet is started and how long it may take.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PuppetBridgeOptions {
     /// The Ruby that has Puppet; where Puppet's own packages put it, or else the one in the path, when absent.
     pub ruby: Option<String>,
     /// Settings of Puppet by name (`confdir`, `vardir`, `modulepath`, ...); what is not named is as on this machine.
@@ -42,7 +42,7 @@ pub struct Options {
     pub idle: Duration,
 }
 
-impl Default for Options {
+impl Default for PuppetBridgeOptions {
     fn default() -> Self {
         Self {
             ruby: None,
@@ -57,71 +57,72 @@ impl Default for Options {
 /// The types of the machine's Puppet.
 #[derive(Debug)]
 pub struct PuppetTypes {
-    sessions: Arc<Sessions>,
+    sessions: Arc<PuppetBridge>,
     /// What was described, and by which process.
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, CachedPuppetType>>,
 }
 
 /// A type that was asked about.
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedPuppetType {
     /// Which process described it.
     process: u64,
-    described: Description,
-    found: Arc<PuppetType>,
+    described: PuppetTypeDescription,
+    found: Arc<PuppetResourceType>,
 }
 
 impl PuppetTypes {
     /// Of this machine. Nothing is started yet.
-    pub fn new(system: Arc<dyn System>, options: Options) -> Self {
+    pub fn new(system: Arc<dyn System>, options: PuppetBridgeOptions) -> Self {
         Self {
-            sessions: Arc::new(Sessions::new(system, options)),
+            sessions: Arc::new(PuppetBridge::new(system, options)),
             known: Mutex::default(),
         }
     }
 
     /// Puppet's version, from the process that is kept.
-    pub fn version(&self) -> Result<String, EngineError> {
-        let asked = self
-            .sessions
-            .ask::<protocol::Pong>(&Request::of("ping", ""), &Cancel::default());
+    pub fn puppet_version(&self) -> Result<String, EngineError> {
+        let asked = self.sessions.send_request::<protocol::VersionReply>(
+            &BridgeRequest::for_type("ping", ""),
+            &CancelFlag::default(),
+        );
         asked
             .map(|answer| answer.ok.version)
-            .map_err(|error| unavailable("puppet", &error))
+            .map_err(|error| unavailable_error("puppet", &error))
     }
 
     /// The names of all types that it knows.
-    pub fn names(&self) -> Result<Vec<String>, EngineError> {
-        let request = Request::of("types", "");
+    pub fn type_names(&self) -> Result<Vec<String>, EngineError> {
+        let request = BridgeRequest::for_type("types", "");
         let asked = self
             .sessions
-            .ask::<protocol::Types>(&request, &Cancel::default());
+            .send_request::<protocol::TypeNamesReply>(&request, &CancelFlag::default());
         asked
             .map(|answer| answer.ok.types)
-            .map_err(|error| unavailable("*", &error))
+            .map_err(|error| unavailable_error("*", &error))
     }
 
     /// Describes a type, unless the process at hand did already.
-    fn describe(&self, name: &str) -> Result<Option<Arc<PuppetType>>, AskError> {
-        let request = Request::of("describe", name);
+    fn describe_type(&self, name: &str) -> Result<Option<Arc<PuppetResourceType>>, BridgeError> {
+        let request = BridgeRequest::for_type("describe", name);
         let described = match self
             .sessions
-            .ask::<Description>(&request, &Cancel::default())
+            .send_request::<PuppetTypeDescription>(&request, &CancelFlag::default())
         {
             Ok(answer) => answer.ok,
-            Err(AskError::UnknownType) => return Ok(None),
+            Err(BridgeError::UnknownType) => return Ok(None),
             Err(error) => return Err(error),
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match known.remove(name) {
             Some(before) if before.described == described => before.found,
-            _ => Arc::new(PuppetType::new(
+            _ => Arc::new(PuppetResourceType::new(
                 name,
                 &described,
                 Arc::clone(&self.sessions),
             )),
         };
-        let fresh = Known {
+        let fresh = CachedPuppetType {
             process: self.sessions.generation(),
             described,
             found: Arc::clone(&found),
@@ -131,7 +132,7 @@ impl PuppetTypes {
     }
 }
 
-impl Foreign for PuppetTypes {
+impl ResourceTypeSource for PuppetTypes {
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
         if !is_name(name) {
             return Ok(None);
@@ -152,16 +153,16 @@ impl Foreign for PuppetTypes {
         match known {
             Some(known) if known.process == self.sessions.generation() => Ok(Some(known.found)),
             _ => self
-                .describe(name)
+                .describe_type(name)
                 .map(|found| found.map(|found| found as Arc<dyn ResourceType>))
-                .map_err(|error| unavailable(name, &error)),
+                .map_err(|error| unavailable_error(name, &error)),
         }
     }
 }
 
 impl Drop for PuppetTypes {
     fn drop(&mut self) {
-        self.sessions.close();
+        self.sessions.stop_process();
     }
 }
 
@@ -173,9 +174,9 @@ fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-fn unavailable(name: &str, error: &AskError) -> EngineError {
+fn unavailable_error(name: &str, error: &BridgeError) -> EngineError {
     EngineError::Unavailable {
         name: name.to_owned(),
-        problem: chain(&error),
+        problem: error_chain(&error),
     }
 }

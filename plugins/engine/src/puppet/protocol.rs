@@ -6,26 +6,26 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::resource::{Data, Resource, Value, Values};
+use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue};
 use crate::schema::METAPARAMETERS;
 
 /// The other side.
-pub(super) const SCRIPT: &str = include_str!("bridge.rb");
+pub(super) const BRIDGE_SCRIPT: &str = include_str!("bridge.rb");
 
 /// Reads the first line, and becomes what it says: the script is too long for an argument that everybody can read.
-pub(super) const LOADER: &str = "hello = JSON.parse($stdin.gets); SETTINGS = hello['settings']; \
+pub(super) const BRIDGE_LOADER: &str = "hello = JSON.parse($stdin.gets); SETTINGS = hello['settings']; \
                                  eval(hello['script'], TOPLEVEL_BINDING, 'bridge.rb')";
 
 /// The first line.
 #[derive(Debug, Serialize)]
-pub(super) struct Hello<'a> {
+pub(super) struct BridgeHello<'a> {
     pub(super) settings: &'a BTreeMap<String, String>,
     pub(super) script: &'a str,
 }
 
 /// Any other line.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct BridgeRequest<'a> {
     op: &'static str,
     #[serde(rename = "type")]
     type_name: &'a str,
@@ -35,7 +35,7 @@ pub(super) struct Request<'a> {
     property: Option<&'a str>,
 }
 
-impl fmt::Debug for Request<'_> {
+impl fmt::Debug for BridgeRequest<'_> {
     /// Without the parameters: a password may be among them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -48,9 +48,9 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> BridgeRequest<'a> {
     /// About a type, or about nothing.
-    pub(super) fn of(op: &'static str, type_name: &'a str) -> Self {
+    pub(super) fn for_type(op: &'static str, type_name: &'a str) -> Self {
         Self {
             op,
             type_name,
@@ -61,32 +61,33 @@ impl<'a> Request<'a> {
     }
 
     /// About a resource of which nothing is desired.
-    pub(super) fn named(op: &'static str, type_name: &'a str, title: &'a str) -> Self {
+    pub(super) fn for_title(op: &'static str, type_name: &'a str, title: &'a str) -> Self {
         Self {
             title,
-            ..Self::of(op, type_name)
+            ..Self::for_type(op, type_name)
         }
     }
 
     /// About a resource. Metaparameters are the engine's, and a name that is only the title is Puppet's to read from it.
-    pub(super) fn about(op: &'static str, resource: &'a Resource, namevar: &str) -> Self {
+    pub(super) fn for_resource(op: &'static str, resource: &'a Resource, namevar: &str) -> Self {
         let is_ours = |name: &str| METAPARAMETERS.iter().any(|meta| meta.name == name);
-        let is_title =
-            |name: &str, value: &Value| name == namevar && value.as_text() == Some(&resource.title);
+        let is_title = |name: &str, value: &ResourceValue| {
+            name == namevar && value.as_text() == Some(&resource.title)
+        };
         let parameters = resource
             .values
             .iter()
             .filter(|(name, value)| !is_ours(name) && !is_title(name, value))
-            .map(|(name, value)| (name.clone(), json(value)))
+            .map(|(name, value)| (name.clone(), value_to_json(value)))
             .collect();
         Self {
             parameters,
-            ..Self::named(op, &resource.type_name, &resource.title)
+            ..Self::for_title(op, &resource.type_name, &resource.title)
         }
     }
 
     /// The same, about one property.
-    pub(super) fn only(self, property: &'a str) -> Self {
+    pub(super) fn for_property(self, property: &'a str) -> Self {
         Self {
             property: Some(property),
             ..self
@@ -94,42 +95,42 @@ impl<'a> Request<'a> {
     }
 
     /// Whether asking twice does no harm.
-    pub(super) fn only_looks(&self) -> bool {
-        !self.changes()
+    pub(super) fn is_read_only(&self) -> bool {
+        !self.changes_system()
     }
 
     /// Whether it changes the machine.
-    pub(super) fn changes(&self) -> bool {
+    pub(super) fn changes_system(&self) -> bool {
         matches!(self.op, "apply" | "refresh")
     }
 }
 
 /// A line that comes back.
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer<T> {
+pub(super) struct BridgeResponse<T> {
     pub(super) ok: Option<T>,
-    pub(super) error: Option<Problem>,
+    pub(super) error: Option<BridgeProblem>,
     #[serde(default)]
     pub(super) log: Vec<String>,
 }
 
 /// The line that says that it can be asked.
 #[derive(Debug, Deserialize)]
-pub(super) struct Ready {
+pub(super) struct BridgeReady {
     pub(super) ready: Option<String>,
-    pub(super) error: Option<Problem>,
+    pub(super) error: Option<BridgeProblem>,
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Problem {
-    pub(super) kind: ProblemKind,
+pub(super) struct BridgeProblem {
+    pub(super) kind: BridgeProblemKind,
     pub(super) message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ProblemKind {
+pub(super) enum BridgeProblemKind {
     UnknownType,
     Invalid,
     Failed,
@@ -137,21 +138,21 @@ pub(super) enum ProblemKind {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Pong {
+pub(super) struct VersionReply {
     pub(super) version: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Types {
+pub(super) struct TypeNamesReply {
     pub(super) types: Vec<String>,
 }
 
 /// What a type accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Description {
+pub(super) struct PuppetTypeDescription {
     pub(super) doc: String,
     pub(super) namevars: Vec<String>,
-    pub(super) attributes: Vec<DescribedAttribute>,
+    pub(super) attributes: Vec<PuppetAttribute>,
     pub(super) refreshes: bool,
     pub(super) provider: Option<String>,
     /// The types of what may come first without being told to.
@@ -159,7 +160,7 @@ pub(super) struct Description {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct DescribedAttribute {
+pub(super) struct PuppetAttribute {
     pub(super) name: String,
     pub(super) property: bool,
     pub(super) doc: String,
@@ -167,35 +168,35 @@ pub(super) struct DescribedAttribute {
 
 /// What a resource is called, and what comes first without being told to: types and names.
 #[derive(Debug, Deserialize)]
-pub(super) struct Checked {
+pub(super) struct CheckReply {
     pub(super) name: String,
     pub(super) autorequires: Vec<(String, String)>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Found {
+pub(super) struct ReadReply {
     pub(super) values: Map<String, Json>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Listed {
-    pub(super) resources: Vec<ListedResource>,
+pub(super) struct InstancesReply {
+    pub(super) resources: Vec<PuppetInstance>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ListedResource {
+pub(super) struct PuppetInstance {
     pub(super) title: String,
     pub(super) values: Map<String, Json>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Planned {
+pub(super) struct PlanReply {
     pub(super) values: Map<String, Json>,
-    pub(super) changes: Vec<PlannedChange>,
+    pub(super) changes: Vec<PuppetPlannedChange>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct PlannedChange {
+pub(super) struct PuppetPlannedChange {
     pub(super) property: String,
     pub(super) previous: Json,
     pub(super) desired: Json,
@@ -204,45 +205,47 @@ pub(super) struct PlannedChange {
 
 /// Nothing to tell.
 #[derive(Debug, Deserialize)]
-pub(super) struct Done {}
+pub(super) struct EmptyReply {}
 
 /// Puppet's value as the engine's; nothing where there is none.
-pub(super) fn value(json: Json) -> Option<Value> {
+pub(super) fn value_from_json(json: Json) -> Option<ResourceValue> {
     match json {
         Json::Null => None,
-        Json::Bool(truth) => Some(Value::Bool(truth)),
-        Json::String(text) => Some(Value::Text(text)),
-        Json::Number(ref number) => Some(
-            number
-                .as_i64()
-                .map_or_else(|| Value::Data(Data(json.clone())), Value::Int),
-        ),
+        Json::Bool(truth) => Some(ResourceValue::Bool(truth)),
+        Json::String(text) => Some(ResourceValue::Text(text)),
+        Json::Number(ref number) => Some(number.as_i64().map_or_else(
+            || ResourceValue::Data(StructuredValue(json.clone())),
+            ResourceValue::Int,
+        )),
         Json::Array(ref words) => {
             let texts: Option<Vec<String>> = words
                 .iter()
                 .map(|word| word.as_str().map(str::to_owned))
                 .collect();
-            Some(texts.map_or_else(|| Value::Data(Data(json.clone())), Value::List))
+            Some(texts.map_or_else(
+                || ResourceValue::Data(StructuredValue(json.clone())),
+                ResourceValue::List,
+            ))
         }
-        Json::Object(_) => Some(Value::Data(Data(json))),
+        Json::Object(_) => Some(ResourceValue::Data(StructuredValue(json))),
     }
 }
 
 /// Puppet's values as the engine's.
-pub(super) fn values(found: Map<String, Json>) -> Values {
+pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
     found
         .into_iter()
-        .filter_map(|(name, json)| Some((name, value(json)?)))
+        .filter_map(|(name, json)| Some((name, value_from_json(json)?)))
         .collect()
 }
 
-fn json(value: &Value) -> Json {
+fn value_to_json(value: &ResourceValue) -> Json {
     match value {
-        Value::Bool(truth) => Json::from(*truth),
-        Value::Int(number) => Json::from(*number),
-        Value::Text(text) => Json::from(text.as_str()),
-        Value::List(texts) => Json::from(texts.as_slice()),
-        Value::Data(Data(json)) => json.clone(),
+        ResourceValue::Bool(truth) => Json::from(*truth),
+        ResourceValue::Int(number) => Json::from(*number),
+        ResourceValue::Text(text) => Json::from(text.as_str()),
+        ResourceValue::List(texts) => Json::from(texts.as_slice()),
+        ResourceValue::Data(StructuredValue(json)) => json.clone(),
     }
 }
 
@@ -252,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    fn resource(values: &[(&str, Value)]) -> Resource {
+    fn resource(values: &[(&str, ResourceValue)]) -> Resource {
         Resource {
             type_name: "sshkey".to_owned(),
             title: "a@rsa".to_owned(),
@@ -267,12 +270,12 @@ mod tests {
     #[test]
     fn a_request_leaves_out_what_is_the_engines_and_what_the_title_says() {
         let resource = resource(&[
-            ("name", Value::from("a@rsa")),
-            ("noop", Value::Bool(true)),
-            ("key", Value::from("AAAA")),
-            ("host_aliases", Value::List(vec!["b".to_owned()])),
+            ("name", ResourceValue::from("a@rsa")),
+            ("noop", ResourceValue::Bool(true)),
+            ("key", ResourceValue::from("AAAA")),
+            ("host_aliases", ResourceValue::List(vec!["b".to_owned()])),
         ]);
-        let request = Request::about("apply", &resource, "name").only("key");
+        let request = BridgeRequest::for_resource("apply", &resource, "name").for_property("key");
         assert_eq!(
             serde_json::to_value(&request).unwrap(),
             json!({"op": "apply", "type": "sshkey", "title": "a@rsa", "property": "key",
@@ -284,16 +287,25 @@ mod tests {
     #[test]
     fn values_are_as_plain_as_they_can_be() {
         let found = json!({"a": null, "b": "x", "c": 7, "d": ["x", "y"], "e": [1], "f": {"g": 1}, "h": 1.5, "i": false});
-        let values = values(found.as_object().unwrap().clone());
+        let values = values_from_json(found.as_object().unwrap().clone());
         assert_eq!(values.get("a"), None);
-        assert_eq!(values.get("c"), Some(&Value::Int(7)));
+        assert_eq!(values.get("c"), Some(&ResourceValue::Int(7)));
         assert_eq!(
             values.get("d"),
-            Some(&Value::List(vec!["x".to_owned(), "y".to_owned()]))
+            Some(&ResourceValue::List(vec!["x".to_owned(), "y".to_owned()]))
         );
-        assert_eq!(values.get("e"), Some(&Value::Data(Data(json!([1])))));
-        assert_eq!(values.get("f"), Some(&Value::Data(Data(json!({"g": 1})))));
-        assert_eq!(values.get("h"), Some(&Value::Data(Data(json!(1.5)))));
+        assert_eq!(
+            values.get("e"),
+            Some(&ResourceValue::Data(StructuredValue(json!([1]))))
+        );
+        assert_eq!(
+            values.get("f"),
+            Some(&ResourceValue::Data(StructuredValue(json!({"g": 1}))))
+        );
+        assert_eq!(
+            values.get("h"),
+            Some(&ResourceValue::Data(StructuredValue(json!(1.5))))
+        );
         assert_eq!(serde_json::to_value(&values).unwrap()["f"], json!({"g": 1}));
     }
 }

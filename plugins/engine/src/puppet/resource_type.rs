@@ -2,42 +2,47 @@
 
 use std::sync::Arc;
 
-use muster_system::command::Cancel;
-use muster_system::error::chain;
+use muster_system::command::CancelFlag;
+use muster_system::error::error_chain;
 use serde::de::DeserializeOwned;
 
 use super::protocol::{
-    Checked, Description, Done, Found, Listed, Planned, PlannedChange, Request, value, values,
+    BridgeRequest, CheckReply, EmptyReply, InstancesReply, PlanReply, PuppetPlannedChange,
+    PuppetTypeDescription, ReadReply, value_from_json, values_from_json,
 };
-use super::session::{Answered, AskError, Sessions};
+use super::session::{BridgeError, LoggedAnswer, PuppetBridge};
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct PuppetType {
-    schema: &'static Schema,
+pub(super) struct PuppetResourceType {
+    schema: &'static TypeSchema,
     refreshes: bool,
     provider: Option<String>,
     /// The types of what may come first without being told to.
     autorequires: &'static [&'static str],
-    sessions: Arc<Sessions>,
+    sessions: Arc<PuppetBridge>,
 }
 
-impl PuppetType {
-    pub(super) fn new(name: &str, described: &Description, sessions: Arc<Sessions>) -> Self {
+impl PuppetResourceType {
+    pub(super) fn new(
+        name: &str,
+        described: &PuppetTypeDescription,
+        sessions: Arc<PuppetBridge>,
+    ) -> Self {
         Self {
-            schema: leaked_schema(name, described),
+            schema: leak_schema(name, described),
             refreshes: described.refreshes,
             provider: described.provider.clone(),
-            autorequires: leaked(
+            autorequires: leak_values(
                 described
                     .autorequires
                     .iter()
-                    .map(|name| leaked_text(name))
+                    .map(|name| leak_text(name))
                     .collect(),
             ),
             sessions,
@@ -45,92 +50,122 @@ impl PuppetType {
     }
 
     /// Asks about a resource; what Puppet logged is said on.
-    fn ask<T: DeserializeOwned>(
+    fn ask_puppet<T: DeserializeOwned>(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        request: &Request<'_>,
+        request: &BridgeRequest<'_>,
     ) -> Result<T, EngineError> {
-        match self.sessions.ask(request, &cx.cancel) {
-            Ok(Answered { ok, log }) => {
+        match self.sessions.send_request(request, &cx.cancel) {
+            Ok(LoggedAnswer { ok, log }) => {
                 for line in log {
-                    cx.say(line);
+                    cx.log_line(line);
                 }
                 Ok(ok)
             }
             Err(error) => {
-                if let AskError::Failed { log, .. } = &error {
+                if let BridgeError::Failed { log, .. } = &error {
                     for line in log {
-                        cx.say(line.clone());
+                        cx.log_line(line.clone());
                     }
                 }
-                Err(failure(resource, error))
+                Err(to_engine_error(resource, error))
             }
         }
     }
 
-    fn about<'r>(&self, op: &'static str, resource: &'r Resource) -> Request<'r> {
-        Request::about(op, resource, self.schema.namevar)
+    fn build_request<'r>(&self, op: &'static str, resource: &'r Resource) -> BridgeRequest<'r> {
+        BridgeRequest::for_resource(op, resource, self.schema.namevar)
     }
 }
 
-impl ResourceType for PuppetType {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for PuppetResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         self.schema
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let asked = self
-            .sessions
-            .ask::<Checked>(&self.about("check", &resource), &Cancel::default());
+        let asked = self.sessions.send_request::<CheckReply>(
+            &self.build_request("check", &resource),
+            &CancelFlag::default(),
+        );
         match asked {
             Ok(answer) => {
                 resource.name = answer.ok.name;
                 Ok(resource)
             }
-            Err(error) => Err(failure(&resource, error)),
+            Err(error) => Err(to_engine_error(&resource, error)),
         }
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let found: Found = self.ask(cx, resource, &self.about("find", resource))?;
-        Ok(State {
-            values: values(found.values),
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let found: ReadReply =
+            self.ask_puppet(cx, resource, &self.build_request("find", resource))?;
+        Ok(ResourceState {
+            values: values_from_json(found.values),
         })
     }
 
-    fn look(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Plan, EngineError> {
-        let planned: Planned = self.ask(cx, resource, &self.about("plan", resource))?;
-        Ok(Plan {
+    fn read_and_plan(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourcePlan, EngineError> {
+        let planned: PlanReply =
+            self.ask_puppet(cx, resource, &self.build_request("plan", resource))?;
+        Ok(ResourcePlan {
             resource: resource.clone(),
-            state: State {
-                values: values(planned.values),
+            state: ResourceState {
+                values: values_from_json(planned.values),
             },
-            changes: planned.changes.into_iter().map(change).collect(),
+            changes: planned
+                .changes
+                .into_iter()
+                .map(to_property_change)
+                .collect(),
         })
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
-        let request = self.about("apply", &plan.resource).only(&change.property);
-        self.ask::<Done>(cx, &plan.resource, &request).map(|_| ())
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        let request = self
+            .build_request("apply", &plan.resource)
+            .for_property(&change.property);
+        self.ask_puppet::<EmptyReply>(cx, &plan.resource, &request)
+            .map(|_| ())
     }
 
-    fn refreshes(&self) -> bool {
+    fn supports_refresh(&self) -> bool {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-        self.ask::<Done>(cx, resource, &self.about("refresh", resource))
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+        self.ask_puppet::<EmptyReply>(cx, resource, &self.build_request("refresh", resource))
             .map(|_| ())
     }
 
     /// What cannot be asked has no order of its own; its evaluation will say why.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
         if self.autorequires.is_empty() {
             return Vec::new();
         }
-        let request = self.about("check", resource);
-        let Ok(answer) = self.sessions.ask::<Checked>(&request, &Cancel::default()) else {
+        let request = self.build_request("check", resource);
+        let Ok(answer) = self
+            .sessions
+            .send_request::<CheckReply>(&request, &CancelFlag::default())
+        else {
             return Vec::new();
         };
         let known = |name: &str| {
@@ -145,80 +180,89 @@ impl ResourceType for PuppetType {
             .collect()
     }
 
-    fn provider(&self, _: &Cx<'_>, resource: &Resource) -> Option<String> {
+    fn provider_name(&self, _: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
         resource
-            .text("provider")
+            .get_text("provider")
             .map(str::to_owned)
             .or_else(|| self.provider.clone())
     }
 
-    fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
-        let resource = Resource::named(self.schema, title)?;
-        let request = Request::named("find", self.schema.type_name, title);
-        let found: Found = self.ask(cx, &resource, &request)?;
-        Ok(State {
-            values: values(found.values),
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+        let resource = Resource::without_values(self.schema, title)?;
+        let request = BridgeRequest::for_title("find", self.schema.type_name, title);
+        let found: ReadReply = self.ask_puppet(cx, &resource, &request)?;
+        Ok(ResourceState {
+            values: values_from_json(found.values),
         })
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(self.schema, "*")?;
-        let listed: Listed = self.ask(cx, &all, &Request::of("list", self.schema.type_name))?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(self.schema, "*")?;
+        let listed: InstancesReply = self.ask_puppet(
+            cx,
+            &all,
+            &BridgeRequest::for_type("list", self.schema.type_name),
+        )?;
         let resources = listed.resources.into_iter();
         Ok(resources
-            .map(|found| (found.title, values(found.values)))
+            .map(|found| (found.title, values_from_json(found.values)))
             .collect())
     }
 }
 
-fn change(planned: PlannedChange) -> Change {
-    Change {
+fn to_property_change(planned: PuppetPlannedChange) -> PropertyChange {
+    PropertyChange {
         property: planned.property,
-        from: value(planned.previous),
-        to: value(planned.desired).unwrap_or_else(|| Value::from("absent")),
+        from: value_from_json(planned.previous),
+        to: value_from_json(planned.desired).unwrap_or_else(|| ResourceValue::from("absent")),
         sensitive: false,
         message: planned.message,
     }
 }
 
-fn failure(resource: &Resource, error: AskError) -> EngineError {
+fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
     match error {
-        AskError::Invalid(problem) => EngineError::Refused {
+        BridgeError::Invalid(problem) => EngineError::Refused {
             resource: resource.reference(),
             problem,
         },
-        AskError::System(source) => EngineError::during(resource, "Puppet did not answer")(source),
-        other => EngineError::failed(resource, chain(&other)),
+        BridgeError::System(source) => {
+            EngineError::during(resource, "Puppet did not answer")(source)
+        }
+        other => EngineError::failed(resource, error_chain(&other)),
     }
 }
 
 /// Schemas are the engine's constants, and one that is learnt stays as long as the engine. There is one for each definition of a
 /// type that the machine ever had while the daemon runs.
-fn leaked_schema(name: &str, described: &Description) -> &'static Schema {
-    let attribute = |one: &super::protocol::DescribedAttribute| {
-        let (name, doc) = (leaked_text(&one.name), leaked_text(&one.doc));
+fn leak_schema(name: &str, described: &PuppetTypeDescription) -> &'static TypeSchema {
+    let attribute = |one: &super::protocol::PuppetAttribute| {
+        let (name, doc) = (leak_text(&one.name), leak_text(&one.doc));
         if one.property {
-            Attribute::property(name, Kind::Data, doc)
+            AttributeSchema::property(name, AttributeKind::Data, doc)
         } else {
-            Attribute::parameter(name, Kind::Data, doc)
+            AttributeSchema::parameter(name, AttributeKind::Data, doc)
         }
     };
     let namevar = described
         .namevars
         .first()
-        .map_or("name", |name| leaked_text(name));
-    Box::leak(Box::new(Schema {
-        type_name: leaked_text(name),
-        doc: leaked_text(&described.doc),
+        .map_or("name", |name| leak_text(name));
+    Box::leak(Box::new(TypeSchema {
+        type_name: leak_text(name),
+        doc: leak_text(&described.doc),
         namevar,
-        attributes: leaked(described.attributes.iter().map(attribute).collect()),
+        attributes: leak_values(described.attributes.iter().map(attribute).collect()),
     }))
 }
 
-fn leaked<T>(values: Vec<T>) -> &'static [T] {
+fn leak_values<T>(values: Vec<T>) -> &'static [T] {
     Vec::leak(values)
 }
 
-fn leaked_text(text: &str) -> &'static str {
+fn leak_text(text: &str) -> &'static str {
     String::leak(text.to_owned())
 }

@@ -8,21 +8,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muster_system::command::Cancel;
-use muster_system::{Command, Conversation, System, SystemError};
+use muster_system::command::CancelFlag;
+use muster_system::{Command, InteractiveProcess, System, SystemError};
 use serde::de::DeserializeOwned;
 
-use super::Options;
-use super::protocol::{Answer, Hello, LOADER, Problem, ProblemKind, Ready, Request, SCRIPT};
+use super::PuppetBridgeOptions;
+use super::protocol::{
+    BRIDGE_LOADER, BRIDGE_SCRIPT, BridgeHello, BridgeProblem, BridgeProblemKind, BridgeReady,
+    BridgeRequest, BridgeResponse,
+};
 
 /// The longest answer, in bytes: a list of all packages of a machine has about one million.
-const LONGEST: usize = 64 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 /// Where Puppet's own packages have their Ruby.
-const PUPPETS_RUBY: &str = "/opt/puppetlabs/puppet/bin/ruby";
+const PUPPET_RUBY: &str = "/opt/puppetlabs/puppet/bin/ruby";
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
+pub(super) enum BridgeError {
     /// There is no Puppet, or no Ruby.
     #[error(
         "Puppet, which may know it, cannot be asked: {0}; install puppet-agent, or see to it that it works"
@@ -38,7 +41,7 @@ pub(super) enum AskError {
     #[error("{problem}")]
     Failed { problem: String, log: Vec<String> },
     /// It ended while it was asked.
-    #[error("Puppet ended while it was asked{}", after_colon(.0))]
+    #[error("Puppet ended while it was asked{}", last_line_suffix(.0))]
     Ended(String),
     /// It answered something else.
     #[error("Puppet gave an answer that makes no sense")]
@@ -48,14 +51,14 @@ pub(super) enum AskError {
     System(#[from] SystemError),
 }
 
-impl AskError {
+impl BridgeError {
     /// Whether the process is of no use after this.
     fn is_fatal(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Senseless(_) | Self::System(_))
     }
 }
 
-fn after_colon(complaints: &str) -> String {
+fn last_line_suffix(complaints: &str) -> String {
     let last = complaints.lines().next_back().unwrap_or_default();
     if last.is_empty() {
         String::new()
@@ -66,30 +69,30 @@ fn after_colon(complaints: &str) -> String {
 
 /// An answer, and what was logged meanwhile.
 #[derive(Debug)]
-pub(super) struct Answered<T> {
+pub(super) struct LoggedAnswer<T> {
     pub(super) ok: T,
     pub(super) log: Vec<String>,
 }
 
 /// The process at hand, if there is one.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(super) struct PuppetBridge {
     system: Arc<dyn System>,
-    options: Options,
-    live: Mutex<Option<Live>>,
+    options: PuppetBridgeOptions,
+    live: Mutex<Option<BridgeProcess>>,
     closed: Condvar,
     /// Counts the processes.
     generation: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Live {
-    talk: Box<dyn Conversation>,
+struct BridgeProcess {
+    talk: Box<dyn InteractiveProcess>,
     used: Instant,
 }
 
-impl Sessions {
-    pub(super) fn new(system: Arc<dyn System>, options: Options) -> Self {
+impl PuppetBridge {
+    pub(super) fn new(system: Arc<dyn System>, options: PuppetBridgeOptions) -> Self {
         Self {
             system,
             options,
@@ -110,67 +113,67 @@ impl Sessions {
 
     /// Asks, of a process that is started if need be. One that died since it was last asked is started again, where asking
     /// twice does no harm.
-    pub(super) fn ask<T: DeserializeOwned>(
+    pub(super) fn send_request<T: DeserializeOwned>(
         self: &Arc<Self>,
-        request: &Request<'_>,
-        cancel: &Cancel,
-    ) -> Result<Answered<T>, AskError> {
-        let mut live = self.lock();
+        request: &BridgeRequest<'_>,
+        cancel: &CancelFlag,
+    ) -> Result<LoggedAnswer<T>, BridgeError> {
+        let mut live = self.lock_process();
         let is_new = live.is_none();
-        match self.ask_once(&mut live, request, cancel) {
-            Err(AskError::Ended(_)) if !is_new && request.only_looks() => {
-                self.ask_once(&mut live, request, cancel)
+        match self.send_request_once(&mut live, request, cancel) {
+            Err(BridgeError::Ended(_)) if !is_new && request.is_read_only() => {
+                self.send_request_once(&mut live, request, cancel)
             }
             answered => answered,
         }
     }
 
-    fn ask_once<T: DeserializeOwned>(
+    fn send_request_once<T: DeserializeOwned>(
         self: &Arc<Self>,
-        slot: &mut Option<Live>,
-        request: &Request<'_>,
-        cancel: &Cancel,
-    ) -> Result<Answered<T>, AskError> {
+        slot: &mut Option<BridgeProcess>,
+        request: &BridgeRequest<'_>,
+        cancel: &CancelFlag,
+    ) -> Result<LoggedAnswer<T>, BridgeError> {
         if slot.is_none() {
-            *slot = Some(self.start(cancel)?);
+            *slot = Some(self.start_process(cancel)?);
         }
         let Some(live) = slot else {
-            return Err(AskError::Ended(String::new()));
+            return Err(BridgeError::Ended(String::new()));
         };
-        let patience = if request.changes() {
+        let patience = if request.changes_system() {
             self.options.change
         } else {
             self.options.look
         };
-        let answered = exchange(&mut *live.talk, request, patience, cancel);
+        let answered = exchange_request(&mut *live.talk, request, patience, cancel);
         live.used = Instant::now();
-        if answered.as_ref().is_err_and(AskError::is_fatal) {
+        if answered.as_ref().is_err_and(BridgeError::is_fatal) {
             *slot = None;
         }
         answered
     }
 
-    fn start(self: &Arc<Self>, cancel: &Cancel) -> Result<Live, AskError> {
-        let mut talk = match self.system.converse(&self.command()) {
+    fn start_process(self: &Arc<Self>, cancel: &CancelFlag) -> Result<BridgeProcess, BridgeError> {
+        let mut talk = match self.system.start_interactive(&self.build_command()) {
             Err(error) if error.is_not_found() => {
-                return Err(AskError::Unavailable("there is no Ruby".to_owned()));
+                return Err(BridgeError::Unavailable("there is no Ruby".to_owned()));
             }
             started => started?,
         };
-        let hello = Hello {
+        let hello = BridgeHello {
             settings: &self.options.settings,
-            script: SCRIPT,
+            script: BRIDGE_SCRIPT,
         };
-        talk.say(&serde_json::to_string(&hello).map_err(AskError::Senseless)?)?;
-        let ready: Ready = heard(&mut *talk, self.options.look, cancel)?;
+        talk.send_line(&serde_json::to_string(&hello).map_err(BridgeError::Senseless)?)?;
+        let ready: BridgeReady = receive_message(&mut *talk, self.options.look, cancel)?;
         match ready {
-            Ready { ready: Some(_), .. } => {}
-            Ready {
+            BridgeReady { ready: Some(_), .. } => {}
+            BridgeReady {
                 error: Some(problem),
                 ..
-            } => return Err(AskError::Unavailable(problem.message)),
-            Ready { .. } => {
-                return Err(AskError::Unavailable(
+            } => return Err(BridgeError::Unavailable(problem.message)),
+            BridgeReady { .. } => {
+                return Err(BridgeError::Unavailable(
                     "it does not say that it is ready".to_owned(),
                 ));
             }
@@ -179,33 +182,33 @@ impl Sessions {
         let sessions = Arc::clone(self);
         let idle = thread::Builder::new().name("puppet-idle".to_owned());
         // Without the thread, the process stays until its owner goes: no reason not to ask it.
-        let _ = idle.spawn(move || sessions.end_when_idle(mine));
-        Ok(Live {
+        let _ = idle.spawn(move || sessions.stop_when_idle(mine));
+        Ok(BridgeProcess {
             talk,
             used: Instant::now(),
         })
     }
 
-    fn command(&self) -> Command {
+    fn build_command(&self) -> Command {
         let puppets_own = || {
-            let found = self.system.metadata(Path::new(PUPPETS_RUBY));
+            let found = self.system.metadata(Path::new(PUPPET_RUBY));
             let is_there = matches!(found, Ok(Some(_)));
-            (if is_there { PUPPETS_RUBY } else { "ruby" }).to_owned()
+            (if is_there { PUPPET_RUBY } else { "ruby" }).to_owned()
         };
         let ruby = self.options.ruby.clone().unwrap_or_else(puppets_own);
-        let mut command = Command::new([&ruby, "-W0", "-rjson", "-e", LOADER]);
+        let mut command = Command::new([&ruby, "-W0", "-rjson", "-e", BRIDGE_LOADER]);
         // Files of Ruby code are UTF-8, whatever the daemon's own locale is.
         command
             .env
             .insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
-        command.output_limit = LONGEST;
+        command.output_limit = MAX_RESPONSE_BYTES;
         command
     }
 
     /// Waits until nobody has asked for a while. Ends with the process that it was started for, however that ends.
-    fn end_when_idle(&self, mine: u64) {
-        let mut live = self.lock();
-        while let Some(Live { used, .. }) = &*live {
+    fn stop_when_idle(&self, mine: u64) {
+        let mut live = self.lock_process();
+        while let Some(BridgeProcess { used, .. }) = &*live {
             let left = self.options.idle.saturating_sub(used.elapsed());
             if self.generation() != mine {
                 return;
@@ -223,58 +226,58 @@ impl Sessions {
     }
 
     /// Ends the process, if there is one.
-    pub(super) fn close(&self) {
-        *self.lock() = None;
+    pub(super) fn stop_process(&self) {
+        *self.lock_process() = None;
         self.closed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Live>> {
+    fn lock_process(&self) -> MutexGuard<'_, Option<BridgeProcess>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn exchange<T: DeserializeOwned>(
-    talk: &mut dyn Conversation,
-    request: &Request<'_>,
+fn exchange_request<T: DeserializeOwned>(
+    talk: &mut dyn InteractiveProcess,
+    request: &BridgeRequest<'_>,
     patience: Duration,
-    cancel: &Cancel,
-) -> Result<Answered<T>, AskError> {
-    talk.say(&serde_json::to_string(request).map_err(AskError::Senseless)?)?;
-    let answer: Answer<T> = heard(talk, patience, cancel)?;
+    cancel: &CancelFlag,
+) -> Result<LoggedAnswer<T>, BridgeError> {
+    talk.send_line(&serde_json::to_string(request).map_err(BridgeError::Senseless)?)?;
+    let answer: BridgeResponse<T> = receive_message(talk, patience, cancel)?;
     match answer {
-        Answer {
+        BridgeResponse {
             ok: Some(ok), log, ..
-        } => Ok(Answered { ok, log }),
-        Answer {
+        } => Ok(LoggedAnswer { ok, log }),
+        BridgeResponse {
             error: Some(problem),
             log,
             ..
-        } => Err(refusal(problem, log)),
-        Answer { log, .. } => {
+        } => Err(to_bridge_error(problem, log)),
+        BridgeResponse { log, .. } => {
             let problem = "it answered neither yes nor no".to_owned();
-            Err(AskError::Failed { problem, log })
+            Err(BridgeError::Failed { problem, log })
         }
     }
 }
 
-fn heard<T: DeserializeOwned>(
-    talk: &mut dyn Conversation,
+fn receive_message<T: DeserializeOwned>(
+    talk: &mut dyn InteractiveProcess,
     patience: Duration,
-    cancel: &Cancel,
-) -> Result<T, AskError> {
-    match talk.hear(patience, cancel)? {
-        Some(line) => serde_json::from_str(&line).map_err(AskError::Senseless),
-        None => Err(AskError::Ended(talk.complaints())),
+    cancel: &CancelFlag,
+) -> Result<T, BridgeError> {
+    match talk.receive_line(patience, cancel)? {
+        Some(line) => serde_json::from_str(&line).map_err(BridgeError::Senseless),
+        None => Err(BridgeError::Ended(talk.stderr_tail())),
     }
 }
 
-fn refusal(problem: Problem, log: Vec<String>) -> AskError {
-    let Problem { kind, message } = problem;
+fn to_bridge_error(problem: BridgeProblem, log: Vec<String>) -> BridgeError {
+    let BridgeProblem { kind, message } = problem;
     match kind {
-        ProblemKind::UnknownType => AskError::UnknownType,
-        ProblemKind::Invalid => AskError::Invalid(message),
-        ProblemKind::Unavailable => AskError::Unavailable(message),
-        ProblemKind::Failed => AskError::Failed {
+        BridgeProblemKind::UnknownType => BridgeError::UnknownType,
+        BridgeProblemKind::Invalid => BridgeError::Invalid(message),
+        BridgeProblemKind::Unavailable => BridgeError::Unavailable(message),
+        BridgeProblemKind::Failed => BridgeError::Failed {
             problem: message,
             log,
         },

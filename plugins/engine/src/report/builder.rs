@@ -1,37 +1,40 @@
 //! Folds what a run tells into a report.
 
-use super::{FORMAT, Log, Metrics, Report, RunEvent, Start, Status, VERSION};
+use super::{
+    REPORT_FORMAT_VERSION, REPORTED_PUPPET_VERSION, ResourceStatus, RunEvent, RunLogEntry,
+    RunMetrics, RunReport, RunStart,
+};
 
 /// A report that is not finished.
 #[derive(Debug, Default)]
-pub struct Builder {
-    start: Option<Start>,
-    logs: Vec<Log>,
-    statuses: Vec<Status>,
-    report: Option<Report>,
+pub struct RunReportBuilder {
+    start: Option<RunStart>,
+    logs: Vec<RunLogEntry>,
+    statuses: Vec<ResourceStatus>,
+    report: Option<RunReport>,
 }
 
-impl Builder {
+impl RunReportBuilder {
     /// Takes in what happened next.
-    pub fn take(&mut self, event: &RunEvent) {
+    pub fn add_event(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Start(start) => self.start = Some(start.clone()),
             RunEvent::Log(log) => self.logs.push(log.clone()),
             RunEvent::Resource(status) => self.statuses.push((**status).clone()),
-            RunEvent::End(end) => self.report = self.finish(end),
+            RunEvent::End(end) => self.report = self.build_report(end),
         }
     }
 
     /// The report, once the end was told.
-    pub fn report(self) -> Option<Report> {
+    pub fn into_report(self) -> Option<RunReport> {
         self.report
     }
 
-    fn finish(&mut self, end: &super::End) -> Option<Report> {
+    fn build_report(&mut self, end: &super::RunEnd) -> Option<RunReport> {
         let start = self.start.take()?;
         let statuses = std::mem::take(&mut self.statuses);
-        let failed = |status: &Status| status.failed || status.failed_to_restart;
-        let changed = |status: &Status| status.change_count > 0;
+        let failed = |status: &ResourceStatus| status.failed || status.failed_to_restart;
+        let changed = |status: &ResourceStatus| status.change_count > 0;
         let status = if end.failed_to_generate
             || !end.transaction_completed
             || statuses.iter().any(failed)
@@ -43,20 +46,20 @@ impl Builder {
             "unchanged"
         };
         let mut noops = statuses.iter().flat_map(|status| &status.events);
-        Some(Report {
+        Some(RunReport {
             host: start.host,
             time: start.time,
             configuration_version: start.configuration_version,
             transaction_uuid: start.transaction_uuid,
-            report_format: FORMAT,
-            puppet_version: VERSION.to_owned(),
+            report_format: REPORT_FORMAT_VERSION,
+            puppet_version: REPORTED_PUPPET_VERSION.to_owned(),
             status,
             transaction_completed: end.transaction_completed,
             noop: start.noop,
             noop_pending: noops.any(|event| event.status == "noop"),
             environment: start.environment,
             logs: std::mem::take(&mut self.logs),
-            metrics: Metrics::of(&statuses, end),
+            metrics: RunMetrics::from_statuses(&statuses, end),
             corrective_change: statuses.iter().any(|status| status.corrective_change),
             resource_statuses: statuses,
             catalog_uuid: start.catalog_uuid,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{End, Status};
+use super::{ResourceStatus, RunEnd};
 
 /// One group of counts, in Puppet's layout: `[name, label, value]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Metric {
+pub struct MetricGroup {
     /// `resources`, `time`, `changes`, `events`.
     pub name: &'static str,
     /// The same with a capital letter.
@@ -17,81 +17,82 @@ pub struct Metric {
     pub values: Vec<(String, String, serde_json::Number)>,
 }
 
-impl Metric {
-    fn count(&mut self, name: &str, value: u64) {
+impl MetricGroup {
+    fn add_count(&mut self, name: &str, value: u64) {
         self.values
-            .push((name.to_owned(), label(name), value.into()));
+            .push((name.to_owned(), metric_label(name), value.into()));
     }
 
-    fn seconds(&mut self, name: &str, value: f64) {
+    fn add_seconds(&mut self, name: &str, value: f64) {
         let value = serde_json::Number::from_f64(value).unwrap_or_else(|| 0.into());
-        self.values.push((name.to_owned(), label(name), value));
+        self.values
+            .push((name.to_owned(), metric_label(name), value));
     }
 }
 
 /// All groups.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Metrics {
+pub struct RunMetrics {
     /// How many resources, and how they fared.
-    pub resources: Metric,
+    pub resources: MetricGroup,
     /// Seconds by type, and for the whole.
-    pub time: Metric,
+    pub time: MetricGroup,
     /// How many changes.
-    pub changes: Metric,
+    pub changes: MetricGroup,
     /// How many events, by status.
-    pub events: Metric,
+    pub events: MetricGroup,
 }
 
-impl Metrics {
+impl RunMetrics {
     /// Every group with its name.
-    pub fn all(&self) -> [&Metric; 4] {
+    pub fn all_groups(&self) -> [&MetricGroup; 4] {
         [&self.resources, &self.time, &self.changes, &self.events]
     }
 
     /// Counts.
-    pub(super) fn of(statuses: &[Status], end: &End) -> Self {
+    pub(super) fn from_statuses(statuses: &[ResourceStatus], end: &RunEnd) -> Self {
         Self {
-            resources: resources(statuses),
-            time: time(statuses, end),
-            changes: changes(statuses),
-            events: events(statuses),
+            resources: count_resources(statuses),
+            time: sum_times(statuses, end),
+            changes: count_changes(statuses),
+            events: count_events(statuses),
         }
     }
 }
 
-fn metric(name: &'static str, label: &'static str) -> Metric {
-    Metric {
+fn empty_group(name: &'static str, label: &'static str) -> MetricGroup {
+    MetricGroup {
         name,
         label,
         values: Vec::new(),
     }
 }
 
-fn resources(statuses: &[Status]) -> Metric {
-    let mut resources = metric("resources", "Resources");
-    let count = |is: fn(&Status) -> bool| {
+fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
+    let mut resources = empty_group("resources", "Resources");
+    let count = |is: fn(&ResourceStatus) -> bool| {
         u64::try_from(statuses.iter().filter(|status| is(status)).count()).unwrap_or(u64::MAX)
     };
-    resources.count("total", count(|_| true));
-    resources.count("skipped", count(|status| status.skipped));
-    resources.count("failed", count(|status| status.failed));
-    resources.count(
+    resources.add_count("total", count(|_| true));
+    resources.add_count("skipped", count(|status| status.skipped));
+    resources.add_count("failed", count(|status| status.failed));
+    resources.add_count(
         "failed_to_restart",
         count(|status| status.failed_to_restart),
     );
-    resources.count("restarted", count(|status| status.restarted));
-    resources.count("changed", count(|status| status.changed));
-    resources.count("out_of_sync", count(|status| status.out_of_sync));
+    resources.add_count("restarted", count(|status| status.restarted));
+    resources.add_count("changed", count(|status| status.changed));
+    resources.add_count("out_of_sync", count(|status| status.out_of_sync));
     // Puppet counts this before it replaces the status that says so, and gets 0 for what was evaluated.
-    resources.count("scheduled", 0);
-    resources.count(
+    resources.add_count("scheduled", 0);
+    resources.add_count(
         "corrective_change",
         count(|status| status.corrective_change),
     );
     resources
 }
 
-fn time(statuses: &[Status], end: &End) -> Metric {
+fn sum_times(statuses: &[ResourceStatus], end: &RunEnd) -> MetricGroup {
     let mut by_type: BTreeMap<String, f64> = BTreeMap::new();
     for status in statuses {
         if let Some(seconds) = status.evaluation_time {
@@ -100,46 +101,46 @@ fn time(statuses: &[Status], end: &End) -> Metric {
                 .or_default() += seconds;
         }
     }
-    let mut time = metric("time", "Time");
+    let mut time = empty_group("time", "Time");
     for (name, seconds) in &by_type {
-        time.seconds(name, *seconds);
+        time.add_seconds(name, *seconds);
     }
     // Present also when the catalog came from a file: readers take its absence for a run that had no catalog.
-    time.seconds("config_retrieval", 0.0);
-    time.seconds("transaction_evaluation", end.transaction_evaluation);
-    time.seconds("catalog_application", end.total);
-    time.seconds("total", end.total);
+    time.add_seconds("config_retrieval", 0.0);
+    time.add_seconds("transaction_evaluation", end.transaction_evaluation);
+    time.add_seconds("catalog_application", end.total);
+    time.add_seconds("total", end.total);
     time
 }
 
-fn changes(statuses: &[Status]) -> Metric {
-    let mut changes = metric("changes", "Changes");
-    changes.count(
+fn count_changes(statuses: &[ResourceStatus]) -> MetricGroup {
+    let mut changes = empty_group("changes", "Changes");
+    changes.add_count(
         "total",
         statuses.iter().map(|status| status.change_count).sum(),
     );
     changes
 }
 
-fn events(statuses: &[Status]) -> Metric {
-    let mut events = metric("events", "Events");
+fn count_events(statuses: &[ResourceStatus]) -> MetricGroup {
+    let mut events = empty_group("events", "Events");
     let all = || statuses.iter().flat_map(|status| &status.events);
     let count = |word: &str| {
         u64::try_from(all().filter(|event| event.status == word).count()).unwrap_or(u64::MAX)
     };
-    events.count("total", u64::try_from(all().count()).unwrap_or(u64::MAX));
-    events.count("failure", count("failure"));
-    events.count("success", count("success"));
+    events.add_count("total", u64::try_from(all().count()).unwrap_or(u64::MAX));
+    events.add_count("failure", count("failure"));
+    events.add_count("success", count("success"));
     for word in ["noop", "audit"] {
         if count(word) > 0 {
-            events.count(word, count(word));
+            events.add_count(word, count(word));
         }
     }
     events
 }
 
 /// `failed_to_restart` is labelled `Failed to restart`.
-fn label(name: &str) -> String {
+fn metric_label(name: &str) -> String {
     let text = name.replace('_', " ");
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

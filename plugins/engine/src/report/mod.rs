@@ -1,33 +1,33 @@
 //! What a run did, in the structure of Puppet's reports (format 12), so that whatever reads those reads ours.
 //!
-//! A run tells what happens one [`RunEvent`] at a time; a report is what [`Builder`] folds them into, and nothing else.
+//! A run tells what happens one [`RunEvent`] at a time; a report is what [`RunReportBuilder`] folds them into, and nothing else.
 //! `metrics` counts, [`summary`] writes the small file that monitoring reads. One key is ours: `pending_refreshes`.
 
 mod builder;
 mod metrics;
-mod stamp;
 pub mod summary;
+mod timestamp;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-pub use builder::Builder;
-pub use metrics::{Metric, Metrics};
-pub use stamp::stamp;
+pub use builder::RunReportBuilder;
+pub use metrics::{MetricGroup, RunMetrics};
+pub use timestamp::format_timestamp;
 
-use crate::ledger::Debt;
+use crate::ledger::OwedRefresh;
 
 /// The version of Puppet's report format that this is.
-pub const FORMAT: u32 = 12;
+pub const REPORT_FORMAT_VERSION: u32 = 12;
 
 /// Whose semantics the run followed, and who followed them; a semantic version, because readers parse it.
-pub const VERSION: &str = concat!("7.23.0+muster.", env!("CARGO_PKG_VERSION"));
+pub const REPORTED_PUPPET_VERSION: &str = concat!("7.23.0+muster.", env!("CARGO_PKG_VERSION"));
 
 /// How loud a line of the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum RunLogLevel {
     /// Only for who looks for a fault.
     Debug,
     /// What goes on.
@@ -46,9 +46,9 @@ pub enum Level {
     Crit,
 }
 
-impl Level {
+impl RunLogLevel {
     /// The level of a `loglevel`; `verbose` is what Puppet calls `info` there.
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn from_loglevel(word: &str) -> Option<Self> {
         Some(match word {
             "debug" => Self::Debug,
             "info" | "verbose" => Self::Info,
@@ -63,7 +63,7 @@ impl Level {
     }
 
     /// The word for it in reports.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
             Self::Info => "info",
@@ -79,9 +79,9 @@ impl Level {
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Log {
+pub struct RunLogEntry {
     /// How loud.
-    pub level: Level,
+    pub level: RunLogLevel,
     /// What is said.
     pub message: String,
     /// Who says it: `Puppet`, or `/Stage[main]/Main/File[/etc/motd]/ensure`.
@@ -98,7 +98,7 @@ pub struct Log {
 
 /// What happened to one property, or to a resource as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Event {
+pub struct ResourceEvent {
     /// Whether it is only recorded, not wanted otherwise.
     pub audited: bool,
     /// `ensure`, `content`; null for a refresh or a failure of the whole.
@@ -126,7 +126,7 @@ pub struct Event {
 /// How one resource fared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
-pub struct Status {
+pub struct ResourceStatus {
     /// Its title.
     pub title: String,
     /// Where it was written.
@@ -162,7 +162,7 @@ pub struct Status {
     /// How many properties were not as desired.
     pub out_of_sync_count: u64,
     /// One by one.
-    pub events: Vec<Event>,
+    pub events: Vec<ResourceEvent>,
     /// Whether one of the changes was corrective.
     pub corrective_change: bool,
     /// It was refreshed.
@@ -170,9 +170,9 @@ pub struct Status {
     pub restarted: bool,
 }
 
-impl Status {
+impl ResourceStatus {
     /// Takes in an event, and what it says of the whole, as Puppet does.
-    pub fn add(&mut self, event: Event) {
+    pub fn add_event(&mut self, event: ResourceEvent) {
         match event.status {
             "failure" => self.failed = true,
             "success" => {
@@ -195,18 +195,18 @@ impl Status {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum RunEvent {
     /// The first.
-    Start(Start),
+    Start(RunStart),
     /// Somebody has something to say.
-    Log(Log),
+    Log(RunLogEntry),
     /// A resource has been seen to.
-    Resource(Box<Status>),
+    Resource(Box<ResourceStatus>),
     /// The last.
-    End(End),
+    End(RunEnd),
 }
 
 /// What is known before anything is done.
 #[derive(Debug, Clone, Serialize)]
-pub struct Start {
+pub struct RunStart {
     /// The machine.
     pub host: String,
     /// When.
@@ -229,7 +229,7 @@ pub struct Start {
 
 /// What is known when everything is done.
 #[derive(Debug, Clone, Serialize)]
-pub struct End {
+pub struct RunEnd {
     /// When.
     pub time: String,
     /// Whether every resource had its turn.
@@ -241,13 +241,13 @@ pub struct End {
     /// Seconds for the whole.
     pub total: f64,
     /// What is still owed.
-    pub pending_refreshes: Vec<Debt>,
+    pub pending_refreshes: Vec<OwedRefresh>,
 }
 
 /// What a run did.
 #[derive(Debug, Clone, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
-pub struct Report {
+pub struct RunReport {
     /// The machine.
     pub host: String,
     /// When it began.
@@ -256,9 +256,9 @@ pub struct Report {
     pub configuration_version: Json,
     /// Of the run.
     pub transaction_uuid: String,
-    /// [`FORMAT`].
+    /// [`REPORT_FORMAT_VERSION`].
     pub report_format: u32,
-    /// [`VERSION`].
+    /// [`REPORTED_PUPPET_VERSION`].
     pub puppet_version: String,
     /// `failed`, `changed` or `unchanged`; `changed` too while a refresh is owed.
     pub status: &'static str,
@@ -271,12 +271,12 @@ pub struct Report {
     /// Puppet's environment.
     pub environment: String,
     /// What was said.
-    pub logs: Vec<Log>,
+    pub logs: Vec<RunLogEntry>,
     /// What was counted.
-    pub metrics: Metrics,
+    pub metrics: RunMetrics,
     /// One by one, in the order in which they were seen to.
-    #[serde(serialize_with = "by_name")]
-    pub resource_statuses: Vec<Status>,
+    #[serde(serialize_with = "serialize_by_name")]
+    pub resource_statuses: Vec<ResourceStatus>,
     /// Whether a change was corrective.
     pub corrective_change: bool,
     /// Of the catalog.
@@ -286,17 +286,17 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code_id: Option<String>,
     /// Refreshes that are still owed. Not in Puppet's reports.
-    pub pending_refreshes: Vec<Debt>,
+    pub pending_refreshes: Vec<OwedRefresh>,
 }
 
-impl Report {
+impl RunReport {
     /// Puppet's detailed exit code: 2 for changes, 4 for failures, their sum for both, 1 when the run itself failed; and 2 while
     /// a refresh is owed, because then the machine is not as described.
     pub fn exit_code(&self) -> u8 {
         if !self.transaction_completed {
             return 1;
         }
-        let failed = |status: &Status| status.failed || status.failed_to_restart;
+        let failed = |status: &ResourceStatus| status.failed || status.failed_to_restart;
         let changed = self
             .resource_statuses
             .iter()
@@ -312,7 +312,10 @@ impl Report {
     }
 }
 
-fn by_name<S: Serializer>(statuses: &[Status], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_by_name<S: Serializer>(
+    statuses: &[ResourceStatus],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(statuses.len()))?;
     for status in statuses {
         map.serialize_entry(&status.resource, status)?;

@@ -4,20 +4,24 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use super::{Report, VERSION};
+use super::{REPORTED_PUPPET_VERSION, RunReport};
 
 /// The file's text. `last_run` is in seconds since the epoch.
-pub fn yaml(report: &Report, last_run: i64) -> String {
+pub fn render_yaml(report: &RunReport, last_run: i64) -> String {
     let mut text = "---\nversion:\n".to_owned();
     // Writing to a text cannot fail.
-    let _ = writeln!(text, "  config: {}", scalar(&report.configuration_version));
-    let _ = writeln!(text, "  puppet: {VERSION}");
-    let environment = scalar(&Json::from(report.environment.as_str()));
+    let _ = writeln!(
+        text,
+        "  config: {}",
+        yaml_scalar(&report.configuration_version)
+    );
+    let _ = writeln!(text, "  puppet: {REPORTED_PUPPET_VERSION}");
+    let environment = yaml_scalar(&Json::from(report.environment.as_str()));
     let _ = writeln!(
         text,
         "application:\n  run_mode: agent\n  initial_environment: {environment}\n  converged_environment: {environment}"
     );
-    for metric in report.metrics.all() {
+    for metric in report.metrics.all_groups() {
         let _ = writeln!(text, "{}:", metric.name);
         let mut values: Vec<_> = metric.values.iter().collect();
         values.sort_by(|one, other| one.0.cmp(&other.0));
@@ -37,7 +41,7 @@ pub fn yaml(report: &Report, last_run: i64) -> String {
 }
 
 /// A number as it is; a text in quotes, which YAML reads as JSON does.
-fn scalar(value: &Json) -> String {
+fn yaml_scalar(value: &Json) -> String {
     match value {
         Json::String(text)
             if text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

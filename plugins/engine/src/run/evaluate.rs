@@ -4,83 +4,83 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 
-use super::Run;
-use super::notify::Queued;
+use super::CatalogRun;
+use super::notify::QueuedRefresh;
 use crate::error::EngineError;
-use crate::graph::NodeId;
-use crate::plan::{Change, ChangeOutcome, Plan, REDACTED};
-use crate::providers::digest::Digest;
-use crate::redact::Redactor;
-use crate::report::{Event, Level, RunEvent, Status};
-use crate::resource::{Resource, Value};
-use crate::world::MemberId;
+use crate::graph::GraphNodeId;
+use crate::plan::{ChangeOutcome, PropertyChange, REDACTED, ResourcePlan};
+use crate::providers::digest::ChecksumKind;
+use crate::redact::SecretRedactor;
+use crate::report::{ResourceEvent, ResourceStatus, RunEvent, RunLogLevel};
+use crate::resolved_catalog::MemberId;
+use crate::resource::{Resource, ResourceValue};
 
 /// How much of a digest is kept with a debt, in hexadecimal digits.
 const DIGEST_DIGITS: usize = 32;
 
-impl Run<'_> {
+impl CatalogRun<'_> {
     /// The turn of a resource.
-    pub(super) fn resource(&mut self, node: NodeId, member: MemberId) {
+    pub(super) fn process_resource(&mut self, node: GraphNodeId, member: MemberId) {
         let resource = self
             .world
-            .get(member)
+            .get_member(member)
             .and_then(|member| member.resource.clone());
-        let (Some(resource), Some(mut status)) = (resource, self.status(member)) else {
+        let (Some(resource), Some(mut status)) = (resource, self.new_status(member)) else {
             return;
         };
         self.propagate_failures(node);
-        if let Some(skip) = self.skip(node, member) {
+        if let Some(skip) = self.skip_reason(node, member) {
             status.skipped = true;
             self.drop_queue(node, member, &skip);
         } else {
             let began = Instant::now();
-            self.evaluate(node, member, &resource, &mut status);
+            self.evaluate_resource(node, member, &resource, &mut status);
             status.evaluation_time = Some(began.elapsed().as_secs_f64());
-            self.refresh(node, member, &mut status);
+            self.refresh_resource(node, member, &mut status);
         }
         if let Some(note) = self.notes.get_mut(node) {
             note.failed = status.failed;
             note.failed_to_restart = status.failed_to_restart;
         }
-        self.emit(&RunEvent::Resource(Box::new(status)));
+        self.emit_event(&RunEvent::Resource(Box::new(status)));
     }
 
     pub(super) fn is_noop(&self, resource: &Resource) -> bool {
         // `noop => false` of a resource overrides the run's noop, as in Puppet, but not the bounds of a read-only engine.
-        let own = resource.get("noop").and_then(Value::as_bool);
+        let own = resource.get("noop").and_then(ResourceValue::as_bool);
         self.engine.is_read_only() || own.unwrap_or(self.options.noop)
     }
 
-    fn evaluate(
+    fn evaluate_resource(
         &mut self,
-        node: NodeId,
+        node: GraphNodeId,
         member: MemberId,
         resource: &Resource,
-        status: &mut Status,
+        status: &mut ResourceStatus,
     ) {
         let reference = resource.reference();
-        let now = self.now();
-        status.provider_used = self.engine.provider(&self.cx, resource);
-        let mut plan = match self.engine.plan_with(&self.cx, resource) {
+        let now = self.epoch_seconds();
+        status.provider_used = self.engine.provider_name(&self.cx, resource);
+        let mut plan = match self.engine.plan_in_context(&self.cx, resource) {
             Ok(plan) => plan,
             Err(error) if error.is_not_evaluated() => {
-                return self.leave_unevaluated(node, member, &error, status);
+                return self.report_not_evaluated(node, member, &error, status);
             }
-            Err(error) => return self.could_not_evaluate(member, resource, &error, status),
+            Err(error) => return self.report_evaluation_failure(member, resource, &error, status),
         };
-        self.tell_output(member, resource);
-        self.memory.of_mut(&reference).checked = Some(now);
-        if let Some(member) = self.world.get(member) {
-            Redactor::mark(&mut plan, &member.sensitive);
+        self.log_output(member, resource);
+        self.memory.get_mut(&reference).checked = Some(now);
+        if let Some(member) = self.world.get_member(member) {
+            SecretRedactor::mark_sensitive(&mut plan, &member.sensitive);
         }
         let digest = plan_digest(&plan);
-        let audits = self.audit(member, &plan);
+        let audits = self.audit_properties(member, &plan);
         if self.is_noop(resource) {
             for change in &plan.changes {
-                self.event(member, change, &ChangeOutcome::Planned, status);
+                self.report_change(member, change, &ChangeOutcome::Planned, status);
             }
         } else {
-            self.carry_out(node, member, &plan, &digest, status);
+            self.apply_changes(node, member, &plan, &digest, status);
         }
         for event in audits {
             if !plan
@@ -89,162 +89,169 @@ impl Run<'_> {
                 .any(|change| Some(&change.property) == event.property.as_ref())
             {
                 let about = event.property.clone();
-                self.say_of(member, about.as_deref(), Level::Notice, &event.message);
-                status.add(event);
+                self.log_member_message(
+                    member,
+                    about.as_deref(),
+                    RunLogLevel::Notice,
+                    &event.message,
+                );
+                status.add_event(event);
             }
         }
         let planned = (!plan.is_empty()).then_some(digest.as_str());
-        self.decide_uncertain(&reference, planned);
-        self.remember(&plan, status);
+        self.resolve_uncertain(&reference, planned);
+        self.store_values(&plan, status);
         if !status.failed {
-            let queued = |event: &Event| Queued {
+            let queued = |event: &ResourceEvent| QueuedRefresh {
                 noop: event.status == "noop",
             };
-            let events: Vec<Queued> = status.events.iter().map(queued).collect();
-            self.tell_all(node, &events);
-            self.tell_itself(node, resource, &events);
-            self.spare(node, member, &plan, status);
+            let events: Vec<QueuedRefresh> = status.events.iter().map(queued).collect();
+            self.queue_for_targets(node, &events);
+            self.queue_for_itself(node, resource, &events);
+            self.drop_spared_refresh(node, member, &plan, status);
         }
     }
 
     /// One change after the other; the first is preceded by an intent where others are to be refreshed.
-    fn carry_out(
+    fn apply_changes(
         &mut self,
-        node: NodeId,
+        node: GraphNodeId,
         member: MemberId,
-        plan: &Plan,
+        plan: &ResourcePlan,
         digest: &str,
-        status: &mut Status,
+        status: &mut ResourceStatus,
     ) {
         if plan.is_empty() {
             return;
         }
         let reference = plan.resource.reference();
         // Decided before the intent is written: the debts of a dead run and ours must not be taken for each other.
-        self.decide_uncertain(&reference, Some(digest));
-        let intent = match self.intend(node, &reference, digest) {
+        self.resolve_uncertain(&reference, Some(digest));
+        let intent = match self.record_intent(node, &reference, digest) {
             Ok(intent) => intent,
             Err(error) => {
                 let message = format!(
                     "the refresh ledger cannot be written, so that nothing was changed: {error}"
                 );
-                self.say_of(member, None, Level::Err, &message);
-                status.add(self.error_event(&message));
+                self.log_member_message(member, None, RunLogLevel::Err, &message);
+                status.add_event(self.error_event(&message));
                 return;
             }
         };
         for change in &plan.changes {
-            let made = self.engine.make(&self.cx, plan, change);
-            self.tell_output(member, &plan.resource);
+            let made = self.engine.apply_change(&self.cx, plan, change);
+            self.log_output(member, &plan.resource);
             match made {
-                Ok(()) => self.event(member, change, &ChangeOutcome::Made, status),
+                Ok(()) => self.report_change(member, change, &ChangeOutcome::Made, status),
                 Err(error) => {
                     let reason = error.reason();
-                    self.event(member, change, &ChangeOutcome::Failed(&reason), status);
+                    self.report_change(member, change, &ChangeOutcome::Failed(&reason), status);
                 }
             }
         }
         if let Some(intent) = intent {
             let changed = status.changed;
-            self.settle(|ledger| {
+            self.update_ledger(|ledger| {
                 if changed {
-                    ledger.made(&intent)
+                    ledger.mark_change_made(&intent)
                 } else {
-                    ledger.not_made(&intent)
+                    ledger.mark_change_not_made(&intent)
                 }
             });
         }
     }
 
-    fn could_not_evaluate(
+    fn report_evaluation_failure(
         &mut self,
         member: MemberId,
         resource: &Resource,
         error: &EngineError,
-        status: &mut Status,
+        status: &mut ResourceStatus,
     ) {
-        self.tell_output(member, resource);
-        let reason = self.hide(member, &error.reason());
-        self.say_of(
+        self.log_output(member, resource);
+        let reason = self.redact_text(member, &error.reason());
+        self.log_member_message(
             member,
             None,
-            Level::Err,
+            RunLogLevel::Err,
             &format!("Could not evaluate: {reason}"),
         );
-        status.add(self.error_event(&reason));
+        status.add_event(self.error_event(&reason));
     }
 
     /// Tells a change, as a line and as an event.
-    fn event(
+    fn report_change(
         &mut self,
         member: MemberId,
-        change: &Change,
+        change: &PropertyChange,
         outcome: &ChangeOutcome<'_>,
-        status: &mut Status,
+        status: &mut ResourceStatus,
     ) {
-        let Some(known) = self.world.get(member) else {
+        let Some(known) = self.world.get_member(member) else {
             return;
         };
         let Some(resource) = &known.resource else {
             return;
         };
-        let told = change.event(&resource.reference(), outcome);
+        let told = change.to_event(&resource.reference(), outcome);
         let (word, level) = match outcome {
-            ChangeOutcome::Made => ("success", Level::Notice),
-            ChangeOutcome::Planned => ("noop", Level::Notice),
-            ChangeOutcome::Failed(_) => ("failure", Level::Err),
+            ChangeOutcome::Made => ("success", RunLogLevel::Notice),
+            ChangeOutcome::Planned => ("noop", RunLogLevel::Notice),
+            ChangeOutcome::Failed(_) => ("failure", RunLogLevel::Err),
         };
-        let own = resource.text("loglevel").and_then(Level::of);
+        let own = resource
+            .get_text("loglevel")
+            .and_then(RunLogLevel::from_loglevel);
         let level = if word == "failure" {
             level
         } else {
             own.unwrap_or(level)
         };
         let corrective = self.is_corrective(&resource.reference(), resource, change);
-        let redactor = Redactor::new(resource, &known.sensitive);
-        let mut message = redactor.text(&told.message);
+        let redactor = SecretRedactor::new(resource, &known.sensitive);
+        let mut message = redactor.redact_text(&told.message);
         if corrective {
             message.push_str(" (corrective)");
         }
-        let event = Event {
+        let event = ResourceEvent {
             audited: false,
             property: Some(change.property.clone()),
             previous_value: match &told.previous_value {
-                Some(value) => json(value),
+                Some(value) => value_to_json(value),
                 None if change.sensitive => Json::from(REDACTED),
                 None => Json::from("absent"),
             },
-            desired_value: json(&told.desired_value),
+            desired_value: value_to_json(&told.desired_value),
             historical_value: Json::Null,
             message: message.clone(),
             name: event_name(&resource.type_name, change),
             status: word,
-            time: self.stamp(),
+            time: self.current_timestamp(),
             redacted: change.sensitive.then_some(true),
             corrective_change: corrective,
         };
-        self.say_of(member, Some(&change.property), level, &message);
-        status.add(event);
+        self.log_member_message(member, Some(&change.property), level, &message);
+        status.add_event(event);
     }
 
     /// Whether an earlier run had left another value than the one that was found now.
-    fn is_corrective(&self, reference: &str, resource: &Resource, change: &Change) -> bool {
+    fn is_corrective(&self, reference: &str, resource: &Resource, change: &PropertyChange) -> bool {
         if change.sensitive || matches!(resource.type_name.as_str(), "exec" | "notify") {
             return false;
         }
         let brought = self
             .memory
-            .of(reference)
+            .get(reference)
             .and_then(|seen| seen.brought.get(&change.property));
-        let absent = Value::from("absent");
+        let absent = ResourceValue::from("absent");
         brought.is_some_and(|brought| change.from.as_ref().unwrap_or(&absent) != brought)
     }
 
     /// What audits found to be other than before.
-    fn audit(&mut self, member: MemberId, plan: &Plan) -> Vec<Event> {
+    fn audit_properties(&mut self, member: MemberId, plan: &ResourcePlan) -> Vec<ResourceEvent> {
         let resource = &plan.resource;
         let mut names: Vec<String> = resource
-            .list("audit")
+            .get_list("audit")
             .into_iter()
             .map(str::to_owned)
             .collect();
@@ -253,19 +260,19 @@ impl Run<'_> {
         }
         let mut events = Vec::new();
         for name in names {
-            let absent = Value::from("absent");
+            let absent = ResourceValue::from("absent");
             let found = plan.state.get(&name).cloned().unwrap_or(absent);
             let sensitive = self
                 .world
-                .get(member)
+                .get_member(member)
                 .is_some_and(|known| known.sensitive.contains(&name));
-            let seen = self.memory.of_mut(&resource.reference());
+            let seen = self.memory.get_mut(&resource.reference());
             let before = seen.audited.insert(name.clone(), found.clone());
-            let show = |value: &Value| {
+            let show = |value: &ResourceValue| {
                 if sensitive {
                     Json::from(REDACTED)
                 } else {
-                    json(value)
+                    value_to_json(value)
                 }
             };
             match before {
@@ -276,14 +283,14 @@ impl Run<'_> {
                     } else {
                         message
                     };
-                    self.say_of(member, Some(&name), Level::Notice, &message);
+                    self.log_member_message(member, Some(&name), RunLogLevel::Notice, &message);
                 }
                 Some(before) if before != found => {
-                    let text = |value: &Value| {
+                    let text = |value: &ResourceValue| {
                         if sensitive {
                             REDACTED.to_owned()
                         } else {
-                            crate::plan::quoted(Some(value))
+                            crate::plan::quote_value(Some(value))
                         }
                     };
                     let message = format!(
@@ -308,14 +315,14 @@ impl Run<'_> {
     }
 
     /// Which values hold now, as far as they are managed: what a later run finds otherwise was changed by somebody else.
-    fn remember(&mut self, plan: &Plan, status: &Status) {
-        let now = self.now();
+    fn store_values(&mut self, plan: &ResourcePlan, status: &ResourceStatus) {
+        let now = self.epoch_seconds();
         let engine = self.engine;
-        let seen = self.memory.of_mut(&plan.resource.reference());
+        let seen = self.memory.get_mut(&plan.resource.reference());
         if status.changed {
             seen.synced = Some(now);
         }
-        for (name, desired) in engine.managed(&plan.resource) {
+        for (name, desired) in engine.managed_properties(&plan.resource) {
             let event = status
                 .events
                 .iter()
@@ -328,15 +335,21 @@ impl Run<'_> {
                     let found = plan.state.get(name).cloned();
                     seen.brought
                         .entry(name.to_owned())
-                        .or_insert_with(|| found.unwrap_or_else(|| Value::from("absent")));
+                        .or_insert_with(|| found.unwrap_or_else(|| ResourceValue::from("absent")));
                 }
             }
         }
     }
 
     /// A service that was only just started need not be restarted.
-    fn spare(&mut self, node: NodeId, member: MemberId, plan: &Plan, status: &Status) {
-        let made = |change: &&Change| {
+    fn drop_spared_refresh(
+        &mut self,
+        node: GraphNodeId,
+        member: MemberId,
+        plan: &ResourcePlan,
+        status: &ResourceStatus,
+    ) {
+        let made = |change: &&PropertyChange| {
             status.events.iter().any(|event| {
                 event.property.as_ref() == Some(&change.property) && event.status == "success"
             })
@@ -352,47 +365,47 @@ impl Run<'_> {
         let reference = plan.resource.reference();
         if !self.take_queue(node).is_empty() {
             let message = format!("Unscheduling refresh on {reference}");
-            self.say_of(member, None, Level::Info, &message);
+            self.log_member_message(member, None, RunLogLevel::Info, &message);
         }
-        self.settle(|ledger| ledger.paid(&reference));
+        self.update_ledger(|ledger| ledger.mark_refreshed(&reference));
     }
 
     /// What the type had to say: a command's output, a message.
-    pub(super) fn tell_output(&mut self, member: MemberId, resource: &Resource) {
+    pub(super) fn log_output(&mut self, member: MemberId, resource: &Resource) {
         let lines = self.cx.log.take();
         let level = resource
-            .text("loglevel")
-            .and_then(Level::of)
-            .unwrap_or(Level::Notice);
+            .get_text("loglevel")
+            .and_then(RunLogLevel::from_loglevel)
+            .unwrap_or(RunLogLevel::Notice);
         for line in lines {
-            let line = self.hide(member, &line);
+            let line = self.redact_text(member, &line);
             match resource.type_name.as_str() {
-                "notify" if !resource.flag("withpath") => self.say(level, &line),
-                "exec" => self.say_of(member, Some("returns"), level, &line),
-                _ => self.say_of(member, None, level, &line),
+                "notify" if !resource.get_flag("withpath") => self.log_message(level, &line),
+                "exec" => self.log_member_message(member, Some("returns"), level, &line),
+                _ => self.log_member_message(member, None, level, &line),
             }
         }
     }
 
     /// The text without the resource's secrets.
-    pub(super) fn hide(&self, member: MemberId, text: &str) -> String {
-        let Some(known) = self.world.get(member) else {
+    pub(super) fn redact_text(&self, member: MemberId, text: &str) -> String {
+        let Some(known) = self.world.get_member(member) else {
             return text.to_owned();
         };
         known.resource.as_ref().map_or_else(
             || text.to_owned(),
-            |resource| Redactor::new(resource, &known.sensitive).text(text),
+            |resource| SecretRedactor::new(resource, &known.sensitive).redact_text(text),
         )
     }
 }
 
-fn json(value: &Value) -> Json {
+fn value_to_json(value: &ResourceValue) -> Json {
     // Texts, numbers and lists; serialising them cannot fail.
     serde_json::to_value(value).unwrap_or_default()
 }
 
 /// What Puppet calls a change of that property.
-fn event_name(type_name: &str, change: &Change) -> String {
+fn event_name(type_name: &str, change: &PropertyChange) -> String {
     let to = change.to.as_text().unwrap_or_default();
     match (type_name, change.property.as_str(), to) {
         ("exec", "returns", _) => "executed_command".to_owned(),
@@ -416,22 +429,22 @@ fn event_name(type_name: &str, change: &Change) -> String {
 }
 
 /// What is desired of a resource, as a digest. No secret can be read off it by who cannot guess the whole.
-pub(super) fn definition(resource: &Resource) -> String {
-    digest(&serde_json::to_vec(&resource.values).unwrap_or_default())
+pub(super) fn definition_digest(resource: &Resource) -> String {
+    short_digest(&serde_json::to_vec(&resource.values).unwrap_or_default())
 }
 
 /// What is about to be changed, as a digest.
-fn plan_digest(plan: &Plan) -> String {
+fn plan_digest(plan: &ResourcePlan) -> String {
     let changes: Vec<_> = plan
         .changes
         .iter()
         .map(|change| (&change.property, &change.from, &change.to))
         .collect();
-    digest(&serde_json::to_vec(&changes).unwrap_or_default())
+    short_digest(&serde_json::to_vec(&changes).unwrap_or_default())
 }
 
-fn digest(bytes: &[u8]) -> String {
-    let mut text = Digest::Sha256.of(bytes);
+fn short_digest(bytes: &[u8]) -> String {
+    let mut text = ChecksumKind::Sha256.hex_checksum(bytes);
     text.truncate(DIGEST_DIGITS);
     text
 }

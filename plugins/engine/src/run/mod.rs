@@ -2,33 +2,36 @@
 //! with whom, and who is refreshed; and with a ledger, so that no refresh is lost.
 //!
 //! - `evaluate`: one resource. `select`: who is skipped, and why. `notify`: who is refreshed. `generate`: what resources bring.
-//! - [`files`]: what a run leaves in the state directory.
+//! - [`run_files`]: what a run leaves in the state directory.
 //!
 //! A run says what it does as [`RunEvent`]s, one by one. It prints nothing, and takes no locks: see [`crate::lock`].
 
 mod evaluate;
-pub mod files;
 mod generate;
 mod notify;
+pub mod run_files;
+mod run_log;
 mod select;
-mod voice;
 
 use std::collections::BTreeSet;
 use std::time::{Instant, UNIX_EPOCH};
 
-use muster_system::command::Cancel;
+use muster_system::command::CancelFlag;
 use muster_system::{StateDir, System, SystemError};
 
 use crate::catalog::{Catalog, CatalogError};
-use crate::engine::Engine;
-use crate::graph::build::{Built, build};
-use crate::graph::order::Walk;
-use crate::graph::{Node, NodeId, cycle};
-use crate::ledger::Ledger;
-use crate::memory::Memory;
-use crate::report::{Builder, End, Level, Report, RunEvent, Start, Status, stamp};
-use crate::resource_type::Cx;
-use crate::world::World;
+use crate::engine::ResourceEngine;
+use crate::graph::build::{BuiltGraph, build_graph};
+use crate::graph::order::GraphTraversal;
+use crate::graph::{GraphNode, GraphNodeId, cycle};
+use crate::ledger::RefreshLedger;
+use crate::report::{
+    ResourceStatus, RunEnd, RunEvent, RunLogLevel, RunReport, RunReportBuilder, RunStart,
+    format_timestamp,
+};
+use crate::resolved_catalog::ResolvedCatalog;
+use crate::resource_type::ResourceContext;
+use crate::state_store::ResourceStateStore;
 
 /// How a catalog is to be applied.
 #[derive(Debug, Clone, Default)]
@@ -48,12 +51,12 @@ pub struct RunOptions {
     /// The identity of the run.
     pub run_id: String,
     /// Raised when the run is to stop after the resource at hand.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
 }
 
 /// Why a run could not begin. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum CatalogRunError {
     /// The catalog is refused.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
@@ -64,112 +67,112 @@ pub enum RunError {
 
 /// Applies the catalog and reports. `tell` hears everything as it happens. A read-only engine only plans, whatever the options and
 /// the resources say, and leaves nothing in the state directory.
-pub fn apply(
-    engine: &Engine,
+pub fn apply_catalog(
+    engine: &ResourceEngine,
     catalog: &Catalog,
     state: &StateDir,
     options: &RunOptions,
     tell: &mut dyn FnMut(&RunEvent),
-) -> Result<Report, RunError> {
-    let world = World::new(engine, catalog)?;
+) -> Result<RunReport, CatalogRunError> {
+    let world = ResolvedCatalog::new(engine, catalog)?;
     let ledger = if engine.is_read_only() {
-        Ledger::view(state)?
+        RefreshLedger::open_in_memory(state)?
     } else {
-        Ledger::open(state)?
+        RefreshLedger::open(state)?
     };
-    let (memory, warning) = Memory::load(state)?;
-    let mut run = Run {
+    let (memory, warning) = ResourceStateStore::load(state)?;
+    let mut run = CatalogRun {
         engine,
-        cx: engine.context(options.cancel.clone()),
+        cx: engine.resource_context(options.cancel.clone()),
         options,
         world,
-        built: Built::default(),
+        built: BuiltGraph::default(),
         walk: None,
         notes: Vec::new(),
         ledger,
         memory,
-        builder: Builder::default(),
+        builder: RunReportBuilder::default(),
         told_failures: BTreeSet::new(),
         failed_to_generate: false,
         tell,
     };
-    run.begin(catalog);
+    run.emit_start(catalog);
     let warnings: Vec<String> = run.ledger.warnings().to_vec();
     for warning in catalog.warnings.iter().chain(&warnings).chain(&warning) {
-        run.say(Level::Warning, warning);
+        run.log_message(RunLogLevel::Warning, warning);
     }
-    let completed = run.everything();
-    if let Err(error) = run.cx.settle() {
-        run.say(
-            Level::Err,
+    let completed = run.process_all_nodes();
+    if let Err(error) = run.cx.sync_created_files() {
+        run.log_message(
+            RunLogLevel::Err,
             &format!("what was made may not be on the disk: {error}"),
         );
     }
-    run.explain_debts()?;
-    let now = run.now();
+    run.record_missing_reasons()?;
+    let now = run.epoch_seconds();
     if engine.is_read_only() {
-        return run.end(completed);
+        return run.finish_run(completed);
     }
     run.memory.save(state, now)?;
-    let report = run.end(completed)?;
-    files::leave(state, catalog, &report)?;
+    let report = run.finish_run(completed)?;
+    run_files::write_run_files(state, catalog, &report)?;
     Ok(report)
 }
 
 /// What the run knows of a node.
 #[derive(Debug, Default)]
-struct Note {
+struct NodeProgress {
     /// Of a resource that had its turn.
     failed: bool,
     failed_to_restart: bool,
     /// Nodes that failed and that this one depends on, near or far.
-    failed_dependencies: BTreeSet<NodeId>,
+    failed_dependencies: BTreeSet<GraphNodeId>,
     /// What others have to tell it.
-    queue: Vec<notify::Queued>,
+    queue: Vec<notify::QueuedRefresh>,
     /// Whether its turn has come.
     is_done: bool,
 }
 
 /// A run that goes on.
-struct Run<'a> {
-    engine: &'a Engine,
-    cx: Cx<'a>,
+struct CatalogRun<'a> {
+    engine: &'a ResourceEngine,
+    cx: ResourceContext<'a>,
     options: &'a RunOptions,
-    world: World,
-    built: Built,
+    world: ResolvedCatalog,
+    built: BuiltGraph,
     /// Where the run is; `None` before the first step.
-    walk: Option<Walk>,
-    notes: Vec<Note>,
-    ledger: Ledger,
-    memory: Memory,
-    builder: Builder,
+    walk: Option<GraphTraversal>,
+    notes: Vec<NodeProgress>,
+    ledger: RefreshLedger,
+    memory: ResourceStateStore,
+    builder: RunReportBuilder,
     /// Failed resources that were named as somebody's dependency already.
-    told_failures: BTreeSet<NodeId>,
+    told_failures: BTreeSet<GraphNodeId>,
     failed_to_generate: bool,
     tell: &'a mut dyn FnMut(&RunEvent),
 }
 
-impl Run<'_> {
+impl CatalogRun<'_> {
     fn system(&self) -> &dyn System {
         self.cx.system
     }
 
     /// Seconds since the epoch.
-    fn now(&self) -> i64 {
+    fn epoch_seconds(&self) -> i64 {
         let since = self.system().now().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| {
             i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
         })
     }
 
-    fn stamp(&self) -> String {
-        stamp(self.system().now())
+    fn current_timestamp(&self) -> String {
+        format_timestamp(self.system().now())
     }
 
-    fn begin(&mut self, catalog: &Catalog) {
-        let start = Start {
+    fn emit_start(&mut self, catalog: &Catalog) {
+        let start = RunStart {
             host: catalog.name.clone(),
-            time: self.stamp(),
+            time: self.current_timestamp(),
             configuration_version: catalog.version.clone(),
             transaction_uuid: self.options.run_id.clone(),
             environment: catalog.environment.clone(),
@@ -182,37 +185,37 @@ impl Run<'_> {
                 .filter(|(_, member)| member.resource.is_some())
                 .count(),
         };
-        self.emit(&RunEvent::Start(start));
+        self.emit_event(&RunEvent::Start(start));
     }
 
     /// Sees to every node; false when the run had to be given up before everybody had a turn.
-    fn everything(&mut self) -> Result<f64, f64> {
+    fn process_all_nodes(&mut self) -> Result<f64, f64> {
         let began = Instant::now();
-        self.generate_before();
-        self.built = build(self.engine, &self.world);
+        self.generate_before_run();
+        self.built = build_graph(self.engine, &self.world);
         self.notes
-            .resize_with(self.built.graph.len(), Note::default);
-        if self.refuse_cycles() {
+            .resize_with(self.built.graph.len(), NodeProgress::default);
+        if self.report_cycles() {
             return Err(began.elapsed().as_secs_f64());
         }
-        self.queue_debts();
-        self.walk = Some(Walk::new(&self.built.graph));
-        while let Some(node) = self.walk.as_mut().and_then(Walk::next) {
-            self.step(node);
+        self.queue_owed_refreshes();
+        self.walk = Some(GraphTraversal::new(&self.built.graph));
+        while let Some(node) = self.walk.as_mut().and_then(GraphTraversal::next) {
+            self.process_node(node);
             if let Some(walk) = &mut self.walk {
-                walk.finish(&self.built.graph, node);
+                walk.finish_node(&self.built.graph, node);
             }
         }
         Ok(began.elapsed().as_secs_f64())
     }
 
-    fn step(&mut self, node: NodeId) {
-        match self.built.graph.node(node).cloned() {
-            Some(Node::Resource(member)) => {
-                self.generate_with(node, member);
-                self.resource(node, member);
+    fn process_node(&mut self, node: GraphNodeId) {
+        match self.built.graph.get_node(node).cloned() {
+            Some(GraphNode::Resource(member)) => {
+                self.generate_with_resource(node, member);
+                self.process_resource(node, member);
             }
-            Some(Node::Anchor(anchor)) => self.anchor(node, &anchor),
+            Some(GraphNode::Anchor(anchor)) => self.process_anchor(node, &anchor),
             None => {}
         }
         if let Some(note) = self.notes.get_mut(node) {
@@ -221,8 +224,8 @@ impl Run<'_> {
     }
 
     /// Fails everything that waits for itself, and tells the way round.
-    fn refuse_cycles(&mut self) -> bool {
-        let cycles = cycle::cycles(&self.built.graph);
+    fn report_cycles(&mut self) -> bool {
+        let cycles = cycle::find_cycles(&self.built.graph);
         if cycles.is_empty() {
             return false;
         }
@@ -232,52 +235,52 @@ impl Run<'_> {
         );
         let mut message = format!("Found {count} dependency {noun}:");
         for group in &cycles {
-            let path = cycle::path(&self.built.graph, &self.world, group);
+            let path = cycle::shortest_cycle_path(&self.built.graph, &self.world, group);
             message.push_str("\n(");
             message.push_str(&path.join(" => "));
             message.push(')');
         }
-        self.say(Level::Err, &message);
+        self.log_message(RunLogLevel::Err, &message);
         for node in cycles.into_iter().flatten() {
-            let Some(Node::Resource(member)) = self.built.graph.node(node) else {
+            let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) else {
                 continue;
             };
-            if let Some(mut status) = self.status(*member) {
+            if let Some(mut status) = self.new_status(*member) {
                 let event = self.error_event("resource is part of a dependency cycle");
-                status.add(event);
-                self.emit(&RunEvent::Resource(Box::new(status)));
+                status.add_event(event);
+                self.emit_event(&RunEvent::Resource(Box::new(status)));
             }
         }
-        self.say(
-            Level::Err,
+        self.log_message(
+            RunLogLevel::Err,
             "Failed to apply catalog: One or more resource dependency cycles detected in graph",
         );
         true
     }
 
-    fn end(mut self, completed: Result<f64, f64>) -> Result<Report, RunError> {
+    fn finish_run(mut self, completed: Result<f64, f64>) -> Result<RunReport, CatalogRunError> {
         let (is_complete, seconds) = match completed {
             Ok(seconds) => (true, seconds),
             Err(seconds) => (false, seconds),
         };
         if is_complete {
-            self.say(
-                Level::Notice,
+            self.log_message(
+                RunLogLevel::Notice,
                 &format!("Applied catalog in {seconds:.2} seconds"),
             );
         }
-        let end = End {
-            time: self.stamp(),
+        let end = RunEnd {
+            time: self.current_timestamp(),
             transaction_completed: is_complete,
             failed_to_generate: self.failed_to_generate,
             transaction_evaluation: seconds,
             total: seconds,
-            pending_refreshes: self.ledger.debts().cloned().collect(),
+            pending_refreshes: self.ledger.owed_refreshes().cloned().collect(),
         };
-        self.emit(&RunEvent::End(end));
+        self.emit_event(&RunEvent::End(end));
         // The builder has a report once it has heard the start and the end.
-        self.builder.report().ok_or_else(|| {
-            RunError::Catalog(CatalogError::Key {
+        self.builder.into_report().ok_or_else(|| {
+            CatalogRunError::Catalog(CatalogError::Key {
                 place: "the run".to_owned(),
                 key: "start".to_owned(),
                 problem: "was not told".to_owned(),
@@ -287,23 +290,23 @@ impl Run<'_> {
 }
 
 /// The fresh status of a resource whose turn has come.
-impl Run<'_> {
-    fn status(&self, member: crate::world::MemberId) -> Option<Status> {
-        let member = self.world.get(member)?;
+impl CatalogRun<'_> {
+    fn new_status(&self, member: crate::resolved_catalog::MemberId) -> Option<ResourceStatus> {
+        let member = self.world.get_member(member)?;
         let resource = member.resource.as_ref()?;
-        Some(Status {
+        Some(ResourceStatus {
             title: resource.title.clone(),
             file: member.file.clone(),
             line: member.line,
             resource: resource.reference(),
-            resource_type: crate::resource::reference(&resource.type_name, "")
+            resource_type: crate::resource::format_reference(&resource.type_name, "")
                 .trim_end_matches("[]")
                 .to_owned(),
             provider_used: None,
             containment_path: member.path.clone(),
             evaluation_time: None,
             tags: member.tags.clone(),
-            time: self.stamp(),
+            time: self.current_timestamp(),
             failed: false,
             failed_to_restart: false,
             changed: false,

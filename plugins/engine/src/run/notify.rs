@@ -1,27 +1,27 @@
 //! Who is told of a change, and refreshed; and what is owed to whom when that cannot be.
 
-use super::Run;
-use super::select::Skip;
+use super::CatalogRun;
+use super::select::SkipReason;
 use crate::error::EngineError;
-use crate::graph::{Anchor, Node, NodeId};
-use crate::ledger::{Certainty, Debt, Intent};
-use crate::report::{Level, Status};
+use crate::graph::{ContainerAnchor, GraphNode, GraphNodeId};
+use crate::ledger::{OwedRefresh, RefreshCertainty, RefreshIntent};
+use crate::report::{ResourceStatus, RunLogLevel};
+use crate::resolved_catalog::MemberId;
 use crate::resource::Resource;
-use crate::world::MemberId;
 
 /// How long a debt is kept whose target has left the catalog, in seconds: 30 days.
-const KEPT: i64 = 30 * 24 * 3600;
+const ORPHANED_REFRESH_TTL_SECS: i64 = 30 * 24 * 3600;
 
 /// One thing that a node is told by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Queued {
+pub(super) struct QueuedRefresh {
     /// Whether it only would have happened.
     pub(super) noop: bool,
 }
 
-impl Run<'_> {
+impl CatalogRun<'_> {
     /// An anchor has nothing to do but to pass on what it is told.
-    pub(super) fn anchor(&mut self, node: NodeId, anchor: &Anchor) {
+    pub(super) fn process_anchor(&mut self, node: GraphNodeId, anchor: &ContainerAnchor) {
         self.propagate_failures(node);
         let skipped = self.skip_by_tags(&anchor.tags).is_some() || self.depends_on_failure(node);
         let queue = self.take_queue(node);
@@ -30,27 +30,27 @@ impl Run<'_> {
         }
         if skipped {
             let message = format!("Unscheduling all events on {}", anchor.name);
-            self.say(Level::Info, &message);
+            self.log_message(RunLogLevel::Info, &message);
             return;
         }
         let noop = self.options.noop || queue.iter().all(|queued| queued.noop);
         if noop {
-            let message = would_trigger(queue.len());
-            self.say_as(&anchor.name, Level::Notice, &message);
+            let message = would_trigger_message(queue.len());
+            self.log_named_message(&anchor.name, RunLogLevel::Notice, &message);
         }
-        self.tell_all(node, &[Queued { noop }]);
+        self.queue_for_targets(node, &[QueuedRefresh { noop }]);
     }
 
     /// Adds to the queue of everybody whom a change of this node refreshes.
-    pub(super) fn tell_all(&mut self, node: NodeId, events: &[Queued]) {
+    pub(super) fn queue_for_targets(&mut self, node: GraphNodeId, events: &[QueuedRefresh]) {
         if events.is_empty() {
             return;
         }
-        let targets: Vec<(NodeId, u32)> = self.built.graph.after(node).collect();
+        let targets: Vec<(GraphNodeId, u32)> = self.built.graph.outgoing_edges(node).collect();
         for (target, times) in targets.into_iter().filter(|(_, times)| *times > 0) {
-            let is_told = match self.built.graph.node(target) {
-                Some(Node::Resource(member)) => self.refreshes(*member),
-                Some(Node::Anchor(_)) => true,
+            let is_told = match self.built.graph.get_node(target) {
+                Some(GraphNode::Resource(member)) => self.supports_refresh(*member),
+                Some(GraphNode::Anchor(_)) => true,
                 None => false,
             };
             if let Some(note) = self.notes.get_mut(target).filter(|_| is_told) {
@@ -62,7 +62,12 @@ impl Run<'_> {
     }
 
     /// A mount that was changed is mounted anew by itself, unless it was to go.
-    pub(super) fn tell_itself(&mut self, node: NodeId, resource: &Resource, events: &[Queued]) {
+    pub(super) fn queue_for_itself(
+        &mut self,
+        node: GraphNodeId,
+        resource: &Resource,
+        events: &[QueuedRefresh],
+    ) {
         if !self.engine.refreshes_itself(resource) {
             return;
         }
@@ -71,33 +76,33 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn take_queue(&mut self, node: NodeId) -> Vec<Queued> {
+    pub(super) fn take_queue(&mut self, node: GraphNodeId) -> Vec<QueuedRefresh> {
         self.notes
             .get_mut(node)
             .map(|note| std::mem::take(&mut note.queue))
             .unwrap_or_default()
     }
 
-    fn refreshes(&self, member: MemberId) -> bool {
+    fn supports_refresh(&self, member: MemberId) -> bool {
         let resource = self
             .world
-            .get(member)
+            .get_member(member)
             .and_then(|member| member.resource.as_ref());
-        resource.is_some_and(|resource| self.engine.refreshes(resource))
+        resource.is_some_and(|resource| self.engine.supports_refresh(resource))
     }
 
     /// Puts on the disk what a change of this node, which is about to be made, will owe to whom.
-    pub(super) fn intend(
+    pub(super) fn record_intent(
         &mut self,
-        node: NodeId,
+        node: GraphNodeId,
         source: &str,
         plan: &str,
-    ) -> Result<Option<Intent>, muster_system::SystemError> {
-        let mut refreshed = self.built.graph.refreshed_by(node);
-        if let Some(Node::Resource(member)) = self.built.graph.node(node) {
+    ) -> Result<Option<RefreshIntent>, muster_system::SystemError> {
+        let mut refreshed = self.built.graph.refresh_targets(node);
+        if let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) {
             let itself = self
                 .world
-                .get(*member)
+                .get_member(*member)
                 .and_then(|known| known.resource.as_ref());
             refreshed.extend(
                 itself
@@ -107,62 +112,67 @@ impl Run<'_> {
         }
         let targets: Vec<(String, String)> = refreshed
             .into_iter()
-            .filter(|member| self.refreshes(*member))
+            .filter(|member| self.supports_refresh(*member))
             .filter_map(|member| {
-                let resource = self.world.get(member)?.resource.as_ref()?;
-                Some((resource.reference(), super::evaluate::definition(resource)))
+                let resource = self.world.get_member(member)?.resource.as_ref()?;
+                Some((
+                    resource.reference(),
+                    super::evaluate::definition_digest(resource),
+                ))
             })
             .collect();
         if targets.is_empty() {
             return Ok(None);
         }
-        let now = self.now();
+        let now = self.epoch_seconds();
         let run = self.options.run_id.clone();
         self.ledger
-            .intend(&run, source, plan, now, &targets)
+            .record_intent(&run, source, plan, now, &targets)
             .map(Some)
     }
 
     /// Brings to their targets what earlier runs owe for certain, as far as the targets are still there.
-    pub(super) fn queue_debts(&mut self) {
-        let now = self.now();
-        let debts: Vec<Debt> = self.ledger.debts().cloned().collect();
+    pub(super) fn queue_owed_refreshes(&mut self) {
+        let now = self.epoch_seconds();
+        let debts: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
         for debt in debts {
             let source_is_there = self.node_of(&debt.source).is_some();
-            if debt.certainty == Certainty::Uncertain && source_is_there {
+            if debt.certainty == RefreshCertainty::Uncertain && source_is_there {
                 continue;
             }
-            if debt.certainty == Certainty::Uncertain {
-                self.settle(|ledger| ledger.confirm(&[debt.id]));
+            if debt.certainty == RefreshCertainty::Uncertain {
+                self.update_ledger(|ledger| ledger.confirm_owed(&[debt.id]));
             }
-            self.queue_debt(&debt, now);
+            self.queue_owed_refresh(&debt, now);
         }
     }
 
-    fn queue_debt(&mut self, debt: &Debt, now: i64) {
+    fn queue_owed_refresh(&mut self, debt: &OwedRefresh, now: i64) {
         let Some((node, member)) = self.node_of(&debt.target) else {
-            if now - debt.since > KEPT {
+            if now - debt.since > ORPHANED_REFRESH_TTL_SECS {
                 let message = format!(
                     "The refresh of {} that {} owes since run {} is given up: it left the catalog",
                     debt.target, debt.source, debt.run
                 );
-                self.say(Level::Warning, &message);
-                self.settle(|ledger| ledger.forget(&[debt.id]));
+                self.log_message(RunLogLevel::Warning, &message);
+                self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
             } else {
-                self.settle(|ledger| ledger.explain(&debt.target, "it is not in the catalog"));
+                self.update_ledger(|ledger| {
+                    ledger.record_reason(&debt.target, "it is not in the catalog")
+                });
             }
             return;
         };
-        if !self.refreshes(member) {
-            self.settle(|ledger| ledger.forget(&[debt.id]));
+        if !self.supports_refresh(member) {
+            self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
             return;
         }
         let changed = self
             .world
-            .get(member)
+            .get_member(member)
             .and_then(|member| member.resource.as_ref())
             .is_some_and(|resource| {
-                super::evaluate::definition(resource) != debt.target_definition
+                super::evaluate::definition_digest(resource) != debt.target_definition
             });
         let remark = if changed {
             "; its definition has changed since"
@@ -173,37 +183,42 @@ impl Run<'_> {
             "A refresh is owed by {} since run {}{remark}",
             debt.source, debt.run
         );
-        self.say_of(member, None, Level::Info, &message);
+        self.log_member_message(member, None, RunLogLevel::Info, &message);
         if let Some(note) = self.notes.get_mut(node) {
-            note.queue.push(Queued { noop: false });
+            note.queue.push(QueuedRefresh { noop: false });
         }
     }
 
     /// A resource was evaluated: now it shows whether the change was made during which an earlier run died.
-    pub(super) fn decide_uncertain(&mut self, source: &str, plan: Option<&str>) {
-        let now = self.now();
+    pub(super) fn resolve_uncertain(&mut self, source: &str, plan: Option<&str>) {
+        let now = self.epoch_seconds();
         for debt in self.ledger.uncertain_from(source) {
             // The same was still to be changed: so nothing had been.
             if plan == Some(debt.plan.as_str()) {
-                self.settle(|ledger| ledger.forget(&[debt.id]));
+                self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
             } else {
-                self.settle(|ledger| ledger.confirm(&[debt.id]));
-                self.queue_debt(&debt, now);
+                self.update_ledger(|ledger| ledger.confirm_owed(&[debt.id]));
+                self.queue_owed_refresh(&debt, now);
             }
         }
     }
 
-    fn node_of(&self, reference: &str) -> Option<(NodeId, MemberId)> {
-        let member = self.world.place(&reference.parse().ok()?)?;
+    fn node_of(&self, reference: &str) -> Option<(GraphNodeId, MemberId)> {
+        let member = self.world.find_member(&reference.parse().ok()?)?;
         Some((*self.built.nodes.get(&member)?, member))
     }
 
     /// Does with the resource what it was told to do: the end of its turn.
-    pub(super) fn refresh(&mut self, node: NodeId, member: MemberId, status: &mut Status) {
+    pub(super) fn refresh_resource(
+        &mut self,
+        node: GraphNodeId,
+        member: MemberId,
+        status: &mut ResourceStatus,
+    ) {
         let queue = self.take_queue(node);
         let Some(resource) = self
             .world
-            .get(member)
+            .get_member(member)
             .and_then(|member| member.resource.clone())
         else {
             return;
@@ -213,93 +228,98 @@ impl Run<'_> {
         }
         let reference = resource.reference();
         if self.is_noop(&resource) || queue.iter().all(|queued| queued.noop) {
-            self.say_of(member, None, Level::Notice, &would_trigger(queue.len()));
-            self.settle(|ledger| ledger.explain(&reference, "it is in noop"));
-            self.tell_all(node, &[Queued { noop: true }]);
+            self.log_member_message(
+                member,
+                None,
+                RunLogLevel::Notice,
+                &would_trigger_message(queue.len()),
+            );
+            self.update_ledger(|ledger| ledger.record_reason(&reference, "it is in noop"));
+            self.queue_for_targets(node, &[QueuedRefresh { noop: true }]);
             return;
         }
         // What comes after it is owed from now on: the command may be done when a crash comes, and its end not yet written.
         let intent = self
-            .intend(node, &reference, "refresh")
+            .record_intent(node, &reference, "refresh")
             .unwrap_or_else(|error| {
-                self.say(
-                    Level::Err,
+                self.log_message(
+                    RunLogLevel::Err,
                     &format!("the refresh ledger cannot be written: {error}"),
                 );
                 None
             });
-        self.settle(|ledger| ledger.begin(&reference));
-        let done = self.engine.refresh(&self.cx, &resource);
-        self.tell_output(member, &resource);
+        self.update_ledger(|ledger| ledger.begin_refresh(&reference));
+        let done = self.engine.refresh_resource(&self.cx, &resource);
+        self.log_output(member, &resource);
         match done {
             Ok(()) => {
                 let plural = if queue.len() == 1 { "" } else { "s" };
                 let message = format!("Triggered 'refresh' from {} event{plural}", queue.len());
-                self.say_of(member, None, Level::Notice, &message);
-                status.add(self.whole_event("refresh", "success", &message));
+                self.log_member_message(member, None, RunLogLevel::Notice, &message);
+                status.add_event(self.whole_event("refresh", "success", &message));
                 status.restarted = true;
                 if let Some(intent) = intent {
-                    self.settle(|ledger| ledger.made(&intent));
+                    self.update_ledger(|ledger| ledger.mark_change_made(&intent));
                 }
-                self.settle(|ledger| ledger.paid(&reference));
-                self.tell_all(node, &[Queued { noop: false }]);
+                self.update_ledger(|ledger| ledger.mark_refreshed(&reference));
+                self.queue_for_targets(node, &[QueuedRefresh { noop: false }]);
             }
             Err(error) => {
                 let message = format!("Failed to call refresh: {}", error.reason());
-                let message = self.hide(member, &message);
-                self.say_of(member, None, Level::Err, &message);
-                status.add(self.error_event(&message));
+                let message = self.redact_text(member, &message);
+                self.log_member_message(member, None, RunLogLevel::Err, &message);
+                status.add_event(self.error_event(&message));
                 status.failed_to_restart = true;
                 if let Some(intent) = intent {
-                    self.settle(|ledger| ledger.not_made(&intent));
+                    self.update_ledger(|ledger| ledger.mark_change_not_made(&intent));
                 }
-                self.settle(|ledger| ledger.explain(&reference, "its refresh failed"));
+                self.update_ledger(|ledger| ledger.record_reason(&reference, "its refresh failed"));
             }
         }
     }
 
     /// A read-only engine does not know whether it would change; what it notifies would then be refreshed.
-    pub(super) fn leave_unevaluated(
+    pub(super) fn report_not_evaluated(
         &mut self,
-        node: NodeId,
+        node: GraphNodeId,
         member: MemberId,
         error: &EngineError,
-        status: &mut Status,
+        status: &mut ResourceStatus,
     ) {
-        let reason = self.hide(member, &error.reason());
+        let reason = self.redact_text(member, &error.reason());
         let message = format!("not evaluated: {reason}");
-        self.say_of(member, None, Level::Notice, &message);
-        status.add(self.whole_event("not_evaluated", "noop", &message));
-        self.tell_all(node, &[Queued { noop: true }]);
+        self.log_member_message(member, None, RunLogLevel::Notice, &message);
+        status.add_event(self.whole_event("not_evaluated", "noop", &message));
+        self.queue_for_targets(node, &[QueuedRefresh { noop: true }]);
     }
 
     /// A skipped resource is told nothing in this run; what is owed to it stays owed.
-    pub(super) fn drop_queue(&mut self, node: NodeId, member: MemberId, skip: &Skip) {
+    pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: &SkipReason) {
         let Some(reference) = self
             .world
-            .get(member)
+            .get_member(member)
             .map(|member| member.reference.to_string())
         else {
             return;
         };
         if !self.take_queue(node).is_empty() {
             let message = format!("Unscheduling all events on {reference}");
-            self.say_of(member, None, Level::Info, &message);
+            self.log_member_message(member, None, RunLogLevel::Info, &message);
         }
-        self.settle(|ledger| ledger.explain(&reference, skip.reason()));
+        self.update_ledger(|ledger| ledger.record_reason(&reference, skip.reason()));
     }
 
     /// Every debt that is left has a reason.
-    pub(super) fn explain_debts(&mut self) -> Result<(), muster_system::SystemError> {
-        let silent = |debt: &&Debt| debt.reason.is_none();
+    pub(super) fn record_missing_reasons(&mut self) -> Result<(), muster_system::SystemError> {
+        let silent = |debt: &&OwedRefresh| debt.reason.is_none();
         let targets: Vec<String> = self
             .ledger
-            .debts()
+            .owed_refreshes()
             .filter(silent)
             .map(|debt| debt.target.clone())
             .collect();
         for target in targets {
-            self.ledger.explain(
+            self.ledger.record_reason(
                 &target,
                 "its notification was dropped on the way: a container was skipped, or the source failed",
             )?;
@@ -308,25 +328,25 @@ impl Run<'_> {
     }
 
     /// The ledger could not be written. The run goes on: what it knows is still in memory, and the next start reads what is there.
-    pub(super) fn settle(
+    pub(super) fn update_ledger(
         &mut self,
-        write: impl FnOnce(&mut crate::ledger::Ledger) -> Result<(), muster_system::SystemError>,
+        write: impl FnOnce(&mut crate::ledger::RefreshLedger) -> Result<(), muster_system::SystemError>,
     ) {
         if let Err(error) = write(&mut self.ledger) {
-            self.say(
-                Level::Err,
+            self.log_message(
+                RunLogLevel::Err,
                 &format!("the refresh ledger cannot be written: {error}"),
             );
         }
     }
 
-    fn say_as(&mut self, name: &str, level: Level, message: &str) {
+    fn log_named_message(&mut self, name: &str, level: RunLogLevel, message: &str) {
         let text = format!("{name}: {message}");
-        self.say(level, &text);
+        self.log_message(level, &text);
     }
 }
 
-fn would_trigger(events: usize) -> String {
+fn would_trigger_message(events: usize) -> String {
     let plural = if events == 1 { "" } else { "s" };
     format!("Would have triggered 'refresh' from {events} event{plural}")
 }

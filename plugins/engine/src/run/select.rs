@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::Run;
-use crate::graph::{NodeId, cycle};
-use crate::report::Level;
-use crate::types::schedule::Schedule;
-use crate::world::MemberId;
+use super::CatalogRun;
+use crate::graph::{GraphNodeId, cycle};
+use crate::report::RunLogLevel;
+use crate::resolved_catalog::MemberId;
+use crate::types::schedule::ScheduleResourceType;
 
 /// Why a node is not seen to. In the order in which Puppet asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Skip {
+pub(super) enum SkipReason {
     /// It has a tag that is to be skipped.
     TagUnwanted,
     /// It has none of the tags that are asked for.
@@ -30,7 +30,7 @@ pub(super) enum Skip {
     Cancelled,
 }
 
-impl Skip {
+impl SkipReason {
     /// For the ledger: why what is owed could not be paid.
     pub(super) fn reason(&self) -> &'static str {
         match self {
@@ -45,55 +45,59 @@ impl Skip {
     }
 }
 
-impl Run<'_> {
+impl CatalogRun<'_> {
     /// Whether tags let a node through.
-    pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<Skip> {
+    pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<SkipReason> {
         let has = |wanted: &String| tags.contains(&wanted.to_lowercase());
         if self.options.skip_tags.iter().any(has) {
-            Some(Skip::TagUnwanted)
+            Some(SkipReason::TagUnwanted)
         } else if !self.options.tags.is_empty() && !self.options.tags.iter().any(has) {
-            Some(Skip::TagMissing)
+            Some(SkipReason::TagMissing)
         } else {
             None
         }
     }
 
     /// Whether a resource is skipped; says so aloud where Puppet does.
-    pub(super) fn skip(&mut self, node: NodeId, member: MemberId) -> Option<Skip> {
+    pub(super) fn skip_reason(
+        &mut self,
+        node: GraphNodeId,
+        member: MemberId,
+    ) -> Option<SkipReason> {
         if self.cx.cancel.is_cancelled() {
-            return Some(Skip::Cancelled);
+            return Some(SkipReason::Cancelled);
         }
         let (tags, is_virtual, reference) = {
-            let known = self.world.get(member)?;
+            let known = self.world.get_member(member)?;
             let reference = known.reference.to_string();
             (known.tags.clone(), known.is_virtual, reference)
         };
         if !self.options.only.is_empty() && !self.options.only.contains(&reference) {
-            return Some(Skip::NotAsked);
+            return Some(SkipReason::NotAsked);
         }
         if let Some(skip) = self.skip_by_tags(&tags) {
             return Some(skip);
         }
         if !self.options.ignore_schedules && self.is_outside_schedule(member) {
-            return Some(Skip::Schedule);
+            return Some(SkipReason::Schedule);
         }
         if self.depends_on_failure(node) {
-            self.tell_failures(node, member);
-            self.say_of(
+            self.log_failed_dependencies(node, member);
+            self.log_member_message(
                 member,
                 None,
-                Level::Warning,
+                RunLogLevel::Warning,
                 "Skipping because of failed dependencies",
             );
-            return Some(Skip::Dependency);
+            return Some(SkipReason::Dependency);
         }
-        is_virtual.then_some(Skip::Virtual)
+        is_virtual.then_some(SkipReason::Virtual)
     }
 
     /// Everything that failed and that the node depends on: what its direct dependencies are, and what those know of.
-    pub(super) fn propagate_failures(&mut self, node: NodeId) {
+    pub(super) fn propagate_failures(&mut self, node: GraphNodeId) {
         let mut failed = BTreeSet::new();
-        for before in self.built.graph.before(node) {
+        for before in self.built.graph.predecessors(node) {
             if let Some(note) = self.notes.get(before) {
                 failed.extend(&note.failed_dependencies);
                 if note.failed || note.failed_to_restart {
@@ -106,7 +110,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn depends_on_failure(&self, node: NodeId) -> bool {
+    pub(super) fn depends_on_failure(&self, node: GraphNodeId) -> bool {
         self.notes
             .get(node)
             .is_some_and(|note| !note.failed_dependencies.is_empty())
@@ -116,27 +120,28 @@ impl Run<'_> {
     fn is_outside_schedule(&self, member: MemberId) -> bool {
         let Some(resource) = self
             .world
-            .get(member)
+            .get_member(member)
             .and_then(|known| known.resource.as_ref())
         else {
             return false;
         };
         let Some(schedule) = resource
-            .text("schedule")
-            .and_then(|name| self.world.schedule(name))
+            .get_text("schedule")
+            .and_then(|name| self.world.find_schedule(name))
         else {
             return false;
         };
-        let seen = self.memory.of(&resource.reference());
+        let seen = self.memory.get(&resource.reference());
         let checked = seen.and_then(|seen| Timestamp::from_second(seen.checked?).ok());
-        let now = Timestamp::from_second(self.now()).unwrap_or(Timestamp::MAX);
+        let now = Timestamp::from_second(self.epoch_seconds()).unwrap_or(Timestamp::MAX);
         // What cannot be told was refused when the catalog was judged.
-        let allowed = Schedule::allows(&schedule, checked, now, &TimeZone::system());
+        let allowed =
+            ScheduleResourceType::allows_change(&schedule, checked, now, &TimeZone::system());
         !allowed.unwrap_or(true)
     }
 
     /// Names each failed resource once in a run.
-    fn tell_failures(&mut self, node: NodeId, member: MemberId) {
+    fn log_failed_dependencies(&mut self, node: GraphNodeId, member: MemberId) {
         let failed = self
             .notes
             .get(node)
@@ -144,11 +149,11 @@ impl Run<'_> {
             .unwrap_or_default();
         for dependency in failed {
             if self.told_failures.insert(dependency) {
-                let name = cycle::name(&self.built.graph, &self.world, dependency);
+                let name = cycle::node_name(&self.built.graph, &self.world, dependency);
                 // Puppet says `false` of what only failed to refresh.
                 let is_failed = self.notes.get(dependency).is_some_and(|note| note.failed);
                 let message = format!("Dependency {name} has failures: {is_failed}");
-                self.say_of(member, None, Level::Notice, &message);
+                self.log_member_message(member, None, RunLogLevel::Notice, &message);
             }
         }
     }

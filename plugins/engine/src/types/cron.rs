@@ -2,22 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{Attributes, FileKind};
+use muster_system::{FileAttributes, FileEntryKind};
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::names;
-use crate::providers::parsed_file::crontab::{CrontabFormat, TIMES, UNMANAGED};
-use crate::providers::parsed_file::{FOUND_AS, ParsedFile};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::account_names;
+use crate::providers::parsed_file::crontab::{CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
+use crate::providers::parsed_file::{FOUND_NAME_KEY, ParsedFile};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-const SPOOL: &str = "/var/spool/cron/crontabs";
-const SPECIALS: &[&str] = &[
+const CRONTAB_DIRECTORY: &str = "/var/spool/cron/crontabs";
+const SPECIAL_TIMES: &[&str] = &[
     "reboot", "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly", "absent",
 ];
-const DAYS: [&str; 7] = [
+const DAY_NAMES: [&str; 7] = [
     "sunday",
     "monday",
     "tuesday",
@@ -26,7 +26,7 @@ const DAYS: [&str; 7] = [
     "friday",
     "saturday",
 ];
-const MONTHS: [&str; 12] = [
+const MONTH_NAMES: [&str; 12] = [
     "january",
     "february",
     "march",
@@ -41,77 +41,81 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "cron",
     doc: "A job that cron runs for a user.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the job is there.",
         )
-        .or("present"),
-        Attribute::property("command", Kind::Text, "What is run."),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property("command", AttributeKind::Text, "What is run."),
+        AttributeSchema::property(
             "special",
-            Kind::Word(SPECIALS),
+            AttributeKind::Word(SPECIAL_TIMES),
             "A word in the place of the five times.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "minute",
-            Kind::List,
+            AttributeKind::List,
             "0 to 59, ranges, steps; `absent` is every minute.",
         ),
-        Attribute::property("hour", Kind::List, "0 to 23."),
-        Attribute::property(
+        AttributeSchema::property("hour", AttributeKind::List, "0 to 23."),
+        AttributeSchema::property(
             "weekday",
-            Kind::List,
+            AttributeKind::List,
             "0 to 7, both ends Sunday, or a day's name.",
         ),
-        Attribute::property("month", Kind::List, "1 to 12, or a month's name."),
-        Attribute::property("monthday", Kind::List, "1 to 31."),
-        Attribute::property(
+        AttributeSchema::property("month", AttributeKind::List, "1 to 12, or a month's name."),
+        AttributeSchema::property("monthday", AttributeKind::List, "1 to 31."),
+        AttributeSchema::property(
             "environment",
-            Kind::List,
+            AttributeKind::List,
             "Settings `NAME=value` before the job.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "user",
-            Kind::Text,
+            AttributeKind::Text,
             "Whose job it is; root when nothing is said.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "target",
-            Kind::Text,
+            AttributeKind::Text,
             "The name of the crontab; the user when nothing is said.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["crontab"]),
+            AttributeKind::Word(&["crontab"]),
             "How it is done; there is one way.",
         )
-        .or("crontab"),
-        Attribute::parameter("name", Kind::Text, "What the marker line calls it."),
+        .with_default("crontab"),
+        AttributeSchema::parameter(
+            "name",
+            AttributeKind::Text,
+            "What the marker line calls it.",
+        ),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Cron;
+pub struct CronResourceType;
 
-impl ResourceType for Cron {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for CronResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         for name in ["name", "command", "user", "target"] {
             if resource
-                .text(name)
+                .get_text(name)
                 .is_some_and(|text| text.contains(['\n', '\r']))
             {
-                return Err(EngineError::invalid(
+                return Err(EngineError::invalid_value(
                     &resource,
                     name,
                     "has several lines, must be one",
@@ -119,19 +123,19 @@ impl ResourceType for Cron {
             }
         }
         if let Some(command) = resource
-            .text("command")
+            .get_text("command")
             .map(|command| command.trim().to_owned())
         {
             resource
                 .values
-                .insert("command".to_owned(), Value::Text(command));
+                .insert("command".to_owned(), ResourceValue::Text(command));
         }
         for name in ["user", "target"] {
             let bad = |who: &str| {
                 who.is_empty() || who.starts_with(['-', '.']) || who.contains(['/', ' '])
             };
-            if resource.text(name).is_some_and(bad) {
-                return Err(EngineError::invalid(
+            if resource.get_text(name).is_some_and(bad) {
+                return Err(EngineError::invalid_value(
                     &resource,
                     name,
                     "must be the name of a user",
@@ -139,82 +143,107 @@ impl ResourceType for Cron {
             }
         }
         let setting = |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
-        if let Some(bad) = resource.list("environment").into_iter().find(setting) {
+        if let Some(bad) = resource.get_list("environment").into_iter().find(setting) {
             let problem = format!(
                 "contains `{}`, must be `NAME=value` on one line",
                 bad.escape_debug()
             );
-            return Err(EngineError::invalid(&resource, "environment", problem));
+            return Err(EngineError::invalid_value(
+                &resource,
+                "environment",
+                problem,
+            ));
         }
         check_times(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let file = file(cx, resource)?;
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let file = crontab_file(cx, resource)?;
         let failing = EngineError::during(resource, format!("reading {}", file.path.display()));
-        let document = file.load(cx.system).map_err(failing)?;
+        let document = file.load_document(cx.system).map_err(failing)?;
         let adopted = || {
             document
                 .records()
                 .find(|record| is_same_job(resource, &record.name, &record.values))
         };
         let Some(record) = document.find(&resource.name).or_else(adopted) else {
-            return Ok(State::absent());
+            return Ok(ResourceState::absent());
         };
-        let mut state = file.state(record);
-        placed(&mut state.values, crontab(resource));
+        let mut state = file.record_state(record);
+        set_crontab_user(&mut state.values, crontab_user(resource));
         if record.name != resource.name {
-            state
-                .values
-                .insert(FOUND_AS.to_owned(), Value::Text(record.name.clone()));
+            state.values.insert(
+                FOUND_NAME_KEY.to_owned(),
+                ResourceValue::Text(record.name.clone()),
+            );
         }
         Ok(state)
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        file(cx, &plan.resource)?.apply(cx, &SCHEMA, plan)
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        crontab_file(cx, &plan.resource)?.apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The user whose job it is.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
-        let user = resource.text("user");
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        let user = resource.get_text("user");
         user.map(|user| ("user", user.to_owned()))
             .into_iter()
             .collect()
     }
 
-    fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
         let found = self
-            .instances(cx)?
+            .list_instances(cx)?
             .into_iter()
             .find(|(name, _)| name == title);
-        Ok(found.map_or_else(State::absent, |(_, values)| State { values }))
+        Ok(
+            found.map_or_else(ResourceState::absent, |(_, values)| ResourceState {
+                values,
+            }),
+        )
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        let crontabs = match cx.system.read_dir(Path::new(SPOOL)) {
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        let crontabs = match cx.system.read_dir(Path::new(CRONTAB_DIRECTORY)) {
             Ok(names) => names,
             Err(error) if error.is_not_found() => Vec::new(),
             Err(error) => return Err(EngineError::during(&all, "listing crontabs")(error)),
         };
         let mut instances = Vec::new();
         for name in crontabs {
-            let path = Path::new(SPOOL).join(&name);
+            let path = Path::new(CRONTAB_DIRECTORY).join(&name);
             let found = cx
                 .system
                 .metadata(&path)
                 .map_err(EngineError::during(&all, "listing crontabs"))?;
-            if found.is_none_or(|found| found.kind != FileKind::File) {
+            if found.is_none_or(|found| found.kind != FileEntryKind::File) {
                 continue;
             }
-            let file = ParsedFile::plain(&CrontabFormat, path);
-            let jobs = file.instances(cx.system).map_err(EngineError::during(
+            let file = ParsedFile::new(&CrontabFormat, path);
+            let jobs = file.list_instances(cx.system).map_err(EngineError::during(
                 &all,
                 format!("reading the crontab of {name}"),
             ))?;
             instances.extend(jobs.into_iter().map(|(title, mut values)| {
-                placed(&mut values, &name);
+                set_crontab_user(&mut values, &name);
                 (title, values)
             }));
         }
@@ -222,48 +251,47 @@ impl ResourceType for Cron {
     }
 }
 
-fn crontab(resource: &Resource) -> &str {
+fn crontab_user(resource: &Resource) -> &str {
     resource
-        .text("target")
-        .or(resource.text("user"))
+        .get_text("target")
+        .or(resource.get_text("user"))
         .unwrap_or("root")
 }
 
 /// Where a job is, in the words of this type: by user, not by path.
-fn placed(values: &mut Values, crontab: &str) {
+fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
     for name in ["user", "target"] {
-        values.insert(name.to_owned(), Value::from(crontab));
+        values.insert(name.to_owned(), ResourceValue::from(crontab));
     }
 }
 
 /// On the machine that we run on, `crontab` installs and tells cron; in a scratch root the file is all there is.
-fn file(cx: &Cx<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
-    let user = crontab(resource);
-    let path = PathBuf::from(SPOOL).join(user);
+fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
+    let user = crontab_user(resource);
+    let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
     let here = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
-    let known =
-        names::user(cx, user).map_err(EngineError::during(resource, "looking the user up"))?;
-    let owner = names::settable_owner(cx.system, known.as_ref()).map_err(EngineError::during(
-        resource,
-        "looking at the machine's root",
-    ))?;
+    let known = account_names::find_user(cx, user)
+        .map_err(EngineError::during(resource, "looking the user up"))?;
+    let owner = account_names::settable_owner(cx.system, known.as_ref()).map_err(
+        EngineError::during(resource, "looking at the machine's root"),
+    )?;
     Ok(ParsedFile {
-        created: Attributes {
+        created: FileAttributes {
             mode: Some(0o600),
             ..owner
         },
-        directory: Some(Attributes {
+        directory: Some(FileAttributes {
             mode: Some(0o1730),
-            ..Attributes::default()
+            ..FileAttributes::default()
         }),
         installer: here.then_some(installer),
-        ..ParsedFile::plain(&CrontabFormat, path)
+        ..ParsedFile::new(&CrontabFormat, path)
     })
 }
 
 /// An unmarked job with the same command at the same times is the one that is meant, as in Puppet.
-fn is_same_job(resource: &Resource, name: &str, found: &Values) -> bool {
+fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool {
     let same = |field: &&str| match (resource.get(field), found.get(*field)) {
         (Some(desired), found) => {
             found.map_or_else(|| crate::plan::is_absent(desired), |found| found == desired)
@@ -273,61 +301,68 @@ fn is_same_job(resource: &Resource, name: &str, found: &Values) -> bool {
     let command = resource
         .get("command")
         .is_some_and(|command| found.get("command") == Some(command));
-    name.starts_with(UNMANAGED) && command && TIMES.iter().chain(&["special"]).all(same)
+    name.starts_with(UNMANAGED_PREFIX)
+        && command
+        && TIME_FIELDS.iter().chain(&["special"]).all(same)
 }
 
 /// Judges the five times, turns names into numbers and `*` into `absent`.
 fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
     let special = resource
-        .text("special")
+        .get_text("special")
         .is_some_and(|word| word != "absent");
     for (field, low, high, names) in [
         ("minute", 0, 59, &[][..]),
         ("hour", 0, 23, &[]),
-        ("weekday", 0, 7, &DAYS),
-        ("month", 1, 12, &MONTHS),
+        ("weekday", 0, 7, &DAY_NAMES),
+        ("month", 1, 12, &MONTH_NAMES),
         ("monthday", 1, 31, &[]),
     ] {
-        let Some(Value::List(words)) = resource.get(field) else {
+        let Some(ResourceValue::List(words)) = resource.get(field) else {
             continue;
         };
         let mut times = Vec::new();
         for word in words.iter().flat_map(|word| word.split(',')) {
-            let time = time(word.trim(), low, high, names).ok_or_else(|| {
+            let time = parse_time(word.trim(), low, high, names).ok_or_else(|| {
                 let problem = format!(
                     "contains `{word}`, must be {low} to {high}, a range `1-5` or a step `*/2`"
                 );
-                EngineError::invalid(&resource, field, problem)
+                EngineError::invalid_value(&resource, field, problem)
             })?;
             times.push(time);
         }
         if times.iter().any(|time| time == "absent") {
             times = vec!["absent".to_owned()];
         } else if special {
-            return Err(EngineError::invalid(
+            return Err(EngineError::invalid_value(
                 &resource,
                 field,
                 "is given together with `special`; choose one",
             ));
         }
-        resource.values.insert(field.to_owned(), Value::List(times));
+        resource
+            .values
+            .insert(field.to_owned(), ResourceValue::List(times));
     }
     if special {
-        for field in TIMES {
+        for field in TIME_FIELDS {
             resource
                 .values
-                .insert(field.to_owned(), Value::List(Vec::new()));
+                .insert(field.to_owned(), ResourceValue::List(Vec::new()));
         }
-    } else if TIMES.iter().any(|field| resource.get(field).is_some()) {
+    } else if TIME_FIELDS
+        .iter()
+        .any(|field| resource.get(field).is_some())
+    {
         resource
             .values
             .entry("special".to_owned())
-            .or_insert_with(|| Value::from("absent"));
+            .or_insert_with(|| ResourceValue::from("absent"));
     }
     Ok(resource)
 }
 
-fn time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String> {
+fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String> {
     if matches!(word, "*" | "absent") {
         return Some("absent".to_owned());
     }

@@ -4,30 +4,34 @@
 //! all buckets without a path: what a file was is kept, though not centrally.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
-use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "filebucket",
     doc: "A directory that keeps what files were before they were changed.",
     namevar: "name",
     attributes: &[
-        Attribute::parameter("name", Kind::Text, "What `backup` of a file calls it."),
-        Attribute::parameter(
+        AttributeSchema::parameter(
+            "name",
+            AttributeKind::Text,
+            "What `backup` of a file calls it.",
+        ),
+        AttributeSchema::parameter(
             "path",
-            Kind::Text,
+            AttributeKind::Text,
             "The directory; the daemon's own, when it is `false` or not given.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "server",
-            Kind::Text,
+            AttributeKind::Text,
             "Accepted for Puppet's sake; contents stay on the machine.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "port",
-            Kind::Int,
+            AttributeKind::Int,
             "Accepted for Puppet's sake; contents stay on the machine.",
         ),
     ],
@@ -35,46 +39,58 @@ static SCHEMA: Schema = Schema {
 
 /// The type.
 #[derive(Debug)]
-pub struct Filebucket;
+pub struct FilebucketResourceType;
 
-impl ResourceType for Filebucket {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for FilebucketResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let path = path(&resource).filter(|path| crate::munge::path(path).is_none());
+        let path =
+            bucket_path(&resource).filter(|path| crate::munge::normalise_path(path).is_none());
         if let Some(path) = path {
             let problem = format!("is `{path}`, must be `false` or an absolute path without `..`");
-            return Err(EngineError::invalid(&resource, "path", problem));
+            return Err(EngineError::invalid_value(&resource, "path", problem));
         }
         Ok(resource)
     }
 
-    fn read(&self, _: &Cx<'_>, _: &Resource) -> Result<State, EngineError> {
-        Ok(State::default())
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
     }
 
-    fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn generates(&self, _: &Resource) -> Generates {
-        Generates::BeforeTheRun
+    fn generation_phase(&self, _: &Resource) -> GenerationPhase {
+        GenerationPhase::BeforeTheRun
     }
 
     /// Brings nothing; only makes itself known to the files.
-    fn generate(
+    fn generate_resources(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        _: &dyn Siblings,
+        _: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        cx.memo.buckets.declare(&resource.name, path(resource));
+        cx.memo
+            .buckets
+            .declare_bucket(&resource.name, bucket_path(resource));
         Ok(Vec::new())
     }
 }
 
-fn path(resource: &Resource) -> Option<&str> {
-    resource.text("path").filter(|path| *path != "false")
+fn bucket_path(resource: &Resource) -> Option<&str> {
+    resource.get_text("path").filter(|path| *path != "false")
 }

@@ -2,181 +2,208 @@
 //!
 //! Members are compared as sets: without `auth_membership` others may be there too.
 
-use super::user::merged;
+use super::user::merge_lists;
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::accounts::{self, Group as Account, GroupChange, NewGroup, name};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::accounts::{
+    self, GroupAccount as Account, GroupChange, NewGroup, account_name,
+};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "group",
     doc: "A group of users.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the group exists.",
         )
-        .or("present"),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property(
             "gid",
-            Kind::Int,
+            AttributeKind::Int,
             "Number of the group; chosen by the machine if not given.",
         ),
-        Attribute::property("members", Kind::List, "Users in the group, by name."),
-        Attribute::parameter(
+        AttributeSchema::property(
+            "members",
+            AttributeKind::List,
+            "Users in the group, by name.",
+        ),
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["groupadd"]),
+            AttributeKind::Word(&["groupadd"]),
             "How it is done; there is one way.",
         )
-        .or("groupadd"),
-        Attribute::parameter("name", Kind::Text, "Name of the group."),
-        Attribute::parameter(
+        .with_default("groupadd"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "Name of the group."),
+        AttributeSchema::parameter(
             "auth_membership",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether `members` are all members, or some of them.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "system",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether a new group gets a number of the system's range.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "allowdupe",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether the number may be another group's too.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "forcelocal",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether only the machine's own files count, not a directory service.",
         )
-        .or("false"),
+        .with_default("false"),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Group;
+pub struct GroupResourceType;
 
-impl ResourceType for Group {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for GroupResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        if let Some(problem) = name::problem(&resource.name) {
+        if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
             let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
-            return Err(EngineError::invalid(&resource, "name", problem));
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
-        let gid = resource.get("gid").and_then(Value::as_int);
+        let gid = resource.get("gid").and_then(ResourceValue::as_int);
         if let Some(gid) = gid.filter(|gid| u32::try_from(*gid).map_or(true, |gid| gid == u32::MAX))
         {
             let problem = format!("is {gid}, must be from 0 to 4294967294");
-            return Err(EngineError::invalid(&resource, "gid", problem));
+            return Err(EngineError::invalid_value(&resource, "gid", problem));
         }
-        let members = resource.list("members");
+        let members = resource.get_list("members");
         if let Some(bad) = members
             .into_iter()
-            .find(|member| name::problem(member).is_some())
+            .find(|member| account_name::invalid_name_reason(member).is_some())
         {
             let problem = format!(
                 "contains `{}`, must be names of users, one each",
                 bad.escape_debug()
             );
-            return Err(EngineError::invalid(&resource, "members", problem));
+            return Err(EngineError::invalid_value(&resource, "members", problem));
         }
         Ok(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let accounts = accounts::of(cx.system, cx.cancel.clone());
-        let found = accounts.group(&resource.name, resource.flag("forcelocal"));
-        let found = found.map_err(|error| error.of(resource))?;
-        Ok(found.map_or_else(State::absent, |found| State {
-            values: values(&found),
-        }))
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+        let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
+        let found = found.map_err(|error| error.into_engine_error(resource))?;
+        Ok(
+            found.map_or_else(ResourceState::absent, |found| ResourceState {
+                values: group_values(&found),
+            }),
+        )
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut wanted = resource.clone();
         if let Some(members) = resource.get("members") {
-            let found = state.get("members").map(Value::as_list).unwrap_or_default();
-            let members = merged(
+            let found = state
+                .get("members")
+                .map(ResourceValue::as_list)
+                .unwrap_or_default();
+            let members = merge_lists(
                 &members.as_list(),
                 &found,
-                !resource.flag("auth_membership"),
+                !resource.get_flag("auth_membership"),
             );
             wanted.values.insert("members".to_owned(), members);
         }
-        Plan::compare(&SCHEMA, &wanted, state)
+        ResourcePlan::compare(&SCHEMA, &wanted, state)
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
-        let accounts = accounts::of(cx.system, cx.cancel.clone());
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
         let made = match change.property.as_str() {
             "ensure" if change.to.as_text() == Some("absent") => {
                 accounts.remove_group(&resource.name)
             }
             "ensure" => accounts.create_group(&new_group(resource)),
-            "members" => {
-                accounts.change_group(&resource.name, &GroupChange::Members(texts(&change.to)))
-            }
-            _ => match id(&change.to) {
+            "members" => accounts.change_group(
+                &resource.name,
+                &GroupChange::Members(value_to_texts(&change.to)),
+            ),
+            _ => match value_to_id(&change.to) {
                 Some(gid) => {
-                    let change = GroupChange::Gid(gid, resource.flag("allowdupe"));
+                    let change = GroupChange::Gid(gid, resource.get_flag("allowdupe"));
                     accounts.change_group(&resource.name, &change)
                 }
                 None => Ok(()),
             },
         };
-        made.map_err(|error| error.of(resource))
+        made.map_err(|error| error.into_engine_error(resource))
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        let groups = accounts::of(cx.system, cx.cancel.clone()).groups();
-        let groups = groups.map_err(|error| error.of(&all))?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        let groups = accounts::choose_provider(cx.system, cx.cancel.clone()).list_groups();
+        let groups = groups.map_err(|error| error.into_engine_error(&all))?;
         Ok(groups
             .iter()
-            .map(|group| (group.name.clone(), values(group)))
+            .map(|group| (group.name.clone(), group_values(group)))
             .collect())
     }
 }
 
-fn values(group: &Account) -> Values {
-    let mut values = Values::from([
-        ("ensure".to_owned(), Value::from("present")),
-        ("gid".to_owned(), Value::Int(group.gid.into())),
+fn group_values(group: &Account) -> ResourceValues {
+    let mut values = ResourceValues::from([
+        ("ensure".to_owned(), ResourceValue::from("present")),
+        ("gid".to_owned(), ResourceValue::Int(group.gid.into())),
     ]);
     if !group.members.is_empty() {
-        values.insert("members".to_owned(), Value::List(group.members.clone()));
+        values.insert(
+            "members".to_owned(),
+            ResourceValue::List(group.members.clone()),
+        );
     }
     values
 }
 
 fn new_group(resource: &Resource) -> NewGroup {
-    let members = resource.list("members");
+    let members = resource.get_list("members");
     NewGroup {
         name: resource.name.clone(),
-        gid: resource.get("gid").and_then(id),
-        members: texts(&merged(&members, &[], false)),
-        system: resource.flag("system"),
-        allowdupe: resource.flag("allowdupe"),
+        gid: resource.get("gid").and_then(value_to_id),
+        members: value_to_texts(&merge_lists(&members, &[], false)),
+        system: resource.get_flag("system"),
+        allowdupe: resource.get_flag("allowdupe"),
     }
 }
 
-fn id(value: &Value) -> Option<u32> {
+fn value_to_id(value: &ResourceValue) -> Option<u32> {
     value.as_int().and_then(|number| u32::try_from(number).ok())
 }
 
-fn texts(value: &Value) -> Vec<String> {
+fn value_to_texts(value: &ResourceValue) -> Vec<String> {
     value.as_list().into_iter().map(str::to_owned).collect()
 }

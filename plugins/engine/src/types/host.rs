@@ -3,68 +3,81 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::parsed_file::{Format, ParsedFile, Record};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-const HOSTS: &str = "/etc/hosts";
+const HOSTS_FILE: &str = "/etc/hosts";
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "host",
     doc: "An entry of the hosts file: an address and the names for it.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the entry is there.",
         )
-        .or("present"),
-        Attribute::property("ip", Kind::Text, "The address, IPv4 or IPv6."),
-        Attribute::property("host_aliases", Kind::List, "Other names, in order."),
-        Attribute::property("comment", Kind::Text, "What stands behind `#` on the line."),
-        Attribute::property("target", Kind::Path, "The file.").or(HOSTS),
-        Attribute::parameter(
+        .with_default("present"),
+        AttributeSchema::property("ip", AttributeKind::Text, "The address, IPv4 or IPv6."),
+        AttributeSchema::property(
+            "host_aliases",
+            AttributeKind::List,
+            "Other names, in order.",
+        ),
+        AttributeSchema::property(
+            "comment",
+            AttributeKind::Text,
+            "What stands behind `#` on the line.",
+        ),
+        AttributeSchema::property("target", AttributeKind::Path, "The file.")
+            .with_default(HOSTS_FILE),
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["parsed"]),
+            AttributeKind::Word(&["parsed"]),
             "How it is done; there is one way.",
         )
-        .or("parsed"),
-        Attribute::parameter("name", Kind::Text, "The host name."),
+        .with_default("parsed"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Host;
+pub struct HostResourceType;
 
-impl ResourceType for Host {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for HostResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         if !is_host_name(&resource.name) {
             let problem = format!("is `{}`, must be a host name", resource.name);
-            return Err(EngineError::invalid(&resource, "name", problem));
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
-        if let Some(ip) = resource.text("ip").filter(|ip| !is_address(ip)) {
+        if let Some(ip) = resource.get_text("ip").filter(|ip| !is_address(ip)) {
             let problem = format!("is `{ip}`, must be an IPv4 or IPv6 address");
-            return Err(EngineError::invalid(&resource, "ip", problem));
+            return Err(EngineError::invalid_value(&resource, "ip", problem));
         }
         let bad = |alias: &&str| {
             alias.is_empty() || alias.contains(|c: char| c.is_whitespace() || c == '#')
         };
-        if let Some(alias) = resource.list("host_aliases").into_iter().find(bad) {
+        if let Some(alias) = resource.get_list("host_aliases").into_iter().find(bad) {
             let problem = format!(
                 "contains `{alias}`, must be names without blanks and `#`; an empty list removes them"
             );
-            return Err(EngineError::invalid(&resource, "host_aliases", problem));
+            return Err(EngineError::invalid_value(
+                &resource,
+                "host_aliases",
+                problem,
+            ));
         }
-        match resource.text("comment") {
-            Some(comment) if comment.contains(['\n', '\r']) => Err(EngineError::invalid(
+        match resource.get_text("comment") {
+            Some(comment) if comment.contains(['\n', '\r']) => Err(EngineError::invalid_value(
                 &resource,
                 "comment",
                 "has several lines, must be one",
@@ -72,47 +85,66 @@ impl ResourceType for Host {
             Some(comment) if comment.trim().is_empty() => {
                 resource
                     .values
-                    .insert("comment".to_owned(), Value::from("absent"));
+                    .insert("comment".to_owned(), ResourceValue::from("absent"));
                 Ok(resource)
             }
             _ => Ok(resource),
         }
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        file(resource).read(cx, resource)
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        hosts_file(resource).read_state(cx, resource)
     }
 
     /// Aliases are told as they stand on the line, with blanks between them.
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
-        let mut plan = Plan::compare(&SCHEMA, resource, state);
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
+        let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         for change in &mut plan.changes {
             if change.property == "host_aliases" {
-                *change = change.clone().joined(" ");
+                *change = change.clone().with_list_delimiter(" ");
             }
         }
         plan
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        file(&plan.resource).apply(cx, &SCHEMA, plan)
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        hosts_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The file that it is a line of.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
-        file(resource).autorequires()
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        hosts_file(resource).autorequires()
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        file(&all)
-            .instances(cx.system)
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        hosts_file(&all)
+            .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing hosts"))
     }
 }
 
-fn file(resource: &Resource) -> ParsedFile {
-    ParsedFile::plain(&HostsFormat, resource.text("target").unwrap_or(HOSTS))
+fn hosts_file(resource: &Resource) -> ParsedFile {
+    ParsedFile::new(
+        &HostsFormat,
+        resource.get_text("target").unwrap_or(HOSTS_FILE),
+    )
 }
 
 fn is_host_name(name: &str) -> bool {
@@ -142,23 +174,27 @@ fn is_address(text: &str) -> bool {
 #[derive(Debug)]
 pub struct HostsFormat;
 
-impl Format for HostsFormat {
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
-        (1, lines.first().and_then(|line| parse(line)))
+impl RecordFormat for HostsFormat {
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
+        (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &Record) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, String> {
         let ip = record
             .values
             .get("ip")
-            .and_then(Value::as_text)
+            .and_then(ResourceValue::as_text)
             .ok_or("an entry needs `ip`")?;
         let mut line = format!("{ip}\t{}", record.name);
         if let Some(aliases) = record.values.get("host_aliases") {
             line.push('\t');
             line.push_str(&aliases.as_list().join(" "));
         }
-        if let Some(comment) = record.values.get("comment").and_then(Value::as_text) {
+        if let Some(comment) = record
+            .values
+            .get("comment")
+            .and_then(ResourceValue::as_text)
+        {
             line.push_str("\t# ");
             line.push_str(comment);
         }
@@ -167,7 +203,7 @@ impl Format for HostsFormat {
     }
 }
 
-fn parse(line: &str) -> Option<Record> {
+fn parse_line(line: &str) -> Option<FileRecord> {
     let (fields, comment) = line
         .split_once('#')
         .map_or((line, None), |(fields, comment)| {
@@ -175,21 +211,23 @@ fn parse(line: &str) -> Option<Record> {
         });
     let mut fields = fields.split_whitespace();
     let ip = fields.next().filter(|ip| is_address(ip))?;
-    let mut record = Record {
+    let mut record = FileRecord {
         name: fields.next()?.to_owned(),
-        values: Values::new(),
+        values: ResourceValues::new(),
     };
     let aliases: Vec<String> = fields.map(str::to_owned).collect();
-    record.values.insert("ip".to_owned(), Value::from(ip));
+    record
+        .values
+        .insert("ip".to_owned(), ResourceValue::from(ip));
     if !aliases.is_empty() {
         record
             .values
-            .insert("host_aliases".to_owned(), Value::List(aliases));
+            .insert("host_aliases".to_owned(), ResourceValue::List(aliases));
     }
     if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
         record
             .values
-            .insert("comment".to_owned(), Value::from(comment));
+            .insert("comment".to_owned(), ResourceValue::from(comment));
     }
     Some(record)
 }

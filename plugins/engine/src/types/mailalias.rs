@@ -1,49 +1,50 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; an exec that is notified does.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::parsed_file::{Format, ParsedFile, Record};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-const ALIASES: &str = "/etc/aliases";
-const INCLUDE: &str = ":include:";
+const ALIASES_FILE: &str = "/etc/aliases";
+const INCLUDE_PREFIX: &str = ":include:";
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "mailalias",
     doc: "A mail alias: a local name, and where its mail goes.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the alias is there.",
         )
-        .or("present"),
-        Attribute::property("recipient", Kind::List, "Where the mail goes."),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property("recipient", AttributeKind::List, "Where the mail goes."),
+        AttributeSchema::property(
             "file",
-            Kind::Path,
+            AttributeKind::Path,
             "A file that holds the recipients, instead of `recipient`.",
         ),
-        Attribute::property("target", Kind::Path, "The file of aliases.").or(ALIASES),
-        Attribute::parameter(
+        AttributeSchema::property("target", AttributeKind::Path, "The file of aliases.")
+            .with_default(ALIASES_FILE),
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["aliases"]),
+            AttributeKind::Word(&["aliases"]),
             "How it is done; there is one way.",
         )
-        .or("aliases"),
-        Attribute::parameter("name", Kind::Text, "The local name."),
+        .with_default("aliases"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The local name."),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Mailalias;
+pub struct MailaliasResourceType;
 
-impl ResourceType for Mailalias {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for MailaliasResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
@@ -53,7 +54,7 @@ impl ResourceType for Mailalias {
             resource.get("file").is_some(),
         );
         if recipient && file {
-            return Err(EngineError::invalid(
+            return Err(EngineError::invalid_value(
                 &resource,
                 "file",
                 "is given together with `recipient`; choose one",
@@ -67,58 +68,77 @@ impl ResourceType for Mailalias {
                 "is `{}`, must be without blanks, `#`, `:`, `\"` and `\\`",
                 resource.name
             );
-            return Err(EngineError::invalid(&resource, "name", problem));
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
         let bad =
             |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
-        if let Some(recipient) = resource.list("recipient").into_iter().find(bad) {
+        if let Some(recipient) = resource.get_list("recipient").into_iter().find(bad) {
             let problem = format!(
                 "contains `{}`, must be one line with something on it",
                 recipient.escape_debug()
             );
-            return Err(EngineError::invalid(&resource, "recipient", problem));
+            return Err(EngineError::invalid_value(&resource, "recipient", problem));
         }
         // One form takes the other's place.
         if recipient || file {
             let other = if recipient { "file" } else { "recipient" };
             resource
                 .values
-                .insert(other.to_owned(), Value::from("absent"));
+                .insert(other.to_owned(), ResourceValue::from("absent"));
         }
         Ok(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        file(resource).read(cx, resource)
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        aliases_file(resource).read_state(cx, resource)
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        file(&plan.resource).apply(cx, &SCHEMA, plan)
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        aliases_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The file that it is a line of.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
-        file(resource).autorequires()
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        aliases_file(resource).autorequires()
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        file(&all)
-            .instances(cx.system)
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        aliases_file(&all)
+            .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing aliases"))
     }
 }
 
-fn file(resource: &Resource) -> ParsedFile {
-    ParsedFile::plain(&AliasesFormat, resource.text("target").unwrap_or(ALIASES))
+fn aliases_file(resource: &Resource) -> ParsedFile {
+    ParsedFile::new(
+        &AliasesFormat,
+        resource.get_text("target").unwrap_or(ALIASES_FILE),
+    )
 }
 
 /// `name: recipient, recipient`, or `name: :include: /path`; lines that begin with a blank continue the one before.
 #[derive(Debug)]
 pub struct AliasesFormat;
 
-impl Format for AliasesFormat {
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
+impl RecordFormat for AliasesFormat {
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
         let continues = |line: &&&str| line.starts_with([' ', '\t']) && !line.trim().is_empty();
         let (Some(first), rest) = (lines.first(), lines.get(1..).unwrap_or_default()) else {
             return (1, None);
@@ -131,22 +151,26 @@ impl Format for AliasesFormat {
             .chain(more.iter().copied())
             .collect::<Vec<_>>()
             .join(" ");
-        (1 + more.len(), parse(&line))
+        (1 + more.len(), parse_alias(&line))
     }
 
-    fn render(&self, record: &Record) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, String> {
         if let Some(recipients) = record.values.get("recipient") {
-            let recipients: Vec<String> = recipients.as_list().into_iter().map(quote).collect();
+            let recipients: Vec<String> = recipients
+                .as_list()
+                .into_iter()
+                .map(quote_recipient)
+                .collect();
             return Ok(format!("{}: {}\n", record.name, recipients.join(",")));
         }
-        let file = record.values.get("file").and_then(Value::as_text);
-        file.map(|file| format!("{}: {INCLUDE} {file}\n", record.name))
+        let file = record.values.get("file").and_then(ResourceValue::as_text);
+        file.map(|file| format!("{}: {INCLUDE_PREFIX} {file}\n", record.name))
             .ok_or_else(|| "an alias needs `recipient` or `file`".to_owned())
     }
 }
 
 /// Quotes what is more than a plain address.
-fn quote(recipient: &str) -> String {
+fn quote_recipient(recipient: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-+_@.".contains(c);
     if recipient.chars().all(plain) {
         return recipient.to_owned();
@@ -157,30 +181,30 @@ fn quote(recipient: &str) -> String {
     )
 }
 
-fn parse(line: &str) -> Option<Record> {
+fn parse_alias(line: &str) -> Option<FileRecord> {
     let (name, rest) = line.split_once(':')?;
     let (name, rest) = (name.trim().trim_matches('"'), rest.trim());
     let include = rest
-        .strip_prefix(INCLUDE)
+        .strip_prefix(INCLUDE_PREFIX)
         .map(str::trim)
         .filter(|path| !path.contains(','));
     let (key, value) = match include {
         Some("") => return None,
-        Some(path) => ("file", Value::from(path)),
+        Some(path) => ("file", ResourceValue::from(path)),
         None => (
             "recipient",
-            Value::List(Some(split(rest)).filter(|all| !all.is_empty())?),
+            ResourceValue::List(Some(split_recipients(rest)).filter(|all| !all.is_empty())?),
         ),
     };
-    let values = Values::from([(key.to_owned(), value)]);
-    (!name.is_empty()).then(|| Record {
+    let values = ResourceValues::from([(key.to_owned(), value)]);
+    (!name.is_empty()).then(|| FileRecord {
         name: name.to_owned(),
         values,
     })
 }
 
 /// Splits at commas outside quotes, and takes the quotes away.
-fn split(text: &str) -> Vec<String> {
+fn split_recipients(text: &str) -> Vec<String> {
     let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

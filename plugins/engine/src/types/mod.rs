@@ -23,25 +23,25 @@ pub mod user;
 use crate::resource_type::ResourceType;
 
 /// Every type that this engine knows, sorted by name.
-pub fn all() -> Vec<Box<dyn ResourceType>> {
+pub fn builtin_types() -> Vec<Box<dyn ResourceType>> {
     vec![
-        Box::new(cron::Cron),
-        Box::new(exec::Exec),
-        Box::new(file::File),
-        Box::new(filebucket::Filebucket),
-        Box::new(group::Group),
-        Box::new(host::Host),
-        Box::new(mailalias::Mailalias),
-        Box::new(mount::Mount),
-        Box::new(notify::Notify),
-        Box::new(package::Package),
-        Box::new(resources::Resources),
-        Box::new(schedule::Schedule),
-        Box::new(service::Service),
-        Box::new(ssh_authorized_key::SshAuthorizedKey),
-        Box::new(sshkey::Sshkey),
-        Box::new(stage::Stage),
-        Box::new(tidy::Tidy),
-        Box::new(user::User),
+        Box::new(cron::CronResourceType),
+        Box::new(exec::ExecResourceType),
+        Box::new(file::FileResourceType),
+        Box::new(filebucket::FilebucketResourceType),
+        Box::new(group::GroupResourceType),
+        Box::new(host::HostResourceType),
+        Box::new(mailalias::MailaliasResourceType),
+        Box::new(mount::MountResourceType),
+        Box::new(notify::NotifyResourceType),
+        Box::new(package::PackageResourceType),
+        Box::new(resources::ResourcesResourceType),
+        Box::new(schedule::ScheduleResourceType),
+        Box::new(service::ServiceResourceType),
+        Box::new(ssh_authorized_key::SshAuthorizedKeyResourceType),
+        Box::new(sshkey::SshkeyResourceType),
+        Box::new(stage::StageResourceType),
+        Box::new(tidy::TidyResourceType),
+        Box::new(user::UserResourceType),
     ]
 }

@@ -7,122 +7,134 @@ use std::path::Path;
 use muster_system::Command;
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::parsed_file::{Format, ParsedFile, Record};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-const FSTAB: &str = "/etc/fstab";
+const FSTAB_FILE: &str = "/etc/fstab";
 /// What the kernel says is mounted.
-const MOUNTED: &str = "/proc/self/mounts";
+const MOUNT_TABLE_FILE: &str = "/proc/self/mounts";
 /// Longest list of mounts that is read, in bytes.
-const LIMIT: u64 = 16 * 1024 * 1024;
+const MAX_MOUNT_TABLE_BYTES: u64 = 16 * 1024 * 1024;
 /// The fields of a line, in their order.
-const FIELDS: [&str; 4] = ["fstype", "options", "dump", "pass"];
+const FSTAB_FIELDS: [&str; 4] = ["fstype", "options", "dump", "pass"];
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "mount",
     doc: "A file system in fstab, and whether it is mounted.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["defined", "present", "mounted", "unmounted", "absent"]),
+            AttributeKind::Word(&["defined", "present", "mounted", "unmounted", "absent"]),
             "Whether fstab has it, and whether it is mounted; `defined` leaves that as it is.",
         ),
-        Attribute::property("device", Kind::Text, "What is mounted."),
-        Attribute::property("fstype", Kind::Text, "The kind of file system."),
-        Attribute::property(
+        AttributeSchema::property("device", AttributeKind::Text, "What is mounted."),
+        AttributeSchema::property("fstype", AttributeKind::Text, "The kind of file system."),
+        AttributeSchema::property(
             "options",
-            Kind::Text,
+            AttributeKind::Text,
             "Options as in fstab, with commas between them.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "pass",
-            Kind::Text,
+            AttributeKind::Text,
             "In which pass it is checked at boot; 0 is never.",
         )
-        .or("0"),
-        Attribute::property("dump", Kind::Text, "Whether `dump` saves it: 0 or 1.").or("0"),
-        Attribute::property("target", Kind::Path, "The file.").or(FSTAB),
-        Attribute::parameter(
+        .with_default("0"),
+        AttributeSchema::property(
+            "dump",
+            AttributeKind::Text,
+            "Whether `dump` saves it: 0 or 1.",
+        )
+        .with_default("0"),
+        AttributeSchema::property("target", AttributeKind::Path, "The file.")
+            .with_default(FSTAB_FILE),
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["parsed"]),
+            AttributeKind::Word(&["parsed"]),
             "How it is done; there is one way.",
         )
-        .or("parsed"),
-        Attribute::parameter("name", Kind::Path, "Where it is mounted."),
-        Attribute::parameter(
+        .with_default("parsed"),
+        AttributeSchema::parameter("name", AttributeKind::Path, "Where it is mounted."),
+        AttributeSchema::parameter(
             "atboot",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Accepted for Puppet's sake; on Linux the option `noauto` says it.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "remounts",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether it can be mounted anew without being unmounted.",
         )
-        .or("true"),
+        .with_default("true"),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Mount;
+pub struct MountResourceType;
 
-impl ResourceType for Mount {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for MountResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         for name in ["fstype", "options", "pass", "dump"] {
             let bad = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
-            if resource.text(name).as_ref().is_some_and(bad) {
+            if resource.get_text(name).as_ref().is_some_and(bad) {
                 let problem = "must be one word, without blanks";
-                return Err(EngineError::invalid(&resource, name, problem));
+                return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
-        if let Some(device) = resource.text("device")
+        if let Some(device) = resource.get_text("device")
             && (device.is_empty() || device.contains(['\n', '\t', '#']))
         {
             let problem = "must be a device on one line, without tabs and `#`";
-            return Err(EngineError::invalid(&resource, "device", problem));
+            return Err(EngineError::invalid_value(&resource, "device", problem));
         }
-        if resource.text("ensure") == Some("present") {
+        if resource.get_text("ensure") == Some("present") {
             resource
                 .values
-                .insert("ensure".to_owned(), Value::from("defined"));
+                .insert("ensure".to_owned(), ResourceValue::from("defined"));
         }
         Ok(resource)
     }
 
     /// `ensure` is `mounted`, `unmounted` (fstab has it), `ghost` (mounted, and fstab does not have it) or `absent`.
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let mut state = file(resource).read(cx, resource)?;
-        let mounted = mounted(cx, resource)?.contains(&resource.name);
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let mut state = fstab_file(resource).read_state(cx, resource)?;
+        let mounted = mounted_paths(cx, resource)?.contains(&resource.name);
         let word = match (state.is_absent(), mounted) {
             (true, true) => "ghost",
             (true, false) => "absent",
             (false, true) => "mounted",
             (false, false) => "unmounted",
         };
-        state.values.insert("ensure".to_owned(), Value::from(word));
+        state
+            .values
+            .insert("ensure".to_owned(), ResourceValue::from(word));
         Ok(state)
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let found = state
             .get("ensure")
-            .and_then(Value::as_text)
+            .and_then(ResourceValue::as_text)
             .unwrap_or("absent");
         let listed = matches!(found, "mounted" | "unmounted");
         let mut wanted = resource.clone();
-        if wanted.text("ensure") == Some("defined") && listed {
+        if wanted.get_text("ensure") == Some("defined") && listed {
             wanted.values.remove("ensure");
         }
-        let mut plan = Plan::compare(&SCHEMA, &wanted, state);
+        let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
         for change in &mut plan.changes {
             if change.property == "ensure" {
                 // Unlike other types, this one says it as of any property.
@@ -137,21 +149,26 @@ impl ResourceType for Mount {
         if !listed {
             plan.changes.retain(|change| change.property == "ensure");
         }
-        Plan {
+        ResourcePlan {
             resource: resource.clone(),
             ..plan
         }
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        let found = plan.state.get("ensure").and_then(Value::as_text);
+        let found = plan.state.get("ensure").and_then(ResourceValue::as_text);
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
-        let store = || file(resource).apply(cx, &SCHEMA, plan);
+        let store = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
         match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("absent")) => {
                 if is_mounted {
-                    run(cx, resource, &["umount", &resource.name])?;
+                    run_mount_command(cx, resource, &["umount", &resource.name])?;
                 }
                 if found == Some("ghost") {
                     return Ok(());
@@ -163,12 +180,12 @@ impl ResourceType for Mount {
                 if is_mounted {
                     return Ok(());
                 }
-                run(cx, resource, &["mount", &resource.name])
+                run_mount_command(cx, resource, &["mount", &resource.name])
             }
             ("ensure", Some("unmounted")) => {
                 store()?;
                 if is_mounted {
-                    run(cx, resource, &["umount", &resource.name])?;
+                    run_mount_command(cx, resource, &["umount", &resource.name])?;
                 }
                 Ok(())
             }
@@ -176,7 +193,7 @@ impl ResourceType for Mount {
         }
     }
 
-    fn refreshes(&self) -> bool {
+    fn supports_refresh(&self) -> bool {
         true
     }
 
@@ -185,68 +202,89 @@ impl ResourceType for Mount {
     }
 
     /// Mounts it anew, if it is mounted.
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-        let is_swap = resource.text("fstype") == Some("swap");
-        if is_swap || !mounted(cx, resource)?.contains(&resource.name) {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+        let is_swap = resource.get_text("fstype") == Some("swap");
+        if is_swap || !mounted_paths(cx, resource)?.contains(&resource.name) {
             return Ok(());
         }
-        cx.say("Remounting");
+        cx.log_line("Remounting");
         let name = resource.name.as_str();
-        if resource.flag("remounts") {
-            return run(cx, resource, &["mount", "-o", "remount", name]);
+        if resource.get_flag("remounts") {
+            return run_mount_command(cx, resource, &["mount", "-o", "remount", name]);
         }
-        run(cx, resource, &["umount", name])?;
-        run(cx, resource, &["mount", name])
+        run_mount_command(cx, resource, &["umount", name])?;
+        run_mount_command(cx, resource, &["mount", name])
     }
 
     /// The mounts above it, and the file that it is a line of.
-    fn autorequires(&self, resource: &Resource, siblings: &dyn Siblings) -> Vec<Wanted> {
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        siblings: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
         let above = Path::new(&resource.name).ancestors().skip(1);
-        let mut wanted: Vec<Wanted> = above
+        let mut wanted: Vec<AutorequireTarget> = above
             .map(|path| path.to_string_lossy().into_owned())
-            .filter(|path| siblings.find("mount", path).is_some())
+            .filter(|path| siblings.find_resource("mount", path).is_some())
             .map(|path| ("mount", path))
             .collect();
-        wanted.extend(file(resource).autorequires());
+        wanted.extend(fstab_file(resource).autorequires());
         wanted
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "/")?;
-        let mounted = mounted(cx, &all)?;
-        let listed = file(&all)
-            .instances(cx.system)
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "/")?;
+        let mounted = mounted_paths(cx, &all)?;
+        let listed = fstab_file(&all)
+            .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing mounts"))?;
-        let state = |(name, mut values): (String, Values)| {
+        let state = |(name, mut values): (String, ResourceValues)| {
             let there = mounted.contains(&name);
             let word = if there { "mounted" } else { "unmounted" };
-            values.insert("ensure".to_owned(), Value::from(word));
+            values.insert("ensure".to_owned(), ResourceValue::from(word));
             (name, values)
         };
         Ok(listed.into_iter().map(state).collect())
     }
 }
 
-fn file(resource: &Resource) -> ParsedFile {
-    ParsedFile::plain(&FstabFormat, resource.text("target").unwrap_or(FSTAB))
+fn fstab_file(resource: &Resource) -> ParsedFile {
+    ParsedFile::new(
+        &FstabFormat,
+        resource.get_text("target").unwrap_or(FSTAB_FILE),
+    )
 }
 
 /// Every place where something is mounted.
-fn mounted(cx: &Cx<'_>, resource: &Resource) -> Result<Vec<String>, EngineError> {
-    let text = match cx.system.read(Path::new(MOUNTED), LIMIT) {
+fn mounted_paths(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Vec<String>, EngineError> {
+    let text = match cx
+        .system
+        .read_file(Path::new(MOUNT_TABLE_FILE), MAX_MOUNT_TABLE_BYTES)
+    {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.is_not_found() => String::new(),
         Err(error) => {
-            return Err(EngineError::during(resource, format!("reading {MOUNTED}"))(
-                error,
-            ));
+            return Err(EngineError::during(
+                resource,
+                format!("reading {MOUNT_TABLE_FILE}"),
+            )(error));
         }
     };
-    let place = |line: &str| line.split(' ').nth(1).map(plain);
+    let place = |line: &str| line.split(' ').nth(1).map(unescape_field);
     Ok(text.lines().filter_map(place).collect())
 }
 
-fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineError> {
+fn run_mount_command(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: &[&str],
+) -> Result<(), EngineError> {
     if cx.system.root() != Path::new("/") {
         let problem = "only the machine itself mounts file systems, and this is a scratch root; use `ensure => defined`";
         return Err(EngineError::failed(resource, problem));
@@ -256,16 +294,16 @@ fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineErro
     let running = format!("running {}", argv.join(" "));
     let output = cx
         .system
-        .run(&command)
+        .run_command(&command)
         .map_err(EngineError::during(resource, running))?;
-    if output.success() {
+    if output.is_success() {
         return Ok(());
     }
     let problem = format!(
         "Execution of '{}' returned {}: {}",
         argv.join(" "),
         output.code,
-        output.text().trim()
+        output.combined_text().trim()
     );
     Err(EngineError::failed(resource, problem))
 }
@@ -274,39 +312,39 @@ fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineErro
 #[derive(Debug)]
 pub struct FstabFormat;
 
-impl Format for FstabFormat {
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
-        (1, lines.first().and_then(|line| parse(line)))
+impl RecordFormat for FstabFormat {
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
+        (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &Record) -> Result<String, String> {
-        let text = |name: &str| record.values.get(name).and_then(Value::as_text);
+    fn render(&self, record: &FileRecord) -> Result<String, String> {
+        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
         let device = text("device").ok_or("a mount needs `device`")?;
         let fstype = text("fstype").ok_or("a mount needs `fstype`")?;
         let options = text("options").unwrap_or("defaults");
         let (dump, pass) = (text("dump").unwrap_or("0"), text("pass").unwrap_or("0"));
         Ok(format!(
             "{}\t{}\t{fstype}\t{options}\t{dump}\t{pass}\n",
-            escaped(device),
-            escaped(&record.name)
+            escape_field(device),
+            escape_field(&record.name)
         ))
     }
 }
 
-fn parse(line: &str) -> Option<Record> {
+fn parse_line(line: &str) -> Option<FileRecord> {
     let line = line.trim_start();
     if line.starts_with('#') {
         return None;
     }
     let mut fields = line.split_whitespace();
-    let device = plain(fields.next()?);
-    let name = plain(fields.next()?);
+    let device = unescape_field(fields.next()?);
+    let name = unescape_field(fields.next()?);
     let trimmed = name.trim_end_matches('/');
-    let mut values = Values::from([("device".to_owned(), Value::Text(device))]);
-    for (field, text) in FIELDS.iter().zip(fields) {
-        values.insert((*field).to_owned(), Value::from(text));
+    let mut values = ResourceValues::from([("device".to_owned(), ResourceValue::Text(device))]);
+    for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
+        values.insert((*field).to_owned(), ResourceValue::from(text));
     }
-    Some(Record {
+    Some(FileRecord {
         name: if trimmed.is_empty() {
             name
         } else {
@@ -316,10 +354,10 @@ fn parse(line: &str) -> Option<Record> {
     })
 }
 
-fn escaped(text: &str) -> String {
+fn escape_field(text: &str) -> String {
     text.replace(' ', "\\040")
 }
 
-fn plain(text: &str) -> String {
+fn unescape_field(text: &str) -> String {
     text.replace("\\040", " ")
 }

@@ -1,37 +1,37 @@
 //! `notify`: says something to whoever asked. Never in sync, as in Puppet: saying it is the change.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Value};
-use crate::resource_type::{Cx, ResourceType};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::resource::{Resource, ResourceValue};
+use crate::resource_type::{ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "notify",
     doc: "A message to the log of the run.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "message",
-            Kind::Text,
+            AttributeKind::Text,
             "The message; the name when it is not given.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "withpath",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether the resource's reference comes before it.",
         )
-        .or("false"),
-        Attribute::parameter("name", Kind::Text, "A name for it."),
+        .with_default("false"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "A name for it."),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Notify;
+pub struct NotifyResourceType;
 
-impl ResourceType for Notify {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for NotifyResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
@@ -40,20 +40,29 @@ impl ResourceType for Notify {
         resource
             .values
             .entry("message".to_owned())
-            .or_insert(Value::Text(name));
+            .or_insert(ResourceValue::Text(name));
         Ok(resource)
     }
 
-    fn read(&self, _: &Cx<'_>, _: &Resource) -> Result<State, EngineError> {
-        Ok(State::default())
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        if resource.flag("withpath") {
-            cx.say(format!("{}: {}", resource.reference(), change.to));
+        if resource.get_flag("withpath") {
+            cx.log_line(format!("{}: {}", resource.reference(), change.to));
         } else {
-            cx.say(change.to.to_string());
+            cx.log_line(change.to.to_string());
         }
         Ok(())
     }

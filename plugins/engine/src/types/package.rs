@@ -1,72 +1,75 @@
 //! `package`: that a package is installed, in which version, or not at all.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State, quoted};
-use crate::providers::package::{Action, PROVIDERS, Package as Found, Status, choose};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, quote_value};
+use crate::providers::package::{
+    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState as Found,
+    choose_provider,
+};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 /// Under this name a state carries the newest version, where that matters.
-const CANDIDATE: &str = "newest version";
+const CANDIDATE_VERSION_KEY: &str = "newest version";
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "package",
     doc: "A package of the machine's package system.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
+            AttributeKind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
             "Whether it is installed; a version means exactly that one.",
         )
-        .or("present"),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property(
             "mark",
-            Kind::Word(&["hold", "none"]),
+            AttributeKind::Word(&["hold", "none"]),
             "Whether it is kept at its version.",
         ),
-        Attribute::parameter("name", Kind::Text, "The name of the package."),
-        Attribute::parameter(
+        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the package."),
+        AttributeSchema::parameter(
             "source",
-            Kind::Text,
+            AttributeKind::Text,
             "The file or place to install from; dpkg needs one.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "install_options",
-            Kind::Options,
+            AttributeKind::Options,
             "Options for the tool when it installs.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "uninstall_options",
-            Kind::Options,
+            AttributeKind::Options,
             "Options for rpm, zypper, pip, gem and npm when they remove.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "allow_virtual",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether another package that provides this name is good enough, with apt and dpkg.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "configfiles",
-            Kind::Word(&["keep", "replace"]),
+            AttributeKind::Word(&["keep", "replace"]),
             "What happens to changed configuration files, with apt and dpkg.",
         )
-        .or("keep"),
-        Attribute::parameter(
+        .with_default("keep"),
+        AttributeSchema::parameter(
             "responsefile",
-            Kind::Path,
+            AttributeKind::Path,
             "Answers for `debconf-set-selections`, with apt.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "command",
-            Kind::Text,
+            AttributeKind::Text,
             "The program itself, with pip, gem and npm: `/opt/venv/bin/pip`.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(PROVIDERS),
+            AttributeKind::Word(PACKAGE_PROVIDERS),
             "The tool; the machine's own, when it is not given.",
         ),
     ],
@@ -74,15 +77,15 @@ static SCHEMA: Schema = Schema {
 
 /// The type.
 #[derive(Debug)]
-pub struct Package;
+pub struct PackageResourceType;
 
-impl ResourceType for Package {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for PackageResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let more = match resource.text("provider") {
+        let more = match resource.get_text("provider") {
             Some("npm") => "@/",
             Some("pip" | "pip3") => "[],",
             _ => "",
@@ -98,185 +101,213 @@ impl ResourceType for Package {
                 "is `{}`, must be a package's name: letters, digits, `+-.:_`",
                 resource.name
             );
-            return Err(EngineError::invalid(&resource, "name", problem));
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
         if resource.get("mark").is_some()
-            && matches!(resource.text("ensure"), Some("absent" | "purged"))
+            && matches!(resource.get_text("ensure"), Some("absent" | "purged"))
         {
             let problem = "cannot be given while `ensure` is `absent` or `purged`";
-            return Err(EngineError::invalid(&resource, "mark", problem));
+            return Err(EngineError::invalid_value(&resource, "mark", problem));
         }
         let version = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
         if let Some(ensure) = resource
-            .text("ensure")
+            .get_text("ensure")
             .filter(|text| text.is_empty() || !text.chars().all(version))
         {
             let problem = format!(
                 "is `{ensure}`, must be a word or one version; ranges of versions are not supported"
             );
-            return Err(EngineError::invalid(&resource, "ensure", problem));
+            return Err(EngineError::invalid_value(&resource, "ensure", problem));
         }
         for name in ["install_options", "uninstall_options"] {
             let no_option = |option: &&str| !option.starts_with('-');
-            if let Some(bad) = resource.list(name).into_iter().find(no_option) {
+            if let Some(bad) = resource.get_list(name).into_iter().find(no_option) {
                 let problem = format!("contains `{bad}`, must be options that begin with `-`");
-                return Err(EngineError::invalid(&resource, name, problem));
+                return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
         if let Some(source) = resource
-            .text("source")
+            .get_text("source")
             .filter(|source| source.starts_with('-'))
         {
             let problem = format!("is `{source}`, must be a file or place");
-            return Err(EngineError::invalid(&resource, "source", problem));
+            return Err(EngineError::invalid_value(&resource, "source", problem));
         }
         Ok(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let (_, tool) = choose(cx, resource)?;
-        let mut values = values(&tool.query(cx, resource)?);
-        if resource.text("ensure") == Some("latest") {
-            let newest = tool.candidate(cx, resource)?.ok_or_else(|| {
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let (_, tool) = choose_provider(cx, resource)?;
+        let mut values = package_values(&tool.query_package(cx, resource)?);
+        if resource.get_text("ensure") == Some("latest") {
+            let newest = tool.candidate_version(cx, resource)?.ok_or_else(|| {
                 EngineError::failed(
                     resource,
                     "no source offers this package; check its name, and refresh the package lists",
                 )
             })?;
-            values.insert(CANDIDATE.to_owned(), Value::Text(newest));
+            values.insert(
+                CANDIDATE_VERSION_KEY.to_owned(),
+                ResourceValue::Text(newest),
+            );
         }
-        Ok(State { values })
+        Ok(ResourceState { values })
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut changes = Vec::new();
-        let differs = |(desired, found): &(&Value, &Value)| !is_ensured(desired, found, state);
+        let differs = |(desired, found): &(&ResourceValue, &ResourceValue)| {
+            !is_ensured(desired, found, state)
+        };
         let values = resource.get("ensure").zip(state.get("ensure"));
         if let Some((desired, found)) = values.filter(differs) {
             let change = |attribute| {
-                ensure(
-                    Change::of(attribute, Some(found), desired),
-                    state.get(CANDIDATE),
+                with_ensure_message(
+                    PropertyChange::from_attribute(attribute, Some(found), desired),
+                    state.get(CANDIDATE_VERSION_KEY),
                 )
             };
-            changes.extend(SCHEMA.attribute("ensure").map(change));
+            changes.extend(SCHEMA.find_attribute("ensure").map(change));
         }
         let installed = state.get("ensure").is_some_and(|found| !is_gone(found));
         if changes.is_empty() && installed {
-            changes = crate::plan::compare(&SCHEMA, &without_ensure(resource.clone()), state);
+            changes =
+                crate::plan::compare_properties(&SCHEMA, &without_ensure(resource.clone()), state);
         }
-        Plan {
+        ResourcePlan {
             resource: resource.clone(),
             state: state.clone(),
             changes,
         }
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        let (_, tool) = choose(cx, resource)?;
+        let (_, tool) = choose_provider(cx, resource)?;
         let desired = change.to.as_text().unwrap_or_default();
         let installed = plan
             .state
             .get("ensure")
             .is_some_and(|found| !is_gone(found));
-        let held = plan.state.get("mark").and_then(Value::as_text) == Some("hold");
+        let held = plan.state.get("mark").and_then(ResourceValue::as_text) == Some("hold");
         if change.property == "mark" {
-            return tool.act(
+            return tool.run_operation(
                 cx,
                 resource,
                 if desired == "hold" {
-                    Action::Hold
+                    PackageOperation::Hold
                 } else {
-                    Action::Unhold
+                    PackageOperation::Unhold
                 },
             );
         }
         // Apt does not touch what is held, and somebody asked for a change.
         if held && desired != "held" {
-            tool.act(cx, resource, Action::Unhold)?;
+            tool.run_operation(cx, resource, PackageOperation::Unhold)?;
         }
         match desired {
-            "present" | "installed" | "latest" => tool.act(cx, resource, Action::Install)?,
-            "absent" => tool.act(cx, resource, Action::Remove)?,
-            "purged" => tool.act(cx, resource, Action::Purge)?,
+            "present" | "installed" | "latest" => {
+                tool.run_operation(cx, resource, PackageOperation::Install)?;
+            }
+            "absent" => tool.run_operation(cx, resource, PackageOperation::Remove)?,
+            "purged" => tool.run_operation(cx, resource, PackageOperation::Purge)?,
             "held" => {
                 if !installed {
-                    tool.act(cx, resource, Action::Install)?;
+                    tool.run_operation(cx, resource, PackageOperation::Install)?;
                 }
-                tool.act(cx, resource, Action::Hold)?;
+                tool.run_operation(cx, resource, PackageOperation::Hold)?;
             }
-            version => tool.act(cx, resource, Action::InstallVersion(version))?,
+            version => {
+                tool.run_operation(cx, resource, PackageOperation::InstallVersion(version))?;
+            }
         }
         let hold_again =
-            resource.text("mark") == Some("hold") || (held && resource.get("mark").is_none());
+            resource.get_text("mark") == Some("hold") || (held && resource.get("mark").is_none());
         if hold_again && !matches!(desired, "absent" | "purged" | "held") {
-            tool.act(cx, resource, Action::Hold)?;
+            tool.run_operation(cx, resource, PackageOperation::Hold)?;
         }
         Ok(())
     }
 
     /// The files that it is installed from and by.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
         let files = ["responsefile", "source"].into_iter();
         files
-            .filter_map(|name| resource.text(name).filter(|path| path.starts_with('/')))
+            .filter_map(|name| resource.get_text(name).filter(|path| path.starts_with('/')))
             .map(|path| ("file", path.to_owned()))
             .collect()
     }
 
-    fn provider(&self, cx: &Cx<'_>, resource: &Resource) -> Option<String> {
-        let (name, _) = choose(cx, resource).ok()?;
+    fn provider_name(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
+        let (name, _) = choose_provider(cx, resource).ok()?;
         Some(name.to_owned())
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        let found = choose(cx, &all)?.1.all(cx, &all)?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        let found = choose_provider(cx, &all)?.1.list_packages(cx, &all)?;
         Ok(found
             .into_iter()
-            .map(|package| (package.name.clone(), values(&package)))
+            .map(|package| (package.name.clone(), package_values(&package)))
             .collect())
     }
 }
 
-fn values(package: &Found) -> Values {
+fn package_values(package: &Found) -> ResourceValues {
     let ensure = match &package.status {
-        Status::Installed(version) => version.as_str(),
-        Status::Removed => "absent",
-        Status::Purged => "purged",
+        PackageInstallStatus::Installed(version) => version.as_str(),
+        PackageInstallStatus::Removed => "absent",
+        PackageInstallStatus::Purged => "purged",
     };
     let mark = if package.held { "hold" } else { "none" };
-    Values::from([
-        ("ensure".to_owned(), Value::from(ensure)),
-        ("mark".to_owned(), Value::from(mark)),
+    ResourceValues::from([
+        ("ensure".to_owned(), ResourceValue::from(ensure)),
+        ("mark".to_owned(), ResourceValue::from(mark)),
     ])
 }
 
-fn is_gone(found: &Value) -> bool {
+fn is_gone(found: &ResourceValue) -> bool {
     matches!(found.as_text(), Some("absent" | "purged"))
 }
 
-fn is_ensured(desired: &Value, found: &Value, state: &State) -> bool {
+fn is_ensured(desired: &ResourceValue, found: &ResourceValue, state: &ResourceState) -> bool {
     match desired.as_text().unwrap_or_default() {
         "present" | "installed" => !is_gone(found),
         "absent" => is_gone(found),
-        "latest" => state.get(CANDIDATE) == Some(found),
-        "held" => !is_gone(found) && state.get("mark").and_then(Value::as_text) == Some("hold"),
+        "latest" => state.get(CANDIDATE_VERSION_KEY) == Some(found),
+        "held" => {
+            !is_gone(found) && state.get("mark").and_then(ResourceValue::as_text) == Some("hold")
+        }
         _ => desired == found,
     }
 }
 
 /// Puppet's words: `purged` whatever was before, `created` from nothing at all.
-fn ensure(change: Change, newest: Option<&Value>) -> Change {
+fn with_ensure_message(change: PropertyChange, newest: Option<&ResourceValue>) -> PropertyChange {
     let gone = change.from.as_ref().is_some_and(is_gone);
     match change.to.as_text() {
-        Some("purged") => change.saying("purged"),
-        Some("absent") => change.saying("removed"),
-        _ if gone => change.saying("created"),
+        Some("purged") => change.with_message("purged"),
+        Some("absent") => change.with_message("removed"),
+        _ if gone => change.with_message("created"),
         Some("latest") => {
-            let (from, to) = (quoted(change.from.as_ref()), quoted(newest));
-            change.saying(format!("ensure changed {from} to {to}"))
+            let (from, to) = (quote_value(change.from.as_ref()), quote_value(newest));
+            change.with_message(format!("ensure changed {from} to {to}"))
         }
         _ => change,
     }

@@ -2,27 +2,29 @@
 
 use std::path::PathBuf;
 
-use super::ssh_authorized_key::{KeysFormat, SshAuthorizedKey};
+use super::ssh_authorized_key::{AuthorizedKeysFormat, SshAuthorizedKeyResourceType};
 use crate::error::EngineError;
-use crate::munge::munge;
-use crate::providers::names;
+use crate::munge::munge_resource;
+use crate::providers::account_names;
 use crate::providers::parsed_file::ParsedFile;
 use crate::resource::Resource;
-use crate::resource_type::{Cx, ResourceType, Siblings};
-use crate::schema::{METAPARAMETERS, RELATIONS};
+use crate::resource_type::{CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS};
 
 /// Where keys are when nobody says otherwise, from the home directory.
-const USUAL: &str = ".ssh/authorized_keys";
+const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
 
 /// Whether something is to be purged.
-pub(super) fn wanted(resource: &Resource) -> bool {
-    !matches!(resource.list("purge_ssh_keys").as_slice(), [] | ["false"])
-        && resource.text("ensure") != Some("absent")
+pub(super) fn is_purge_requested(resource: &Resource) -> bool {
+    !matches!(
+        resource.get_list("purge_ssh_keys").as_slice(),
+        [] | ["false"]
+    ) && resource.get_text("ensure") != Some("absent")
 }
 
 /// Whether it is `true`, `false` or paths.
-pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
-    let words = resource.list("purge_ssh_keys");
+pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> {
+    let words = resource.get_list("purge_ssh_keys");
     let alone = words.len() == 1;
     let bad = |word: &&&str| match **word {
         "true" | "false" => !alone,
@@ -33,52 +35,63 @@ pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
             let problem = format!(
                 "contains `{word}`, must be true, false or paths, absolute or from the home directory as `%h/.ssh/authorized_keys`"
             );
-            Err(EngineError::invalid(resource, "purge_ssh_keys", problem))
+            Err(EngineError::invalid_value(
+                resource,
+                "purge_ssh_keys",
+                problem,
+            ))
         }
         None => Ok(()),
     }
 }
 
 /// The keys that must go.
-pub(super) fn generate(
-    cx: &Cx<'_>,
+pub(super) fn generate_absent_keys(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
-    siblings: &dyn Siblings,
+    siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>, EngineError> {
     let looking = EngineError::during(resource, "looking the user up");
-    let known = names::user(cx, &resource.name).map_err(looking)?;
-    let home = match (resource.text("home"), known) {
+    let known = account_names::find_user(cx, &resource.name).map_err(looking)?;
+    let home = match (resource.get_text("home"), known) {
         (Some(home), _) => home.to_owned(),
         (None, Some(user)) => user.home,
         // A user that is not there yet has no keys that would be known.
         (None, None) => return Ok(Vec::new()),
     };
     let mut unwanted = Vec::new();
-    for word in resource.list("purge_ssh_keys") {
+    for word in resource.get_list("purge_ssh_keys") {
         let path = match word {
-            "true" => PathBuf::from(&home).join(USUAL),
+            "true" => PathBuf::from(&home).join(DEFAULT_KEYS_FILE),
             path => match path.strip_prefix("%h/").or(path.strip_prefix("~/")) {
                 Some(below) => PathBuf::from(&home).join(below),
                 None => PathBuf::from(path),
             },
         };
         let listing = EngineError::during(resource, format!("reading {}", path.display()));
-        let keys = ParsedFile::plain(&KeysFormat, &path).instances(cx.system);
+        let keys = ParsedFile::new(&AuthorizedKeysFormat, &path).list_instances(cx.system);
         for (name, _) in keys.map_err(listing)? {
-            if siblings.find("ssh_authorized_key", &name).is_none() {
-                unwanted.push(absent(resource, &name, &path.to_string_lossy())?);
+            if siblings
+                .find_resource("ssh_authorized_key", &name)
+                .is_none()
+            {
+                unwanted.push(absent_key(resource, &name, &path.to_string_lossy())?);
             }
         }
     }
     Ok(unwanted)
 }
 
-fn absent(user: &Resource, name: &str, target: &str) -> Result<Resource, EngineError> {
+fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource, EngineError> {
     let words = serde_json::json!({"ensure": "absent", "user": user.name, "target": target});
     let words = words.as_object().cloned().unwrap_or_default();
-    let mut key = SshAuthorizedKey.check(munge(SshAuthorizedKey.schema(), name, &words)?)?;
+    let mut key = SshAuthorizedKeyResourceType.check(munge_resource(
+        SshAuthorizedKeyResourceType.schema(),
+        name,
+        &words,
+    )?)?;
     for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        let passed_on = !RELATIONS.contains(&name) && name != "alias";
+        let passed_on = !RELATION_METAPARAMETERS.contains(&name) && name != "alias";
         if let Some(value) = user.get(name).filter(|_| passed_on) {
             key.values.insert(name.to_owned(), value.clone());
         }

@@ -2,74 +2,84 @@
 
 use std::path::Path;
 
-use super::all;
+use super::builtin_types;
 use crate::error::EngineError;
-use crate::munge::{munge, nearest};
-use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
-use crate::schema::{Attribute, Kind, METAPARAMETERS, RELATIONS, Schema};
+use crate::munge::{munge_resource, nearest_name};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::schema::{
+    AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
+};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "resources",
     doc: "All resources of a type: with `purge`, those that the catalog does not have are removed.",
     namevar: "name",
     attributes: &[
-        Attribute::parameter("name", Kind::Text, "The type: `host`, `user`, `cron`, ..."),
-        Attribute::parameter(
+        AttributeSchema::parameter(
+            "name",
+            AttributeKind::Text,
+            "The type: `host`, `user`, `cron`, ...",
+        ),
+        AttributeSchema::parameter(
             "purge",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether what the catalog does not have is removed.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "unless_system_user",
-            Kind::Text,
+            AttributeKind::Text,
             "For users: whether those of the system stay, or up to which number users stay.",
         ),
-        Attribute::parameter("unless_uid", Kind::List, "For users: numbers that stay."),
+        AttributeSchema::parameter(
+            "unless_uid",
+            AttributeKind::List,
+            "For users: numbers that stay.",
+        ),
     ],
 };
 
 /// Users that are never removed, whatever their number.
-const NEVER: [&str; 6] = ["root", "nobody", "bin", "noaccess", "daemon", "sys"];
+const PROTECTED_USERS: [&str; 6] = ["root", "nobody", "bin", "noaccess", "daemon", "sys"];
 /// The greatest number of a system's user where `login.defs` says nothing.
-const SYSTEM: i64 = 499;
+const DEFAULT_MAX_SYSTEM_UID: i64 = 499;
 /// Longest `login.defs` that is read, in bytes.
-const LIMIT: u64 = 1024 * 1024;
+const MAX_LOGIN_DEFS_BYTES: u64 = 1024 * 1024;
 /// What says where a resource is, and is needed to find it again.
-const PLACES: [&str; 2] = ["target", "user"];
+const LOCATION_ATTRIBUTES: [&str; 2] = ["target", "user"];
 
 /// The type.
 #[derive(Debug)]
-pub struct Resources;
+pub struct ResourcesResourceType;
 
-impl ResourceType for Resources {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for ResourcesResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let known = known(&resource)?;
-        if resource.flag("purge") {
+        let known = managed_type(&resource)?;
+        if resource.get_flag("purge") {
             let listed = !matches!(resource.name.as_str(), "ssh_authorized_key" | "file");
-            if known.schema().attribute("ensure").is_none() || !listed {
+            if known.schema().find_attribute("ensure").is_none() || !listed {
                 let problem = format!(
                     "is set, and resources of type {} cannot be purged: the machine has no list of them",
                     resource.name
                 );
-                return Err(EngineError::invalid(&resource, "purge", problem));
+                return Err(EngineError::invalid_value(&resource, "purge", problem));
             }
         }
         let number = |text: &&str| text.parse::<i64>().is_err();
-        if let Some(bad) = resource.list("unless_uid").into_iter().find(number) {
+        if let Some(bad) = resource.get_list("unless_uid").into_iter().find(number) {
             let problem = format!("contains `{bad}`, must be numbers of users");
-            return Err(EngineError::invalid(&resource, "unless_uid", problem));
+            return Err(EngineError::invalid_value(&resource, "unless_uid", problem));
         }
-        match resource.text("unless_system_user") {
+        match resource.get_text("unless_system_user") {
             Some(word) if !matches!(word, "true" | "false") && word.parse::<i64>().is_err() => {
                 let problem = format!("is `{word}`, must be true, false or the number of a user");
-                Err(EngineError::invalid(
+                Err(EngineError::invalid_value(
                     &resource,
                     "unless_system_user",
                     problem,
@@ -79,52 +89,61 @@ impl ResourceType for Resources {
         }
     }
 
-    fn read(&self, _: &Cx<'_>, _: &Resource) -> Result<State, EngineError> {
-        Ok(State::default())
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
     }
 
-    fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn generates(&self, resource: &Resource) -> Generates {
-        if resource.flag("purge") {
-            Generates::BeforeTheRun
+    fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
+        if resource.get_flag("purge") {
+            GenerationPhase::BeforeTheRun
         } else {
-            Generates::Never
+            GenerationPhase::Never
         }
     }
 
-    fn generate(
+    fn generate_resources(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        siblings: &dyn Siblings,
+        siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        if !resource.flag("purge") {
+        if !resource.get_flag("purge") {
             return Ok(Vec::new());
         }
-        let known = known(resource)?;
-        let spared = spared(cx, resource)?;
+        let known = managed_type(resource)?;
+        let spared = spared_users(cx, resource)?;
         let mut unwanted = Vec::new();
-        for (title, found) in known.instances(cx)? {
-            let gone = found.get("ensure").and_then(Value::as_text);
+        for (title, found) in known.list_instances(cx)? {
+            let gone = found.get("ensure").and_then(ResourceValue::as_text);
             let there = !matches!(gone, Some("absent" | "purged"));
             if there
-                && siblings.find(&resource.name, &title).is_none()
-                && !spared.has(&title, &found)
+                && siblings.find_resource(&resource.name, &title).is_none()
+                && !spared.contains(&title, &found)
             {
-                unwanted.push(absent(&*known, resource, &title, &found)?);
+                unwanted.push(absent_resource(&*known, resource, &title, &found)?);
             }
         }
         Ok(unwanted)
     }
 }
 
-fn known(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {
-    let types = all();
+fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {
+    let types = builtin_types();
     let names: Vec<&str> = types.iter().map(|known| known.schema().type_name).collect();
-    let suggestion = nearest(&resource.name, names.into_iter());
+    let suggestion = nearest_name(&resource.name, names.into_iter());
     types
         .into_iter()
         .find(|known| known.schema().type_name == resource.name)
@@ -135,30 +154,31 @@ fn known(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {
 }
 
 /// Users that stay.
-struct Spared {
+struct SparedUsers {
     users: bool,
     up_to: Option<i64>,
     numbers: Vec<i64>,
 }
 
-impl Spared {
-    fn has(&self, title: &str, found: &Values) -> bool {
+impl SparedUsers {
+    fn contains(&self, title: &str, found: &ResourceValues) -> bool {
         let Some(up_to) = self.up_to.filter(|_| self.users) else {
             return false;
         };
-        let uid = found.get("uid").and_then(Value::as_int);
-        NEVER.contains(&title) || uid.is_none_or(|uid| uid <= up_to || self.numbers.contains(&uid))
+        let uid = found.get("uid").and_then(ResourceValue::as_int);
+        PROTECTED_USERS.contains(&title)
+            || uid.is_none_or(|uid| uid <= up_to || self.numbers.contains(&uid))
     }
 }
 
-fn spared(cx: &Cx<'_>, resource: &Resource) -> Result<Spared, EngineError> {
-    let up_to = match resource.text("unless_system_user") {
+fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers, EngineError> {
+    let up_to = match resource.get_text("unless_system_user") {
         Some("false") => None,
         Some(number) if number != "true" => number.parse().ok(),
-        _ => Some(greatest_of_the_system(cx, resource)?),
+        _ => Some(greatest_system_uid(cx, resource)?),
     };
-    let numbers = resource.list("unless_uid").into_iter();
-    Ok(Spared {
+    let numbers = resource.get_list("unless_uid").into_iter();
+    Ok(SparedUsers {
         users: resource.name == "user",
         up_to,
         numbers: numbers.filter_map(|number| number.parse().ok()).collect(),
@@ -166,8 +186,11 @@ fn spared(cx: &Cx<'_>, resource: &Resource) -> Result<Spared, EngineError> {
 }
 
 /// One below `UID_MIN` of `login.defs`.
-fn greatest_of_the_system(cx: &Cx<'_>, resource: &Resource) -> Result<i64, EngineError> {
-    let text = match cx.system.read(Path::new("/etc/login.defs"), LIMIT) {
+fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64, EngineError> {
+    let text = match cx
+        .system
+        .read_file(Path::new("/etc/login.defs"), MAX_LOGIN_DEFS_BYTES)
+    {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.is_not_found() => String::new(),
         Err(error) => {
@@ -180,31 +203,31 @@ fn greatest_of_the_system(cx: &Cx<'_>, resource: &Resource) -> Result<i64, Engin
         let mut words = line.split_whitespace();
         (words.next() == Some("UID_MIN")).then(|| words.next()?.parse::<i64>().ok())?
     });
-    Ok(least.map_or(SYSTEM, |least| least - 1))
+    Ok(least.map_or(DEFAULT_MAX_SYSTEM_UID, |least| least - 1))
 }
 
 /// The resource that must not be there: where it was found, and with what was said about all of them.
-fn absent(
+fn absent_resource(
     known: &dyn ResourceType,
     resource: &Resource,
     title: &str,
-    found: &Values,
+    found: &ResourceValues,
 ) -> Result<Resource, EngineError> {
     let schema = known.schema();
     let mut words = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
-    for name in PLACES {
+    for name in LOCATION_ATTRIBUTES {
         if let (Some(_), Some(place)) = (
-            schema.attribute(name),
-            found.get(name).and_then(Value::as_text),
+            schema.find_attribute(name),
+            found.get(name).and_then(ResourceValue::as_text),
         ) {
             words.insert(name.to_owned(), place.into());
         }
     }
-    let mut unwanted = known.check(munge(schema, title, &words)?)?;
+    let mut unwanted = known.check(munge_resource(schema, title, &words)?)?;
     for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
         if let Some(value) = resource
             .get(name)
-            .filter(|_| !RELATIONS.contains(&name) && name != "alias")
+            .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
         {
             unwanted.values.insert(name.to_owned(), value.clone());
         }

@@ -1,64 +1,72 @@
 //! `service`: that a service runs, and whether it starts at boot.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::service::{Action, Service as Found, choose};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::service::{ServiceOperation, ServiceState as Found, choose_provider};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "service",
     doc: "Something that runs in the background.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["running", "stopped", "true", "false"]),
+            AttributeKind::Word(&["running", "stopped", "true", "false"]),
             "Whether it runs.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "enable",
-            Kind::Word(&["true", "false", "mask"]),
+            AttributeKind::Word(&["true", "false", "mask"]),
             "Whether it starts at boot; `mask` lets nobody start it.",
         ),
-        Attribute::parameter("name", Kind::Text, "The name of the unit or script."),
-        Attribute::parameter("start", Kind::Text, "A command line that starts it."),
-        Attribute::parameter("stop", Kind::Text, "A command line that stops it."),
-        Attribute::parameter(
+        AttributeSchema::parameter(
+            "name",
+            AttributeKind::Text,
+            "The name of the unit or script.",
+        ),
+        AttributeSchema::parameter(
+            "start",
+            AttributeKind::Text,
+            "A command line that starts it.",
+        ),
+        AttributeSchema::parameter("stop", AttributeKind::Text, "A command line that stops it."),
+        AttributeSchema::parameter(
             "restart",
-            Kind::Text,
+            AttributeKind::Text,
             "A command line that restarts it, on a refresh.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "status",
-            Kind::Text,
+            AttributeKind::Text,
             "A command line that ends with 0 when it runs.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "hasstatus",
-            Kind::Word(&["true", "false"]),
+            AttributeKind::Word(&["true", "false"]),
             "Whether its script knows `status`.",
         )
-        .or("true"),
-        Attribute::parameter(
+        .with_default("true"),
+        AttributeSchema::parameter(
             "hasrestart",
-            Kind::Word(&["true", "false"]),
+            AttributeKind::Word(&["true", "false"]),
             "Whether its script knows `restart`.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "pattern",
-            Kind::Text,
+            AttributeKind::Text,
             "What its processes have in their command line.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "binary",
-            Kind::Text,
+            AttributeKind::Text,
             "The daemon, where there is no script.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["systemd", "init", "debian", "base", "supervised"]),
+            AttributeKind::Word(&["systemd", "init", "debian", "base", "supervised"]),
             "The init system; `base`: only the commands given here; `supervised`: a process that the daemon starts.",
         ),
     ],
@@ -66,41 +74,49 @@ static SCHEMA: Schema = Schema {
 
 /// The type.
 #[derive(Debug)]
-pub struct Service;
+pub struct ServiceResourceType;
 
-impl ResourceType for Service {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for ServiceResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         check_name(&resource)?;
-        let word = match resource.text("ensure") {
+        let word = match resource.get_text("ensure") {
             Some("true") => "running",
             Some("false") => "stopped",
             _ => return Ok(resource),
         };
         resource
             .values
-            .insert("ensure".to_owned(), Value::from(word));
+            .insert("ensure".to_owned(), ResourceValue::from(word));
         Ok(resource)
     }
 
     /// A service that is not known does not run and does not start at boot; asking for more than that is a failure.
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
         // Not every read comes after `check`, and a name with slashes would lead out of /etc/init.d.
         check_name(resource)?;
-        let found = choose(cx, resource)?.query(cx, resource)?;
-        let more = resource.text("ensure") == Some("running")
-            || matches!(resource.text("enable"), Some("true" | "mask"));
-        let found = if more { found.known(resource)? } else { found };
-        Ok(State {
-            values: values(&found),
+        let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
+        let more = resource.get_text("ensure") == Some("running")
+            || matches!(resource.get_text("enable"), Some("true" | "mask"));
+        let found = if more {
+            found.require_known(resource)?
+        } else {
+            found
+        };
+        Ok(ResourceState {
+            values: service_values(&found),
         })
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
-        let mut plan = Plan::compare(&SCHEMA, resource, state);
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
+        let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         // Puppet syncs `enable` together with `ensure` and does not tell; here it is a change of its own.
         if plan
             .changes
@@ -110,11 +126,11 @@ impl ResourceType for Service {
             let mut rest = resource.clone();
             rest.values.remove("ensure");
             plan.changes
-                .extend(crate::plan::compare(&SCHEMA, &rest, state));
+                .extend(crate::plan::compare_properties(&SCHEMA, &rest, state));
         }
         let fixed = state
             .get("enable")
-            .and_then(Value::as_text)
+            .and_then(ResourceValue::as_text)
             .is_some_and(|word| !["true", "false", "mask"].contains(&word));
         // What systemd calls static or generated can be masked, and nothing else.
         plan.changes.retain(|change| {
@@ -123,43 +139,51 @@ impl ResourceType for Service {
         plan
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
         let resource = &plan.resource;
         let action = match (change.property.as_str(), change.to.as_text()) {
-            ("ensure", Some("running")) => Action::Start,
-            ("ensure", _) => Action::Stop,
-            (_, Some("true")) => Action::Enable,
-            (_, Some("mask")) => Action::Mask,
-            _ => Action::Disable,
+            ("ensure", Some("running")) => ServiceOperation::Start,
+            ("ensure", _) => ServiceOperation::Stop,
+            (_, Some("true")) => ServiceOperation::Enable,
+            (_, Some("mask")) => ServiceOperation::Mask,
+            _ => ServiceOperation::Disable,
         };
-        choose(cx, resource)?.act(cx, resource, action)
+        choose_provider(cx, resource)?.run_operation(cx, resource, action)
     }
 
-    fn refreshes(&self) -> bool {
+    fn supports_refresh(&self) -> bool {
         true
     }
 
     /// Restarts it if it runs; what is stopped stays so.
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-        let provider = choose(cx, resource)?;
-        if provider.query(cx, resource)?.running {
-            provider.act(cx, resource, Action::Restart)?;
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+        let provider = choose_provider(cx, resource)?;
+        if provider.query_service(cx, resource)?.running {
+            provider.run_operation(cx, resource, ServiceOperation::Restart)?;
         }
         Ok(())
     }
 
     /// A service that was only just started knows its new configuration.
-    fn spares_refresh(&self, change: &Change) -> bool {
+    fn spares_refresh(&self, change: &PropertyChange) -> bool {
         change.property == "ensure" && change.to.as_text() == Some("running")
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        let provider = choose(cx, &all)?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        let provider = choose_provider(cx, &all)?;
         let mut instances = Vec::new();
-        for name in provider.names(cx, &all)? {
-            let found = provider.query(cx, &Resource::named(&SCHEMA, &name)?)?;
-            instances.push((name, values(&found)));
+        for name in provider.list_names(cx, &all)? {
+            let found = provider.query_service(cx, &Resource::without_values(&SCHEMA, &name)?)?;
+            instances.push((name, service_values(&found)));
         }
         Ok(instances)
     }
@@ -174,13 +198,16 @@ fn check_name(resource: &Resource) -> Result<(), EngineError> {
         "is `{}`, must be the name of a unit or script: letters, digits, `._@:\\-+`",
         resource.name
     );
-    Err(EngineError::invalid(resource, "name", problem))
+    Err(EngineError::invalid_value(resource, "name", problem))
 }
 
-fn values(found: &Found) -> Values {
+fn service_values(found: &Found) -> ResourceValues {
     let ensure = if found.running { "running" } else { "stopped" };
-    Values::from([
-        ("ensure".to_owned(), Value::from(ensure)),
-        ("enable".to_owned(), Value::Text(found.enable.clone())),
+    ResourceValues::from([
+        ("ensure".to_owned(), ResourceValue::from(ensure)),
+        (
+            "enable".to_owned(),
+            ResourceValue::Text(found.enable.clone()),
+        ),
     ])
 }

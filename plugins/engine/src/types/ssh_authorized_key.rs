@@ -2,68 +2,68 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{Attributes, FileKind, SystemError};
+use muster_system::{FileAttributes, FileEntryKind, SystemError};
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::names::{self, User};
-use crate::providers::parsed_file::{Format, ParsedFile, Record};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::account_names::{self, PasswdUser};
+use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "ssh_authorized_key",
     doc: "A public key that opens an account.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the key is there.",
         )
-        .or("present"),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property(
             "type",
-            Kind::Text,
+            AttributeKind::Text,
             "The kind of key: `ssh-ed25519`, `ssh-rsa`, ...",
         ),
-        Attribute::property("key", Kind::Text, "The key itself, in base64."),
-        Attribute::property("user", Kind::Text, "The account that it opens."),
-        Attribute::property(
+        AttributeSchema::property("key", AttributeKind::Text, "The key itself, in base64."),
+        AttributeSchema::property("user", AttributeKind::Text, "The account that it opens."),
+        AttributeSchema::property(
             "target",
-            Kind::Path,
+            AttributeKind::Path,
             "The file; `.ssh/authorized_keys` of the user when not given.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "options",
-            Kind::List,
+            AttributeKind::List,
             "Options before the key, each `word` or `word=\"value\"`.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "drop_privileges",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Accepted for Puppet's sake; links in the user's directory are refused instead.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["parsed"]),
+            AttributeKind::Word(&["parsed"]),
             "How it is done; there is one way.",
         )
-        .or("parsed"),
-        Attribute::parameter("name", Kind::Text, "The comment behind the key."),
+        .with_default("parsed"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The comment behind the key."),
     ],
 };
 
 /// What is accepted as the kind of a key, and what each stands for.
-const SHORT: [(&str, &str); 5] = [
+const KEY_TYPE_ALIASES: [(&str, &str); 5] = [
     ("dsa", "ssh-dss"),
     ("ed25519", "ssh-ed25519"),
     ("rsa", "ssh-rsa"),
     ("ecdsa-sk", "sk-ecdsa-sha2-nistp256@openssh.com"),
     ("ed25519-sk", "sk-ssh-ed25519@openssh.com"),
 ];
-const TYPES: [&str; 14] = [
+const KEY_TYPES: [&str; 14] = [
     "ssh-dss",
     "ssh-rsa",
     "ssh-ed25519",
@@ -82,10 +82,10 @@ const TYPES: [&str; 14] = [
 
 /// The type.
 #[derive(Debug)]
-pub struct SshAuthorizedKey;
+pub struct SshAuthorizedKeyResourceType;
 
-impl ResourceType for SshAuthorizedKey {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for SshAuthorizedKeyResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
@@ -97,88 +97,113 @@ impl ResourceType for SshAuthorizedKey {
             });
         }
         if resource.name.contains(['\n', '\r']) {
-            return Err(EngineError::invalid(
+            return Err(EngineError::invalid_value(
                 &resource,
                 "name",
                 "has several lines, must be one",
             ));
         }
-        if let Some(kind) = resource.text("type") {
-            let full = SHORT
+        if let Some(kind) = resource.get_text("type") {
+            let full = KEY_TYPE_ALIASES
                 .iter()
                 .find(|(short, _)| *short == kind)
                 .map_or(kind, |(_, full)| full)
                 .to_owned();
-            if !TYPES.contains(&full.as_str()) {
-                let problem = format!("is `{kind}`, must be one of {}", TYPES.join(", "));
-                return Err(EngineError::invalid(&resource, "type", problem));
+            if !KEY_TYPES.contains(&full.as_str()) {
+                let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
+                return Err(EngineError::invalid_value(&resource, "type", problem));
             }
-            resource.values.insert("type".to_owned(), Value::Text(full));
+            resource
+                .values
+                .insert("type".to_owned(), ResourceValue::Text(full));
         }
         let base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
         if resource
-            .text("key")
+            .get_text("key")
             .is_some_and(|key| key.is_empty() || !key.chars().all(base64))
         {
             let problem = "must be the base64 text alone, without kind and comment";
-            return Err(EngineError::invalid(&resource, "key", problem));
+            return Err(EngineError::invalid_value(&resource, "key", problem));
         }
-        let bad =
-            |option: &&str| *option != "absent" && options(option).is_none_or(|all| all.len() != 1);
-        if let Some(option) = resource.list("options").into_iter().find(bad) {
+        let bad = |option: &&str| {
+            *option != "absent" && split_options(option).is_none_or(|all| all.len() != 1)
+        };
+        if let Some(option) = resource.get_list("options").into_iter().find(bad) {
             let problem = format!("contains `{option}`, must be `word` or `word=\"value\"` each");
-            return Err(EngineError::invalid(&resource, "options", problem));
+            return Err(EngineError::invalid_value(&resource, "options", problem));
         }
         Ok(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let Some(file) = file(cx, resource)? else {
-            return Ok(State::absent());
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let Some(file) = keys_file(cx, resource)? else {
+            return Ok(ResourceState::absent());
         };
-        let mut state = file.read(cx, resource)?;
+        let mut state = file.read_state(cx, resource)?;
         if let (false, Some(user)) = (state.is_absent(), resource.get("user")) {
             state.values.insert("user".to_owned(), user.clone());
         }
         Ok(state)
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        let file = file(cx, resource)?.ok_or_else(|| {
-            let user = resource.text("user").unwrap_or_default();
+        let file = keys_file(cx, resource)?.ok_or_else(|| {
+            let user = resource.get_text("user").unwrap_or_default();
             EngineError::failed(
                 resource,
                 format!("user `{user}` does not exist; create it first, or give `target`"),
             )
         })?;
-        guard(cx, resource, &file.path)?;
-        file.apply(cx, &SCHEMA, plan)
+        refuse_links(cx, resource, &file.path)?;
+        file.apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The user whose account it opens, and the file itself where the catalog has that.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
-        let user = resource.text("user").map(|user| ("user", user.to_owned()));
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        let user = resource
+            .get_text("user")
+            .map(|user| ("user", user.to_owned()));
         let target = resource
-            .text("target")
+            .get_text("target")
             .map(|target| ("file", target.to_owned()));
         user.into_iter().chain(target).collect()
     }
 
-    fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
-        let all = self.instances(cx)?;
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+        let all = self.list_instances(cx)?;
         let found = all.into_iter().find(|(name, _)| name == title);
-        Ok(found.map_or_else(State::absent, |(_, values)| State { values }))
+        Ok(
+            found.map_or_else(ResourceState::absent, |(_, values)| ResourceState {
+                values,
+            }),
+        )
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
         let failing = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
-        for user in names::users(cx).map_err(failing)? {
-            let file = ParsedFile::plain(&KeysFormat, default_target(&user));
-            for (name, mut values) in file.instances(cx.system).map_err(failing)? {
-                values.insert("user".to_owned(), Value::Text(user.name.clone()));
+        for user in account_names::list_users(cx).map_err(failing)? {
+            let file = ParsedFile::new(&AuthorizedKeysFormat, default_target(&user));
+            for (name, mut values) in file.list_instances(cx.system).map_err(failing)? {
+                values.insert("user".to_owned(), ResourceValue::Text(user.name.clone()));
                 instances.push((name, values));
             }
         }
@@ -186,45 +211,50 @@ impl ResourceType for SshAuthorizedKey {
     }
 }
 
-fn default_target(user: &User) -> PathBuf {
+fn default_target(user: &PasswdUser) -> PathBuf {
     Path::new("/").join(&user.home).join(".ssh/authorized_keys")
 }
 
 /// The file of the resource; `None` when it depends on a user that does not exist.
-fn file(cx: &Cx<'_>, resource: &Resource) -> Result<Option<ParsedFile>, EngineError> {
-    let user = match resource.text("user") {
-        Some(user) => {
-            names::user(cx, user).map_err(EngineError::during(resource, "looking the user up"))?
-        }
+fn keys_file(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Option<ParsedFile>, EngineError> {
+    let user = match resource.get_text("user") {
+        Some(user) => account_names::find_user(cx, user)
+            .map_err(EngineError::during(resource, "looking the user up"))?,
         None => None,
     };
     let target = resource
-        .text("target")
+        .get_text("target")
         .map(PathBuf::from)
         .or_else(|| user.as_ref().map(default_target));
-    let owner = names::settable_owner(cx.system, user.as_ref()).map_err(EngineError::during(
-        resource,
-        "looking at the machine's root",
-    ))?;
-    let with = |mode| Attributes {
+    let owner = account_names::settable_owner(cx.system, user.as_ref()).map_err(
+        EngineError::during(resource, "looking at the machine's root"),
+    )?;
+    let with = |mode| FileAttributes {
         mode: Some(mode),
         ..owner
     };
     Ok(target.map(|path| ParsedFile {
         created: with(0o600),
         directory: Some(with(0o700)),
-        ..ParsedFile::plain(&KeysFormat, path)
+        ..ParsedFile::new(&AuthorizedKeysFormat, path)
     }))
 }
 
 /// Refuses links in the user's own directory: they would have us write wherever the user likes.
-fn guard(cx: &Cx<'_>, resource: &Resource, path: &Path) -> Result<(), EngineError> {
+fn refuse_links(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    path: &Path,
+) -> Result<(), EngineError> {
     for path in path.parent().into_iter().chain([path]) {
         let found = cx
             .system
             .metadata(path)
             .map_err(EngineError::during(resource, "looking at the file"))?;
-        if found.is_some_and(|found| found.kind == FileKind::Link) {
+        if found.is_some_and(|found| found.kind == FileEntryKind::Link) {
             let problem = format!(
                 "{} is a symbolic link; give the real place as `target`",
                 path.display()
@@ -237,15 +267,15 @@ fn guard(cx: &Cx<'_>, resource: &Resource, path: &Path) -> Result<(), EngineErro
 
 /// `options kind key comment`; see sshd(8).
 #[derive(Debug)]
-pub struct KeysFormat;
+pub struct AuthorizedKeysFormat;
 
-impl Format for KeysFormat {
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
-        (1, lines.first().and_then(|line| parse(line)))
+impl RecordFormat for AuthorizedKeysFormat {
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
+        (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &Record) -> Result<String, String> {
-        let text = |name: &str| record.values.get(name).and_then(Value::as_text);
+    fn render(&self, record: &FileRecord) -> Result<String, String> {
+        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
         let (kind, key) = (
             text("type").ok_or("a key needs `type`")?,
             text("key").ok_or("a key needs `key`")?,
@@ -258,15 +288,18 @@ impl Format for KeysFormat {
     }
 }
 
-fn parse(line: &str) -> Option<Record> {
+fn parse_line(line: &str) -> Option<FileRecord> {
     let line = line.trim();
-    let is_kind = |word: &str| TYPES.contains(&word);
-    let mut values = Values::new();
+    let is_kind = |word: &str| KEY_TYPES.contains(&word);
+    let mut values = ResourceValues::new();
     let mut rest = line;
     if !is_kind(line.split_whitespace().next()?) {
         let end = end_of_options(line)?;
         let (head, tail) = line.split_at_checked(end)?;
-        values.insert("options".to_owned(), Value::List(options(head)?));
+        values.insert(
+            "options".to_owned(),
+            ResourceValue::List(split_options(head)?),
+        );
         rest = tail.trim_start();
     }
     let (kind, rest) = rest
@@ -274,15 +307,15 @@ fn parse(line: &str) -> Option<Record> {
         .filter(|(kind, _)| is_kind(kind))?;
     let rest = rest.trim_start();
     let (key, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    values.insert("type".to_owned(), Value::from(kind));
-    values.insert("key".to_owned(), Value::from(key));
+    values.insert("type".to_owned(), ResourceValue::from(kind));
+    values.insert("key".to_owned(), ResourceValue::from(key));
     // A key without comment has nothing to be called by but itself.
     let name = if comment.trim().is_empty() {
         key
     } else {
         comment.trim()
     };
-    Some(Record {
+    Some(FileRecord {
         name: name.to_owned(),
         values,
     })
@@ -304,7 +337,7 @@ fn end_of_options(line: &str) -> Option<usize> {
 }
 
 /// Splits at commas outside quotes; `None` when a part is not `word` or `word="value"`.
-fn options(text: &str) -> Option<Vec<String>> {
+fn split_options(text: &str) -> Option<Vec<String>> {
     let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

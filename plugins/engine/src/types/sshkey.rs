@@ -1,56 +1,57 @@
 //! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left alone.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::parsed_file::{Format, ParsedFile, Record};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-const KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
+const KNOWN_HOSTS_FILE: &str = "/etc/ssh/ssh_known_hosts";
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "sshkey",
     doc: "The public key of a host, known by its name and the kind of key: `db.example.com@ssh-ed25519`.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the key is there.",
         )
-        .or("present"),
-        Attribute::property("key", Kind::Text, "The key itself, in base64."),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property("key", AttributeKind::Text, "The key itself, in base64."),
+        AttributeSchema::property(
             "host_aliases",
-            Kind::List,
+            AttributeKind::List,
             "Other names of the host, in order.",
         ),
-        Attribute::property("target", Kind::Path, "The file.").or(KNOWN_HOSTS),
-        Attribute::parameter(
+        AttributeSchema::property("target", AttributeKind::Path, "The file.")
+            .with_default(KNOWN_HOSTS_FILE),
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["parsed"]),
+            AttributeKind::Word(&["parsed"]),
             "How it is done; there is one way.",
         )
-        .or("parsed"),
-        Attribute::parameter("name", Kind::Text, "The name of the host."),
-        Attribute::parameter(
+        .with_default("parsed"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the host."),
+        AttributeSchema::parameter(
             "type",
-            Kind::Text,
+            AttributeKind::Text,
             "The kind of key; the end of the title behind `@`, when it is not given.",
         ),
     ],
 };
 
 /// What is accepted as the kind of a key, and what each stands for.
-const SHORT: [(&str, &str); 5] = [
+const KEY_TYPE_ALIASES: [(&str, &str); 5] = [
     ("dsa", "ssh-dss"),
     ("ed25519", "ssh-ed25519"),
     ("rsa", "ssh-rsa"),
     ("ecdsa-sk", "sk-ecdsa-sha2-nistp256@openssh.com"),
     ("ed25519-sk", "sk-ssh-ed25519@openssh.com"),
 ];
-const TYPES: [&str; 8] = [
+const KEY_TYPES: [&str; 8] = [
     "ssh-dss",
     "ssh-ed25519",
     "ssh-rsa",
@@ -63,10 +64,10 @@ const TYPES: [&str; 8] = [
 
 /// The type.
 #[derive(Debug)]
-pub struct Sshkey;
+pub struct SshkeyResourceType;
 
-impl ResourceType for Sshkey {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for SshkeyResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
@@ -76,18 +77,18 @@ impl ResourceType for Sshkey {
             Some((host, kind)) => (host.to_owned(), Some(kind.to_owned())),
             None => (resource.name.clone(), None),
         };
-        let kind = resource.text("type").map(str::to_owned).or(kind);
+        let kind = resource.get_text("type").map(str::to_owned).or(kind);
         let Some(kind) = kind else {
             return Err(EngineError::Missing {
                 resource: resource.reference(),
                 name: "type",
             });
         };
-        let short = SHORT.iter().find(|(short, _)| *short == kind);
+        let short = KEY_TYPE_ALIASES.iter().find(|(short, _)| *short == kind);
         let kind = short.map_or(kind.as_str(), |(_, full)| full);
-        if !TYPES.contains(&kind) {
-            let problem = format!("is `{kind}`, must be one of {}", TYPES.join(", "));
-            return Err(EngineError::invalid(&resource, "type", problem));
+        if !KEY_TYPES.contains(&kind) {
+            let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
+            return Err(EngineError::invalid_value(&resource, "type", problem));
         }
         let bad = |name: &str| {
             name.is_empty()
@@ -96,52 +97,74 @@ impl ResourceType for Sshkey {
         };
         if bad(&host) {
             let problem = format!("is `{host}`, must be one host name, without blanks and commas");
-            return Err(EngineError::invalid(&resource, "name", problem));
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
-        let aliases = resource.list("host_aliases").into_iter();
+        let aliases = resource.get_list("host_aliases").into_iter();
         if let Some(alias) = aliases.map(str::to_owned).find(|alias| bad(alias)) {
             let problem = format!("contains `{alias}`, must be one host name each");
-            return Err(EngineError::invalid(&resource, "host_aliases", problem));
+            return Err(EngineError::invalid_value(
+                &resource,
+                "host_aliases",
+                problem,
+            ));
         }
         if resource
-            .text("key")
+            .get_text("key")
             .is_some_and(|key| key.is_empty() || key.contains(char::is_whitespace))
         {
             let problem = "must be the base64 text alone, without kind and comment";
-            return Err(EngineError::invalid(&resource, "key", problem));
+            return Err(EngineError::invalid_value(&resource, "key", problem));
         }
         resource.name = format!("{host}@{kind}");
-        let name = Value::Text(resource.name.clone());
+        let name = ResourceValue::Text(resource.name.clone());
         resource.values.insert("name".to_owned(), name);
-        resource.values.insert("type".to_owned(), Value::from(kind));
+        resource
+            .values
+            .insert("type".to_owned(), ResourceValue::from(kind));
         Ok(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        file(resource).read(cx, resource)
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        known_hosts_file(resource).read_state(cx, resource)
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        file(&plan.resource).apply(cx, &SCHEMA, plan)
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        known_hosts_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The file that it is a line of.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
-        file(resource).autorequires()
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        known_hosts_file(resource).autorequires()
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        file(&all)
-            .instances(cx.system)
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        known_hosts_file(&all)
+            .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing keys of hosts"))
     }
 }
 
-fn file(resource: &Resource) -> ParsedFile {
-    ParsedFile::plain(
+fn known_hosts_file(resource: &Resource) -> ParsedFile {
+    ParsedFile::new(
         &KnownHostsFormat,
-        resource.text("target").unwrap_or(KNOWN_HOSTS),
+        resource.get_text("target").unwrap_or(KNOWN_HOSTS_FILE),
     )
 }
 
@@ -149,13 +172,13 @@ fn file(resource: &Resource) -> ParsedFile {
 #[derive(Debug)]
 pub struct KnownHostsFormat;
 
-impl Format for KnownHostsFormat {
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
-        (1, lines.first().and_then(|line| parse(line)))
+impl RecordFormat for KnownHostsFormat {
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
+        (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &Record) -> Result<String, String> {
-        let key = record.values.get("key").and_then(Value::as_text);
+    fn render(&self, record: &FileRecord) -> Result<String, String> {
+        let key = record.values.get("key").and_then(ResourceValue::as_text);
         let key = key.ok_or("a key needs `key`")?;
         let (host, kind) = record
             .name
@@ -166,14 +189,14 @@ impl Format for KnownHostsFormat {
             record
                 .values
                 .get("host_aliases")
-                .map(Value::as_list)
+                .map(ResourceValue::as_list)
                 .unwrap_or_default(),
         );
         Ok(format!("{} {kind} {key}\n", names.join(",")))
     }
 }
 
-fn parse(line: &str) -> Option<Record> {
+fn parse_line(line: &str) -> Option<FileRecord> {
     let line = line.trim();
     // Comments, names that nobody can read, and marks of authorities and revoked keys.
     if line.starts_with(['#', '|', '@']) {
@@ -184,9 +207,11 @@ fn parse(line: &str) -> Option<Record> {
     let (kind, key) = (fields.next()?, fields.next()?);
     let name = format!("{}@{kind}", names.next()?);
     let aliases: Vec<String> = names.collect();
-    let mut values = Values::from([("key".to_owned(), Value::from(key))]);
+    let mut values = ResourceValues::from([("key".to_owned(), ResourceValue::from(key))]);
     if !aliases.is_empty() {
-        values.insert("host_aliases".to_owned(), Value::List(aliases));
+        values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
     }
-    TYPES.contains(&kind).then_some(Record { name, values })
+    KEY_TYPES
+        .contains(&kind)
+        .then_some(FileRecord { name, values })
 }

@@ -1,36 +1,45 @@
 //! `stage`: a name for a part of the run. What comes before what is the catalog's affair.
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
-use crate::resource_type::{Cx, ResourceType};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::resource_type::{ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "stage",
     doc: "A part of the run, to which classes are assigned.",
     namevar: "name",
-    attributes: &[Attribute::parameter(
+    attributes: &[AttributeSchema::parameter(
         "name",
-        Kind::Text,
+        AttributeKind::Text,
         "What classes call it.",
     )],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct Stage;
+pub struct StageResourceType;
 
-impl ResourceType for Stage {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for StageResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
-    fn read(&self, _: &Cx<'_>, _: &Resource) -> Result<State, EngineError> {
-        Ok(State::default())
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
     }
 
-    fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 }

@@ -6,159 +6,174 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use muster_system::{FileKind, Metadata};
+use muster_system::{FileEntryKind, FileMetadata};
 
-use super::file::File;
+use super::file::FileResourceType;
 use crate::error::EngineError;
-use crate::munge::munge;
-use crate::plan::{Change, Plan, State};
+use crate::munge::munge_resource;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::glob;
-use crate::providers::walk::{Entry, Walk};
-use crate::resource::{Resource, Value, reference};
-use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
-use crate::schema::{Attribute, Kind, METAPARAMETERS, RELATIONS, Schema};
+use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
+use crate::resource::{Resource, ResourceValue, format_reference};
+use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::schema::{
+    AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
+};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "tidy",
     doc: "Files that are removed when they are old or big enough; without `age` and `size`, all of them.",
     namevar: "path",
     attributes: &[
-        Attribute::parameter("path", Kind::Path, "The file or directory to tidy."),
-        Attribute::parameter(
+        AttributeSchema::parameter(
+            "path",
+            AttributeKind::Path,
+            "The file or directory to tidy.",
+        ),
+        AttributeSchema::parameter(
             "recurse",
-            Kind::Text,
+            AttributeKind::Text,
             "Whether what is in the directory is tidied: `true`, `false`, or a number of levels.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "max_files",
-            Kind::Int,
+            AttributeKind::Int,
             "More entries than these are refused; 0 only warns above 1000.",
         )
-        .or("0"),
-        Attribute::parameter(
+        .with_default("0"),
+        AttributeSchema::parameter(
             "matches",
-            Kind::List,
+            AttributeKind::List,
             "Patterns such as `*.tmp`, of which a name must match one; needs `recurse`.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "backup",
-            Kind::Text,
+            AttributeKind::Text,
             "The `filebucket` that keeps what is removed; `false`: none.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "age",
-            Kind::Text,
+            AttributeKind::Text,
             "How old a file is at least: a number and `s`, `m`, `h`, `d` or `w`; days, when nothing is said.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "size",
-            Kind::Text,
+            AttributeKind::Text,
             "How big it is at least: a number and `b`, `k`, `m`, `g` or `t`; KiB, when nothing is said.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "type",
-            Kind::Word(&["atime", "mtime", "ctime"]),
+            AttributeKind::Word(&["atime", "mtime", "ctime"]),
             "Since when it counts as old: last read, written or changed in any way.",
         )
-        .or("atime"),
-        Attribute::parameter(
+        .with_default("atime"),
+        AttributeSchema::parameter(
             "rmdirs",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether directories go too, when all that is in them goes.",
         )
-        .or("false"),
+        .with_default("false"),
     ],
 };
 
 /// So many entries are worth a warning.
-const MANY: usize = 1000;
+const ENTRY_WARNING_LIMIT: usize = 1000;
 
 /// The type.
 #[derive(Debug)]
-pub struct Tidy;
+pub struct TidyResourceType;
 
-impl ResourceType for Tidy {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for TidyResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let depth = depth(&resource)?;
-        age(&resource)?;
-        size(&resource)?;
-        if resource.get("matches").is_some() && matches!(depth, Depth::Itself) {
+        let depth = recursion_depth(&resource)?;
+        age_limit(&resource)?;
+        size_limit(&resource)?;
+        if resource.get("matches").is_some() && matches!(depth, TidyDepth::Itself) {
             let problem = "needs `recurse`: it is about the names in a directory";
-            return Err(EngineError::invalid(&resource, "matches", problem));
+            return Err(EngineError::invalid_value(&resource, "matches", problem));
         }
         if resource
-            .text("backup")
+            .get_text("backup")
             .is_some_and(|name| name.starts_with('.'))
         {
             let problem = "is a suffix; what is tidied can only be kept in a filebucket";
-            return Err(EngineError::invalid(&resource, "backup", problem));
+            return Err(EngineError::invalid_value(&resource, "backup", problem));
         }
         Ok(resource)
     }
 
-    fn read(&self, _: &Cx<'_>, _: &Resource) -> Result<State, EngineError> {
-        Ok(State::default())
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
     }
 
-    fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn generates(&self, _: &Resource) -> Generates {
-        Generates::BeforeTheRunAndFirst
+    fn generation_phase(&self, _: &Resource) -> GenerationPhase {
+        GenerationPhase::BeforeTheRunAndFirst
     }
 
-    fn generate(
+    fn generate_resources(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        siblings: &dyn Siblings,
+        siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        let found = entries(cx, resource)?;
-        let rule = Rule::of(resource, cx.system.now())?;
-        let path = |entry: &Entry| path_of(resource, &entry.below);
-        let chosen: Vec<&Entry> = found
+        let found = collect_entries(cx, resource)?;
+        let rule = TidyRule::from_resource(resource, cx.system.now())?;
+        let path = |entry: &DirectoryWalkEntry| path_of(resource, &entry.below);
+        let chosen: Vec<&DirectoryWalkEntry> = found
             .iter()
-            .filter(|entry| siblings.find("file", &path(entry)).is_none())
-            .filter(|entry| rule.chooses(entry, resource))
+            .filter(|entry| siblings.find_resource("file", &path(entry)).is_none())
+            .filter(|entry| rule.matches_entry(entry, resource))
             .collect();
         let chosen = without_kept(cx, resource, &chosen)?;
         if !chosen.is_empty() {
-            cx.say(format!("Tidying {} files", chosen.len()));
+            cx.log_line(format!("Tidying {} files", chosen.len()));
         }
         // The deepest first.
         chosen
             .iter()
             .rev()
-            .map(|below| absent(resource, below, &chosen))
+            .map(|below| absent_file(resource, below, &chosen))
             .collect()
     }
 }
 
-enum Depth {
+enum TidyDepth {
     Itself,
     Levels(usize),
     All,
 }
 
-fn depth(resource: &Resource) -> Result<Depth, EngineError> {
-    match resource.text("recurse") {
-        None | Some("false" | "0") => Ok(Depth::Itself),
-        Some("true" | "inf") => Ok(Depth::All),
-        Some(levels) => levels.parse().map(Depth::Levels).map_err(|_| {
+fn recursion_depth(resource: &Resource) -> Result<TidyDepth, EngineError> {
+    match resource.get_text("recurse") {
+        None | Some("false" | "0") => Ok(TidyDepth::Itself),
+        Some("true" | "inf") => Ok(TidyDepth::All),
+        Some(levels) => levels.parse().map(TidyDepth::Levels).map_err(|_| {
             let problem = format!("is `{levels}`, must be true, false, inf or a number of levels");
-            EngineError::invalid(resource, "recurse", problem)
+            EngineError::invalid_value(resource, "recurse", problem)
         }),
     }
 }
 
 /// A number and the first letter of a unit.
-fn amount(text: &str, default: char) -> Option<(u64, char)> {
+fn parse_amount(text: &str, default: char) -> Option<(u64, char)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits)?;
     let plain = unit.chars().all(char::is_alphanumeric);
@@ -169,11 +184,11 @@ fn amount(text: &str, default: char) -> Option<(u64, char)> {
     ))
 }
 
-fn age(resource: &Resource) -> Result<Option<Duration>, EngineError> {
-    let Some(text) = resource.text("age") else {
+fn age_limit(resource: &Resource) -> Result<Option<Duration>, EngineError> {
+    let Some(text) = resource.get_text("age") else {
         return Ok(None);
     };
-    let seconds = amount(text, 'd').and_then(|(number, unit)| {
+    let seconds = parse_amount(text, 'd').and_then(|(number, unit)| {
         let unit = match unit {
             's' => 1,
             'm' => 60,
@@ -189,63 +204,66 @@ fn age(resource: &Resource) -> Result<Option<Duration>, EngineError> {
         .ok_or_else(|| {
             let problem =
                 format!("is `{text}`, must be a number and s, m, h, d or w, such as `1w`");
-            EngineError::invalid(resource, "age", problem)
+            EngineError::invalid_value(resource, "age", problem)
         })
 }
 
-fn size(resource: &Resource) -> Result<Option<u64>, EngineError> {
-    let Some(text) = resource.text("size") else {
+fn size_limit(resource: &Resource) -> Result<Option<u64>, EngineError> {
+    let Some(text) = resource.get_text("size") else {
         return Ok(None);
     };
-    let bytes = amount(text, 'k').and_then(|(number, unit)| {
+    let bytes = parse_amount(text, 'k').and_then(|(number, unit)| {
         let power = "bkmgt".find(unit)?;
         number.checked_mul(1024_u64.checked_pow(u32::try_from(power).ok()?)?)
     });
     bytes.map(Some).ok_or_else(|| {
         let problem = format!("is `{text}`, must be a number and b, k, m, g or t, such as `10m`");
-        EngineError::invalid(resource, "size", problem)
+        EngineError::invalid_value(resource, "size", problem)
     })
 }
 
 /// The path itself and, if asked for, what is below it.
-fn entries(cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Entry>, EngineError> {
+fn collect_entries(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
     let path = Path::new(&resource.name);
     let looking = EngineError::during(resource, format!("looking at {}", resource.name));
     let Some(metadata) = cx.system.metadata(path).map_err(looking)? else {
         return Ok(Vec::new());
     };
-    let mut found = vec![Entry {
+    let mut found = vec![DirectoryWalkEntry {
         below: PathBuf::new(),
         metadata,
     }];
-    let depth = match depth(resource)? {
-        Depth::Itself => return Ok(found),
-        Depth::Levels(levels) => Some(levels),
-        Depth::All => None,
+    let depth = match recursion_depth(resource)? {
+        TidyDepth::Itself => return Ok(found),
+        TidyDepth::Levels(levels) => Some(levels),
+        TidyDepth::All => None,
     };
     let most = resource
         .get("max_files")
-        .and_then(Value::as_int)
+        .and_then(ResourceValue::as_int)
         .unwrap_or(0);
-    let walk = Walk {
+    let walk = DirectoryWalk {
         depth,
         ignore: &[],
         follow: false,
         most: usize::try_from(most).ok().filter(|most| *most > 0),
     };
     let below = walk
-        .entries(cx.system, path)
+        .collect_entries(cx.system, path)
         .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if most == 0 && below.len() > MANY {
+    if most == 0 && below.len() > ENTRY_WARNING_LIMIT {
         let many = below.len();
-        cx.say(format!("The directory '{}' contains {many} entries, which exceeds the default soft limit {MANY}", resource.name));
+        cx.log_line(format!("The directory '{}' contains {many} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}", resource.name));
     }
     found.extend(below);
     Ok(found)
 }
 
 /// What makes a file go.
-struct Rule<'a> {
+struct TidyRule<'a> {
     now: SystemTime,
     age: Option<Duration>,
     size: Option<u64>,
@@ -254,38 +272,38 @@ struct Rule<'a> {
     directories: bool,
 }
 
-impl<'a> Rule<'a> {
-    fn of(resource: &'a Resource, now: SystemTime) -> Result<Self, EngineError> {
+impl<'a> TidyRule<'a> {
+    fn from_resource(resource: &'a Resource, now: SystemTime) -> Result<Self, EngineError> {
         Ok(Self {
             now,
-            age: age(resource)?,
-            size: size(resource)?,
-            matches: resource.list("matches"),
-            since: resource.text("type").unwrap_or("atime"),
-            directories: resource.flag("rmdirs"),
+            age: age_limit(resource)?,
+            size: size_limit(resource)?,
+            matches: resource.get_list("matches"),
+            since: resource.get_text("type").unwrap_or("atime"),
+            directories: resource.get_flag("rmdirs"),
         })
     }
 
-    fn chooses(&self, entry: &Entry, resource: &Resource) -> bool {
+    fn matches_entry(&self, entry: &DirectoryWalkEntry, resource: &Resource) -> bool {
         let path = path_of(resource, &entry.below);
         let name = Path::new(&path)
             .file_name()
             .unwrap_or_default()
             .to_string_lossy();
         let metadata = &entry.metadata;
-        if metadata.kind == FileKind::Directory && !self.directories {
+        if metadata.kind == FileEntryKind::Directory && !self.directories {
             return false;
         }
         let named = self.matches.is_empty()
             || self
                 .matches
                 .iter()
-                .any(|pattern| glob::matches(pattern, &name, true));
+                .any(|pattern| glob::matches_pattern(pattern, &name, true));
         let no_test = self.age.is_none() && self.size.is_none();
         named && (no_test || self.is_old(metadata) || self.is_big(metadata))
     }
 
-    fn is_old(&self, metadata: &Metadata) -> bool {
+    fn is_old(&self, metadata: &FileMetadata) -> bool {
         let since = match self.since {
             "mtime" => metadata.modified,
             "ctime" => metadata.changed,
@@ -297,7 +315,7 @@ impl<'a> Rule<'a> {
             .is_some_and(|least| age.as_secs() >= least.as_secs())
     }
 
-    fn is_big(&self, metadata: &Metadata) -> bool {
+    fn is_big(&self, metadata: &FileMetadata) -> bool {
         self.size.is_some_and(|least| metadata.size >= least)
     }
 }
@@ -314,14 +332,14 @@ fn path_of(resource: &Resource, below: &Path) -> String {
 
 /// Takes the directories out in which something stays.
 fn without_kept(
-    cx: &Cx<'_>,
+    cx: &ResourceContext<'_>,
     resource: &Resource,
-    chosen: &[&Entry],
+    chosen: &[&DirectoryWalkEntry],
 ) -> Result<BTreeSet<PathBuf>, EngineError> {
     let mut goes: BTreeSet<PathBuf> = chosen.iter().map(|entry| entry.below.clone()).collect();
     let mut directories: Vec<&Path> = chosen
         .iter()
-        .filter(|entry| entry.metadata.kind == FileKind::Directory)
+        .filter(|entry| entry.metadata.kind == FileEntryKind::Directory)
         .map(|entry| entry.below.as_path())
         .collect();
     // The deepest first: what stays there keeps all above it.
@@ -338,7 +356,7 @@ fn without_kept(
 }
 
 /// The file that must not be there. A directory comes after what is in it.
-fn absent(
+fn absent_file(
     resource: &Resource,
     below: &Path,
     chosen: &BTreeSet<PathBuf>,
@@ -346,11 +364,11 @@ fn absent(
     let path = path_of(resource, below);
     let words = serde_json::json!({"ensure": "absent", "force": true});
     let words = words.as_object().cloned().unwrap_or_default();
-    let mut file = munge(File.schema(), &path, &words)?;
+    let mut file = munge_resource(FileResourceType.schema(), &path, &words)?;
     for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
         if let Some(value) = resource
             .get(name)
-            .filter(|_| !RELATIONS.contains(&name) && name != "alias")
+            .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
         {
             file.values.insert(name.to_owned(), value.clone());
         }
@@ -361,11 +379,11 @@ fn absent(
     let inside: Vec<String> = chosen
         .iter()
         .filter(|other| other.as_path() != below && other.parent() == Some(below))
-        .map(|other| reference("file", &path_of(resource, other)))
+        .map(|other| format_reference("file", &path_of(resource, other)))
         .collect();
     if !inside.is_empty() {
         file.values
-            .insert("require".to_owned(), Value::List(inside));
+            .insert("require".to_owned(), ResourceValue::List(inside));
     }
     Ok(file)
 }

@@ -6,190 +6,207 @@ use std::collections::BTreeSet;
 
 use super::purge_keys;
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::accounts::{
-    self, NewUser, Password, User as Account, UserChange, dates, name,
+    self, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name, dates,
 };
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, Generates, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{
+    AutorequireTarget, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-const BOOL: Kind = Kind::Bool;
+const BOOL_KIND: AttributeKind = AttributeKind::Bool;
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "user",
     doc: "An account of the machine.",
     namevar: "name",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::Word(&["present", "absent"]),
+            AttributeKind::Word(&["present", "absent"]),
             "Whether the user exists.",
         )
-        .or("present"),
-        Attribute::property("home", Kind::Path, "Home directory."),
-        Attribute::property(
+        .with_default("present"),
+        AttributeSchema::property("home", AttributeKind::Path, "Home directory."),
+        AttributeSchema::property(
             "uid",
-            Kind::Int,
+            AttributeKind::Int,
             "Number of the user; chosen by the machine if not given.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "gid",
-            Kind::Text,
+            AttributeKind::Text,
             "Primary group, by name or number; it must exist.",
         ),
-        Attribute::property("comment", Kind::Text, "Usually the full name."),
-        Attribute::property(
+        AttributeSchema::property("comment", AttributeKind::Text, "Usually the full name."),
+        AttributeSchema::property(
             "shell",
-            Kind::Path,
+            AttributeKind::Path,
             "Login shell; it must exist and be executable.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "password",
-            Kind::Text,
+            AttributeKind::Text,
             "Crypted password, as it stands in shadow.",
         )
-        .secret(),
-        Attribute::property(
+        .with_hidden_value(),
+        AttributeSchema::property(
             "password_min_age",
-            Kind::Int,
+            AttributeKind::Int,
             "Days before the password may be changed again; -1 for no rule.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "password_max_age",
-            Kind::Int,
+            AttributeKind::Int,
             "Days after which the password must be changed; -1 for no rule.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "password_warn_days",
-            Kind::Int,
+            AttributeKind::Int,
             "Days of warning before the password must be changed; -1 for no rule.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "groups",
-            Kind::List,
+            AttributeKind::List,
             "Supplementary groups by name; they must exist.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "expiry",
-            Kind::WordOr(&["absent"]),
+            AttributeKind::WordOr(&["absent"]),
             "Day on which the account expires, `YYYY-MM-DD`, or `absent` for never.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "purge_ssh_keys",
-            Kind::List,
+            AttributeKind::List,
             "Whether keys that the catalog does not have are removed: `true`, or in which files.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["useradd"]),
+            AttributeKind::Word(&["useradd"]),
             "How it is done; there is one way.",
         )
-        .or("useradd"),
-        Attribute::parameter("name", Kind::Text, "Login name."),
-        Attribute::parameter(
+        .with_default("useradd"),
+        AttributeSchema::parameter("name", AttributeKind::Text, "Login name."),
+        AttributeSchema::parameter(
             "membership",
-            Kind::Word(&["inclusive", "minimum"]),
+            AttributeKind::Word(&["inclusive", "minimum"]),
             "Whether `groups` are all groups of the user, or some of them.",
         )
-        .or("minimum"),
-        Attribute::parameter(
+        .with_default("minimum"),
+        AttributeSchema::parameter(
             "managehome",
-            BOOL,
+            BOOL_KIND,
             "Whether the home directory is made and removed with the user.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "system",
-            BOOL,
+            BOOL_KIND,
             "Whether a new user gets a number of the system's range.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "allowdupe",
-            BOOL,
+            BOOL_KIND,
             "Whether the number may be another user's too.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "forcelocal",
-            BOOL,
+            BOOL_KIND,
             "Whether only the machine's own files count, not a directory service.",
         )
-        .or("false"),
+        .with_default("false"),
     ],
 };
 
 /// The type.
 #[derive(Debug)]
-pub struct User;
+pub struct UserResourceType;
 
-impl ResourceType for User {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for UserResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        purge_keys::check(&resource)?;
-        if let Some(problem) = name::problem(&resource.name) {
+        purge_keys::check_purge_value(&resource)?;
+        if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
             let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
-            return Err(EngineError::invalid(&resource, "name", problem));
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
-        for (attribute, problem) in problems(&resource) {
+        for (attribute, problem) in find_problems(&resource) {
             if let Some(problem) = problem {
-                return Err(EngineError::invalid(&resource, attribute, problem));
+                return Err(EngineError::invalid_value(&resource, attribute, problem));
             }
         }
         // A number is the same however it was written.
-        if let Some(gid) = resource.text("gid").and_then(|gid| gid.parse::<u32>().ok()) {
+        if let Some(gid) = resource
+            .get_text("gid")
+            .and_then(|gid| gid.parse::<u32>().ok())
+        {
             resource
                 .values
-                .insert("gid".to_owned(), Value::Int(gid.into()));
+                .insert("gid".to_owned(), ResourceValue::Int(gid.into()));
         }
         Ok(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let accounts = accounts::of(cx.system, cx.cancel.clone());
-        let local = resource.flag("forcelocal");
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+        let local = resource.get_flag("forcelocal");
         let found = accounts
-            .user(&resource.name, local)
-            .map_err(|error| error.of(resource))?;
+            .find_user(&resource.name, local)
+            .map_err(|error| error.into_engine_error(resource))?;
         let Some(found) = found else {
-            return Ok(State::absent());
+            return Ok(ResourceState::absent());
         };
-        let mut values = values(&found);
+        let mut values = user_values(&found);
         // A group given by name is compared by name, when it is the one.
-        if let Some(wanted) = resource.text("gid") {
+        if let Some(wanted) = resource.get_text("gid") {
             let group = accounts
-                .group(wanted, local)
-                .map_err(|error| error.of(resource))?;
+                .find_group(wanted, local)
+                .map_err(|error| error.into_engine_error(resource))?;
             if group.is_some_and(|group| group.gid == found.gid) {
-                values.insert("gid".to_owned(), Value::from(wanted));
+                values.insert("gid".to_owned(), ResourceValue::from(wanted));
             }
         }
-        Ok(State { values })
+        Ok(ResourceState { values })
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut wanted = resource.clone();
         if let Some(groups) = resource.get("groups") {
-            let found = state.get("groups").map(Value::as_list).unwrap_or_default();
-            let keep = resource.text("membership") != Some("inclusive");
-            let groups = merged(&groups.as_list(), &found, keep);
+            let found = state
+                .get("groups")
+                .map(ResourceValue::as_list)
+                .unwrap_or_default();
+            let keep = resource.get_text("membership") != Some("inclusive");
+            let groups = merge_lists(&groups.as_list(), &found, keep);
             wanted.values.insert("groups".to_owned(), groups);
         }
-        let mut plan = Plan::compare(&SCHEMA, &wanted, state);
+        let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
         for change in &mut plan.changes {
             if change.property == "groups" {
-                *change = change.clone().joined(",");
+                *change = change.clone().with_list_delimiter(",");
             }
         }
         plan
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
-        let accounts = accounts::of(cx.system, cx.cancel.clone());
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
         let made = if change.property != "ensure" {
             let Some(change) = user_change(resource, change) else {
@@ -197,49 +214,54 @@ impl ResourceType for User {
             };
             accounts.change_user(&resource.name, &change)
         } else if change.to.as_text() == Some("absent") {
-            accounts.remove_user(&resource.name, resource.flag("managehome"))
+            accounts.remove_user(&resource.name, resource.get_flag("managehome"))
         } else {
             accounts.create_user(&new_user(resource))
         };
-        made.map_err(|error| error.of(resource))
+        made.map_err(|error| error.into_engine_error(resource))
     }
 
-    fn generates(&self, resource: &Resource) -> Generates {
-        if purge_keys::wanted(resource) {
-            Generates::BeforeTheRun
+    fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
+        if purge_keys::is_purge_requested(resource) {
+            GenerationPhase::BeforeTheRun
         } else {
-            Generates::Never
+            GenerationPhase::Never
         }
     }
 
-    fn generate(
+    fn generate_resources(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        siblings: &dyn Siblings,
+        siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        if purge_keys::wanted(resource) {
-            purge_keys::generate(cx, resource, siblings)
+        if purge_keys::is_purge_requested(resource) {
+            purge_keys::generate_absent_keys(cx, resource, siblings)
         } else {
             Ok(Vec::new())
         }
     }
 
     /// Its groups: the primary one by name or number, the others by name.
-    fn autorequires(&self, resource: &Resource, siblings: &dyn Siblings) -> Vec<Wanted> {
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        siblings: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
         let primary = match resource.get("gid") {
-            Some(Value::Int(number)) => {
-                let groups = siblings.of_type("group");
-                let same =
-                    |group: &&Resource| group.get("gid").and_then(Value::as_int) == Some(*number);
+            Some(ResourceValue::Int(number)) => {
+                let groups = siblings.resources_of_type("group");
+                let same = |group: &&Resource| {
+                    group.get("gid").and_then(ResourceValue::as_int) == Some(*number)
+                };
                 groups
                     .into_iter()
                     .find(same)
                     .map(|group| group.name.clone())
             }
-            name => name.and_then(Value::as_text).map(str::to_owned),
+            name => name.and_then(ResourceValue::as_text).map(str::to_owned),
         };
-        let others = resource.list("groups").into_iter().map(str::to_owned);
+        let others = resource.get_list("groups").into_iter().map(str::to_owned);
         primary
             .into_iter()
             .chain(others)
@@ -247,22 +269,25 @@ impl ResourceType for User {
             .collect()
     }
 
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        let all = Resource::named(&SCHEMA, "*")?;
-        let users = accounts::of(cx.system, cx.cancel.clone()).users();
-        let users = users.map_err(|error| error.of(&all))?;
+    fn list_instances(
+        &self,
+        cx: &ResourceContext<'_>,
+    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+        let all = Resource::without_values(&SCHEMA, "*")?;
+        let users = accounts::choose_provider(cx.system, cx.cancel.clone()).list_users();
+        let users = users.map_err(|error| error.into_engine_error(&all))?;
         Ok(users
             .iter()
-            .map(|user| (user.name.clone(), values(user)))
+            .map(|user| (user.name.clone(), user_values(user)))
             .collect())
     }
 }
 
 /// What is wrong with each value, if something is.
-fn problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
+fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
     let line = |name: &'static str| {
         let text = resource
-            .text(name)
+            .get_text(name)
             .filter(|text| text.contains([':', '\n', '\r']));
         (
             name,
@@ -270,7 +295,7 @@ fn problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
         )
     };
     let age = |name: &'static str| {
-        let days = resource.get(name).and_then(Value::as_int);
+        let days = resource.get(name).and_then(ResourceValue::as_int);
         let bad = days.filter(|days| !(-1..=1_000_000).contains(days));
         (
             name,
@@ -278,22 +303,24 @@ fn problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
         )
     };
     let secret = resource
-        .text("password")
+        .get_text("password")
         .filter(|text| text.contains([':', '\n', '\r']));
     let uid = resource
         .get("uid")
-        .and_then(Value::as_int)
+        .and_then(ResourceValue::as_int)
         .filter(|uid| !is_id(*uid));
-    let gid = resource.text("gid").filter(|gid| match gid.parse::<i64>() {
-        Ok(number) => !is_id(number),
-        Err(_) => name::problem(gid).is_some(),
-    });
-    let group = resource.list("groups");
+    let gid = resource
+        .get_text("gid")
+        .filter(|gid| match gid.parse::<i64>() {
+            Ok(number) => !is_id(number),
+            Err(_) => account_name::invalid_name_reason(gid).is_some(),
+        });
+    let group = resource.get_list("groups");
     let group = group
         .into_iter()
-        .find(|group| name::problem(group).is_some());
+        .find(|group| account_name::invalid_name_reason(group).is_some());
     let expiry = resource
-        .text("expiry")
+        .get_text("expiry")
         .filter(|day| *day != "absent" && !is_expiry(day));
     vec![
         line("home"),
@@ -347,57 +374,72 @@ fn is_id(number: i64) -> bool {
 
 /// shadow has no days before 1970, and 0 could be read as never.
 fn is_expiry(day: &str) -> bool {
-    dates::parse(day).is_some_and(|day| day > 0)
+    dates::parse_day(day).is_some_and(|day| day > 0)
 }
 
 /// Sorted and without doubles, so that lists compare as sets.
-pub(super) fn merged(wanted: &[&str], found: &[&str], keep: bool) -> Value {
+pub(super) fn merge_lists(wanted: &[&str], found: &[&str], keep: bool) -> ResourceValue {
     let mut names: BTreeSet<&str> = wanted
         .iter()
         .copied()
         .filter(|name| *name != "absent")
         .collect();
     names.extend(found.iter().filter(|_| keep));
-    Value::List(names.into_iter().map(str::to_owned).collect())
+    ResourceValue::List(names.into_iter().map(str::to_owned).collect())
 }
 
 /// All that is known about a user, as properties.
-fn values(user: &Account) -> Values {
-    let mut values = Values::from([
-        ("ensure".to_owned(), Value::from("present")),
-        ("home".to_owned(), Value::from(user.home.as_str())),
-        ("uid".to_owned(), Value::Int(user.uid.into())),
-        ("gid".to_owned(), Value::Int(user.gid.into())),
-        ("comment".to_owned(), Value::from(user.comment.as_str())),
-        ("shell".to_owned(), Value::from(user.shell.as_str())),
+fn user_values(user: &Account) -> ResourceValues {
+    let mut values = ResourceValues::from([
+        ("ensure".to_owned(), ResourceValue::from("present")),
+        ("home".to_owned(), ResourceValue::from(user.home.as_str())),
+        ("uid".to_owned(), ResourceValue::Int(user.uid.into())),
+        ("gid".to_owned(), ResourceValue::Int(user.gid.into())),
+        (
+            "comment".to_owned(),
+            ResourceValue::from(user.comment.as_str()),
+        ),
+        ("shell".to_owned(), ResourceValue::from(user.shell.as_str())),
     ]);
     if !user.groups.is_empty() {
-        values.insert("groups".to_owned(), Value::List(user.groups.clone()));
+        values.insert(
+            "groups".to_owned(),
+            ResourceValue::List(user.groups.clone()),
+        );
     }
     if let Some(shadow) = &user.shadow {
-        values.insert("password".to_owned(), Value::from(shadow.password.expose()));
-        values.insert("password_min_age".to_owned(), Value::Int(shadow.min_age));
-        values.insert("password_max_age".to_owned(), Value::Int(shadow.max_age));
+        values.insert(
+            "password".to_owned(),
+            ResourceValue::from(shadow.password.expose()),
+        );
+        values.insert(
+            "password_min_age".to_owned(),
+            ResourceValue::Int(shadow.min_age),
+        );
+        values.insert(
+            "password_max_age".to_owned(),
+            ResourceValue::Int(shadow.max_age),
+        );
         values.insert(
             "password_warn_days".to_owned(),
-            Value::Int(shadow.warn_days),
+            ResourceValue::Int(shadow.warn_days),
         );
-        if let Some(day) = shadow.expiry.and_then(dates::render) {
-            values.insert("expiry".to_owned(), Value::from(day));
+        if let Some(day) = shadow.expiry.and_then(dates::render_day) {
+            values.insert("expiry".to_owned(), ResourceValue::from(day));
         }
     }
     values
 }
 
 fn new_user(resource: &Resource) -> NewUser {
-    let text = |name| resource.text(name).map(str::to_owned);
-    let int = |name| resource.get(name).and_then(Value::as_int);
-    let groups = resource.list("groups");
+    let text = |name| resource.get_text(name).map(str::to_owned);
+    let int = |name| resource.get(name).and_then(ResourceValue::as_int);
+    let groups = resource.get_list("groups");
     NewUser {
         name: resource.name.clone(),
         uid: int("uid").and_then(|uid| u32::try_from(uid).ok()),
         gid: resource.get("gid").map(ToString::to_string),
-        groups: merged(&groups, &[], false)
+        groups: merge_lists(&groups, &[], false)
             .as_list()
             .into_iter()
             .map(str::to_owned)
@@ -405,27 +447,27 @@ fn new_user(resource: &Resource) -> NewUser {
         comment: text("comment"),
         home: text("home"),
         shell: text("shell"),
-        password: text("password").map(Password::new),
+        password: text("password").map(CryptedPassword::new),
         min_age: int("password_min_age"),
         max_age: int("password_max_age"),
         warn_days: int("password_warn_days"),
         expiry: text("expiry").filter(|day| day != "absent"),
-        managehome: resource.flag("managehome"),
-        system: resource.flag("system"),
-        allowdupe: resource.flag("allowdupe"),
+        managehome: resource.get_flag("managehome"),
+        system: resource.get_flag("system"),
+        allowdupe: resource.get_flag("allowdupe"),
     }
 }
 
-fn user_change(resource: &Resource, change: &Change) -> Option<UserChange> {
+fn user_change(resource: &Resource, change: &PropertyChange) -> Option<UserChange> {
     let text = || change.to.as_text().map(str::to_owned);
     let int = || change.to.as_int();
     Some(match change.property.as_str() {
         "home" => UserChange::Home(text()?),
-        "uid" => UserChange::Uid(u32::try_from(int()?).ok()?, resource.flag("allowdupe")),
+        "uid" => UserChange::Uid(u32::try_from(int()?).ok()?, resource.get_flag("allowdupe")),
         "gid" => UserChange::Gid(change.to.to_string()),
         "comment" => UserChange::Comment(text()?),
         "shell" => UserChange::Shell(text()?),
-        "password" => UserChange::Password(Password::new(text()?)),
+        "password" => UserChange::Password(CryptedPassword::new(text()?)),
         "password_min_age" => UserChange::MinAge(int()?),
         "password_max_age" => UserChange::MaxAge(int()?),
         "password_warn_days" => UserChange::WarnDays(int()?),

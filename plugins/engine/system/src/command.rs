@@ -26,12 +26,12 @@ pub struct Command {
     pub gid: Option<u32>,
     /// Longest run; the whole process group gets TERM, then KILL. `None`: no limit.
     pub timeout: Option<Duration>,
-    /// Bytes of output that are kept; the rest is read and dropped, and [`Output::truncated`] says so.
+    /// Bytes of output that are kept; the rest is read and dropped, and [`CommandOutput::truncated`] says so.
     pub output_limit: usize,
     /// Ends the process group early when it becomes true.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
     /// Hears all output as it comes, also what is beyond the limit, and what came before a timeout.
-    pub listener: Option<Listener>,
+    pub listener: Option<OutputListener>,
 }
 
 impl Command {
@@ -47,13 +47,13 @@ impl Command {
             gid: None,
             timeout: Some(Duration::from_mins(5)),
             output_limit: 1024 * 1024,
-            cancel: Cancel::default(),
+            cancel: CancelFlag::default(),
             listener: None,
         }
     }
 
     /// The program, for messages.
-    pub fn program(&self) -> &str {
+    pub fn program_name(&self) -> &str {
         self.argv.first().map_or("", String::as_str)
     }
 }
@@ -69,16 +69,16 @@ impl fmt::Debug for Command {
 
 /// One of a program's two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-impl Stream {
+impl OutputStream {
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
@@ -86,25 +86,25 @@ impl Stream {
     }
 }
 
-type Hear = dyn Fn(Stream, &[u8]) + Send + Sync;
+type OutputCallback = dyn Fn(OutputStream, &[u8]) + Send + Sync;
 
 /// Hears a program's output as it comes, in pieces of any size. Must be quick: the program waits for it.
 #[derive(Clone)]
-pub struct Listener(Arc<Hear>);
+pub struct OutputListener(Arc<OutputCallback>);
 
-impl Listener {
+impl OutputListener {
     /// A listener that does this with each piece.
-    pub fn new(hear: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
+    pub fn new(hear: impl Fn(OutputStream, &[u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
 
     /// Something was printed.
-    pub(crate) fn hear(&self, stream: Stream, bytes: &[u8]) {
+    pub(crate) fn handle_output(&self, stream: OutputStream, bytes: &[u8]) {
         (self.0)(stream, bytes);
     }
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for OutputListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener").finish_non_exhaustive()
     }
@@ -112,7 +112,7 @@ impl fmt::Debug for Listener {
 
 /// What a program left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
+pub struct CommandOutput {
     /// Exit code; 128 + signal when a signal ended it.
     pub code: i32,
     /// Standard output and standard error as they came, in one stream.
@@ -123,7 +123,7 @@ pub struct Output {
     pub truncated: bool,
 }
 
-impl Output {
+impl CommandOutput {
     /// What a program leaves that prints `stdout` and ends with `code`.
     pub fn new(code: i32, stdout: impl Into<Vec<u8>>) -> Self {
         let stdout = stdout.into();
@@ -136,21 +136,21 @@ impl Output {
     }
 
     /// Whether the program ended with code 0.
-    pub fn success(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         self.code == 0
     }
 
     /// The combined output as text, invalid bytes replaced.
-    pub fn text(&self) -> String {
+    pub fn combined_text(&self) -> String {
         String::from_utf8_lossy(&self.combined).into_owned()
     }
 }
 
 /// A flag that the asker can raise and the worker looks at.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct CancelFlag(Arc<AtomicBool>);
 
-impl Cancel {
+impl CancelFlag {
     /// Raises the flag, for good.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);

@@ -15,8 +15,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use crate::real::metadata;
-use crate::{FileKind, Metadata, SystemError};
+use crate::real::convert_metadata;
+use crate::{FileEntryKind, FileMetadata, SystemError};
 
 /// Deepest directory tree that is removed; each level holds one descriptor.
 const MAX_TREE_DEPTH: usize = 128;
@@ -51,7 +51,7 @@ pub struct ConfinedFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryStatus {
     /// Kind, mode, owner, size and times.
-    pub metadata: Metadata,
+    pub metadata: FileMetadata,
     /// Number of hard links.
     pub links: u64,
     /// Number of the file system's device; with the inode it identifies the file.
@@ -62,7 +62,7 @@ impl EntryStatus {
     fn of_descriptor(file: &File) -> io::Result<Self> {
         let found = file.metadata()?;
         Ok(Self {
-            metadata: metadata(&found),
+            metadata: convert_metadata(&found),
             links: found.nlink(),
             device: found.dev(),
         })
@@ -75,7 +75,7 @@ impl EntryStatus {
 
     /// Whether the file has more than one name. Directories always have, and are not counted.
     pub fn is_hard_linked(&self) -> bool {
-        self.metadata.kind != FileKind::Directory && self.links > 1
+        self.metadata.kind != FileEntryKind::Directory && self.links > 1
     }
 }
 
@@ -83,28 +83,29 @@ impl ConfinedRoot {
     /// Opens the root directory. Links in its own path are followed.
     pub fn open(root: &Path) -> Result<Self, SystemError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(root, flags, Mode::empty()).map_err(failure("open", root))?;
+        let root =
+            rustix::fs::open(root, flags, Mode::empty()).map_err(errno_error("open", root))?;
         Ok(Self { root })
     }
 
     /// The entry at an absolute path; nothing when a directory on the way does not exist.
-    pub fn entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
-        let mut names = names(path)?;
+    pub fn find_entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
+        let mut names = path_components(path)?;
         let name = names.pop();
         let mut directory = self
             .root
             .try_clone()
-            .map_err(|source| failed("open", path, source))?;
+            .map_err(|source| file_error("open", path, source))?;
         let mut searchable = true;
         for step in names {
             directory = match open_directory(&directory, &step) {
                 Ok(next) => next,
                 Err(Errno::NOENT) => return Ok(None),
                 Err(Errno::NOTDIR) if !is_link(&directory, &step) => return Ok(None),
-                Err(Errno::NOTDIR) => return Err(failure("open", path)(Errno::LOOP)),
-                Err(source) => return Err(failure("open", path)(source)),
+                Err(Errno::NOTDIR) => return Err(errno_error("open", path)(Errno::LOOP)),
+                Err(source) => return Err(errno_error("open", path)(source)),
             };
-            let found = rustix::fs::fstat(&directory).map_err(failure("look at", path))?;
+            let found = rustix::fs::fstat(&directory).map_err(errno_error("look at", path))?;
             searchable &= found.st_mode & 0o001 != 0;
         }
         Ok(Some(ConfinedEntry {
@@ -122,16 +123,16 @@ impl ConfinedEntry {
         match self.open_at(OFlags::PATH) {
             Ok(file) => EntryStatus::of_descriptor(&file)
                 .map(Some)
-                .map_err(|source| failed("look at", &self.path, source)),
+                .map_err(|source| file_error("look at", &self.path, source)),
             Err(Errno::NOENT) => Ok(None),
-            Err(source) => Err(failure("look at", &self.path)(source)),
+            Err(source) => Err(errno_error("look at", &self.path)(source)),
         }
     }
 
     /// Where a link points.
     pub fn read_link(&self) -> Result<PathBuf, SystemError> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
-        let target = target.map_err(failure("read the link", &self.path))?;
+        let target = target.map_err(errno_error("read the link", &self.path))?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
@@ -142,10 +143,13 @@ impl ConfinedEntry {
                 io::ErrorKind::InvalidInput,
                 "it is not a regular file or directory",
             );
-            failed("open", &self.path, source)
+            file_error("open", &self.path, source)
         };
         let usable = |status: &EntryStatus| {
-            matches!(status.metadata.kind, FileKind::File | FileKind::Directory)
+            matches!(
+                status.metadata.kind,
+                FileEntryKind::File | FileEntryKind::Directory
+            )
         };
         // Opening a device can have effects of its own, so the kind is checked before as well.
         if self.status()?.is_some_and(|status| !usable(&status)) {
@@ -153,9 +157,9 @@ impl ConfinedEntry {
         }
         let file = self
             .open_at(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
-            .map_err(failure("open", &self.path))?;
+            .map_err(errno_error("open", &self.path))?;
         let status = EntryStatus::of_descriptor(&file)
-            .map_err(|source| failed("look at", &self.path, source))?;
+            .map_err(|source| file_error("look at", &self.path, source))?;
         if !usable(&status) {
             return Err(refused());
         }
@@ -170,41 +174,43 @@ impl ConfinedEntry {
     /// Creates an empty file with this mode. An entry that exists is an error.
     pub fn create_file(&self, mode: u32) -> Result<(), SystemError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = self.open_at(flags).map_err(failure("create", &self.path))?;
+        let file = self
+            .open_at(flags)
+            .map_err(errno_error("create", &self.path))?;
         file.set_permissions(Permissions::from_mode(mode))
             .and_then(|()| file.sync_all())
-            .map_err(|source| failed("create", &self.path, source))
+            .map_err(|source| file_error("create", &self.path, source))
     }
 
     /// Creates a directory with this mode. An entry that exists is an error.
     pub fn create_directory(&self, mode: u32) -> Result<(), SystemError> {
         rustix::fs::mkdirat(&self.directory, self.name(), Mode::RWXU)
-            .map_err(failure("create directory", &self.path))?;
+            .map_err(errno_error("create directory", &self.path))?;
         let created = self.open_at(OFlags::RDONLY | OFlags::DIRECTORY);
-        let created = created.map_err(failure("create directory", &self.path))?;
+        let created = created.map_err(errno_error("create directory", &self.path))?;
         created
             .set_permissions(Permissions::from_mode(mode))
-            .map_err(|source| failed("create directory", &self.path, source))
+            .map_err(|source| file_error("create directory", &self.path, source))
     }
 
     /// Removes a file, a link, or with `directory` an empty directory. An entry that does not exist is an error.
-    pub fn remove(&self, directory: bool) -> Result<(), SystemError> {
+    pub fn remove_entry(&self, directory: bool) -> Result<(), SystemError> {
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
             AtFlags::empty()
         };
         rustix::fs::unlinkat(&self.directory, self.name(), flags)
-            .map_err(failure("remove", &self.path))
+            .map_err(errno_error("remove", &self.path))
     }
 
     /// Removes a directory and everything below it, on its own file system only.
     pub fn remove_tree(&self) -> Result<(), SystemError> {
-        let fail = failure("remove", &self.path);
+        let fail = errno_error("remove", &self.path);
         let top = open_listed(&self.directory, self.name()).map_err(&fail)?;
         let device = rustix::fs::fstat(&top).map_err(&fail)?.st_dev;
-        clear(&top, device, MAX_TREE_DEPTH).map_err(&fail)?;
-        self.remove(true)
+        clear_directory(&top, device, MAX_TREE_DEPTH).map_err(&fail)?;
+        self.remove_entry(true)
     }
 
     fn name(&self) -> &OsStr {
@@ -230,12 +236,12 @@ impl ConfinedFile {
     }
 
     /// The whole content; refused when larger than `limit` bytes.
-    pub fn read(&self, limit: u64) -> Result<Vec<u8>, SystemError> {
+    pub fn read_content(&self, limit: u64) -> Result<Vec<u8>, SystemError> {
         let mut content = Vec::new();
         (&self.file)
             .take(limit.saturating_add(1))
             .read_to_end(&mut content)
-            .map_err(|source| failed("read", &self.path, source))?;
+            .map_err(|source| file_error("read", &self.path, source))?;
         let size = self.status.metadata.size.max(content.len() as u64);
         if size > limit {
             return Err(SystemError::TooLarge {
@@ -257,17 +263,18 @@ impl ConfinedFile {
             last_access: now,
             last_modification: now,
         };
-        rustix::fs::futimens(&self.file, &times).map_err(failure("set the times of", &self.path))
+        rustix::fs::futimens(&self.file, &times)
+            .map_err(errno_error("set the times of", &self.path))
     }
 
     /// The names in the directory, sorted, each with what it is; those that vanish meanwhile are left out.
-    pub fn entries(&self) -> Result<Vec<String>, SystemError> {
-        let fail = failure("list", &self.path);
+    pub fn list_entries(&self) -> Result<Vec<String>, SystemError> {
+        let fail = errno_error("list", &self.path);
         let mut found = Vec::new();
-        for name in listed(&self.file).map_err(fail)? {
+        for name in list_names(&self.file).map_err(fail)? {
             let name = name.into_string().map_err(|name| {
                 let text = format!("the name `{}` in it is not UTF-8", name.display());
-                failed(
+                file_error(
                     "list",
                     &self.path,
                     io::Error::new(io::ErrorKind::InvalidData, text),
@@ -285,7 +292,7 @@ impl ConfinedFile {
             directory: self
                 .file
                 .try_clone()
-                .map_err(|source| failed("look at", &self.path, source))?
+                .map_err(|source| file_error("look at", &self.path, source))?
                 .into(),
             name: Some(name.into()),
             path: self.path.join(name),
@@ -301,25 +308,25 @@ pub(crate) fn read_world_readable(
     path: &Path,
     limit: u64,
 ) -> Result<Option<Vec<u8>>, SystemError> {
-    let Some(entry) = ConfinedRoot::open(root)?.entry(path)? else {
+    let Some(entry) = ConfinedRoot::open(root)?.find_entry(path)? else {
         return Ok(None);
     };
-    let is_file = |status: EntryStatus| status.metadata.kind == FileKind::File;
+    let is_file = |status: EntryStatus| status.metadata.kind == FileEntryKind::File;
     if !entry.status()?.is_some_and(is_file) {
         return Ok(None);
     }
     let file = entry.open()?;
     let metadata = file.status().metadata;
-    if metadata.kind != FileKind::File || metadata.size > limit || !file.is_world_readable() {
+    if metadata.kind != FileEntryKind::File || metadata.size > limit || !file.is_world_readable() {
         return Ok(None);
     }
-    file.read(limit).map(Some)
+    file.read_content(limit).map(Some)
 }
 
 /// Removes what a directory holds. Stays on one device, so that what is mounted below is not emptied.
-fn clear(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io::Result<()> {
+fn clear_directory(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io::Result<()> {
     let depth = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
-    for name in listed(directory)? {
+    for name in list_names(directory)? {
         match rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::ISDIR) => {
@@ -327,7 +334,7 @@ fn clear(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io::Result<(
                 if rustix::fs::fstat(&inner)?.st_dev != device {
                     return Err(Errno::XDEV);
                 }
-                clear(&inner, device, depth)?;
+                clear_directory(&inner, device, depth)?;
                 rustix::fs::unlinkat(directory, &name, AtFlags::REMOVEDIR)?;
             }
             Err(other) => return Err(other),
@@ -337,7 +344,7 @@ fn clear(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io::Result<(
 }
 
 /// The names in a directory, without `.` and `..`.
-fn listed(directory: impl AsFd) -> rustix::io::Result<Vec<OsString>> {
+fn list_names(directory: impl AsFd) -> rustix::io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
@@ -363,7 +370,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// The names of an absolute path; `..` is refused.
-fn names(path: &Path) -> Result<Vec<OsString>, SystemError> {
+fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
     let refused = || SystemError::Path {
         path: path.to_owned(),
     };
@@ -379,12 +386,12 @@ fn names(path: &Path) -> Result<Vec<OsString>, SystemError> {
         .collect()
 }
 
-fn failure(verb: &'static str, path: &Path) -> impl Fn(Errno) -> SystemError {
+fn errno_error(verb: &'static str, path: &Path) -> impl Fn(Errno) -> SystemError {
     let path = path.to_owned();
-    move |source| failed(verb, &path, source.into())
+    move |source| file_error(verb, &path, source.into())
 }
 
-fn failed(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
+fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
     SystemError::File {
         verb,
         path: path.to_owned(),

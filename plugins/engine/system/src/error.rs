@@ -105,7 +105,7 @@ impl SystemError {
 }
 
 /// An error with its causes in one line, for logs, records and answers: `cannot read /etc/passwd: permission denied`.
-pub fn chain(error: &dyn Error) -> String {
+pub fn error_chain(error: &dyn Error) -> String {
     with_causes(error.to_string(), error)
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use std::io;
     use std::path::PathBuf;
 
-    use super::{SystemError, chain, with_causes};
+    use super::{SystemError, error_chain, with_causes};
 
     #[test]
     fn an_error_is_followed_by_its_causes() {
@@ -136,13 +136,13 @@ mod tests {
             source: io::Error::other("the disk is on fire"),
         };
         assert_eq!(
-            chain(&error),
+            error_chain(&error),
             "cannot read /etc/passwd: the disk is on fire"
         );
         assert_eq!(
             with_causes("no users", &error),
             "no users: the disk is on fire"
         );
-        assert_eq!(chain(&io::Error::other("alone")), "alone");
+        assert_eq!(error_chain(&io::Error::other("alone")), "alone");
     }
 }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 /// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
+pub enum FileEntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -17,9 +17,9 @@ pub enum FileKind {
 
 /// What `lstat` tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Metadata {
+pub struct FileMetadata {
     /// File, directory, link or other.
-    pub kind: FileKind,
+    pub kind: FileEntryKind,
     /// Permission bits, without the type: `0o7777` at most.
     pub mode: u32,
     /// Numeric owner.
@@ -40,7 +40,7 @@ pub struct Metadata {
 
 /// Mode, owner and group to set; `None` leaves as is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Attributes {
+pub struct FileAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Numeric owner.

@@ -17,13 +17,13 @@ const MAX_LINKS: usize = 40;
 ///
 /// `link` answers with the target when the given path is a symbolic link. With `follow` a link at the end is followed too.
 /// A relative path, or one whose own `..` climb above the root, is refused.
-pub(crate) fn resolve(
+pub(crate) fn resolve_path(
     path: &Path,
     follow: bool,
     link: &dyn Fn(&Path) -> io::Result<Option<PathBuf>>,
 ) -> Result<PathBuf, SystemError> {
-    check(path)?;
-    let mut pending: VecDeque<OsString> = steps(path).collect();
+    check_path(path)?;
+    let mut pending: VecDeque<OsString> = path_steps(path).collect();
     let mut done = PathBuf::from("/");
     let mut links = 0;
     while let Some(step) = pending.pop_front() {
@@ -35,11 +35,11 @@ pub(crate) fn resolve(
         if pending.is_empty() && !follow {
             break;
         }
-        let target = link(&done).map_err(|source| failed(path, source))?;
+        let target = link(&done).map_err(|source| path_error(path, source))?;
         let Some(target) = target else { continue };
         links += 1;
         if links > MAX_LINKS {
-            return Err(failed(
+            return Err(path_error(
                 path,
                 io::Error::from_raw_os_error(nix::errno::Errno::ELOOP as i32),
             ));
@@ -48,7 +48,7 @@ pub(crate) fn resolve(
         if target.is_absolute() {
             done = PathBuf::from("/");
         }
-        for step in steps(&target).collect::<Vec<_>>().into_iter().rev() {
+        for step in path_steps(&target).collect::<Vec<_>>().into_iter().rev() {
             pending.push_front(step);
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn resolve(
 }
 
 /// Refuses what is not an absolute path inside the machine.
-pub(crate) fn check(path: &Path) -> Result<(), SystemError> {
+pub(crate) fn check_path(path: &Path) -> Result<(), SystemError> {
     let refused = || SystemError::Path {
         path: path.to_owned(),
     };
@@ -75,7 +75,7 @@ pub(crate) fn check(path: &Path) -> Result<(), SystemError> {
 }
 
 /// Names and `..`, without the root and without `.`.
-fn steps(path: &Path) -> impl Iterator<Item = OsString> {
+fn path_steps(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
@@ -83,7 +83,7 @@ fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-fn failed(path: &Path, source: io::Error) -> SystemError {
+fn path_error(path: &Path, source: io::Error) -> SystemError {
     SystemError::File {
         verb: "find",
         path: path.to_owned(),
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn with(links: &BTreeMap<PathBuf, PathBuf>, path: &str, follow: bool) -> Option<PathBuf> {
-        resolve(Path::new(path), follow, &|at| Ok(links.get(at).cloned())).ok()
+        resolve_path(Path::new(path), follow, &|at| Ok(links.get(at).cloned())).ok()
     }
 
     fn links(pairs: &[(&str, &str)]) -> BTreeMap<PathBuf, PathBuf> {

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::error::SystemError;
 
 /// What this process is called while it holds the lock.
-const NAME: &str = "rpcd-puppet";
+const LOCK_PROCESS_NAME: &str = "rpcd-puppet";
 /// The longest lock file that is read, in bytes; a longer one is garbage.
-const LIMIT: u64 = 64;
+const MAX_LOCK_FILE_BYTES: u64 = 64;
 
 /// A held lock; released when dropped.
 #[derive(Debug)]
@@ -25,16 +25,16 @@ pub struct PidLock {
 
 impl PidLock {
     /// Takes the lock, or says which process holds it. The directory must exist; the path is the host's own.
-    pub fn take(path: &Path) -> Result<Result<Self, u32>, SystemError> {
+    pub fn acquire(path: &Path) -> Result<Result<Self, u32>, SystemError> {
         // Named first: from the moment on in which the file is there, whoever looks must respect it.
-        let name = rename_process(NAME);
+        let name = rename_process(LOCK_PROCESS_NAME);
         let mut lock = Self {
             path: path.to_owned(),
             name,
         };
         // A stale lock is removed and taken at once; whoever is quicker has it.
         for _ in 0..3 {
-            match create(path) {
+            match create_lock_file(path) {
                 Ok(()) => return Ok(Ok(lock)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => {
@@ -42,7 +42,7 @@ impl PidLock {
                     return Err(file_error("lock", path, source));
                 }
             }
-            if let Some(pid) = holder(path) {
+            if let Some(pid) = lock_holder(path) {
                 lock.abandon();
                 return Ok(Err(pid));
             }
@@ -54,7 +54,7 @@ impl PidLock {
             }
         }
         lock.abandon();
-        Ok(Err(holder(path).unwrap_or_default()))
+        Ok(Err(lock_holder(path).unwrap_or_default()))
     }
 
     /// Lets the file alone: it is somebody else's.
@@ -76,11 +76,11 @@ impl Drop for PidLock {
 }
 
 /// The process that holds the lock, by Puppet's own test; `None` when it is free or stale.
-pub fn holder(path: &Path) -> Option<u32> {
+pub fn lock_holder(path: &Path) -> Option<u32> {
     read_pid(path).filter(|pid| is_puppet(*pid))
 }
 
-fn create(path: &Path) -> io::Result<()> {
+fn create_lock_file(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -91,7 +91,7 @@ fn create(path: &Path) -> io::Result<()> {
 
 fn read_pid(path: &Path) -> Option<u32> {
     let size = fs::metadata(path).ok()?.len();
-    if size > LIMIT {
+    if size > MAX_LOCK_FILE_BYTES {
         return None;
     }
     fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -128,7 +128,7 @@ fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError
 mod tests {
     use std::fs;
 
-    use super::{PidLock, holder};
+    use super::{PidLock, lock_holder};
 
     #[test]
     fn stale_locks_are_taken_and_live_ones_respected() {
@@ -137,15 +137,15 @@ mod tests {
         let before = fs::read_to_string(format!("/proc/self/task/{}/comm", std::process::id()));
         for stale in ["", "garbage", "999999999", "1"] {
             fs::write(&path, stale).expect("writes");
-            let lock = PidLock::take(&path)
+            let lock = PidLock::acquire(&path)
                 .expect("tries")
                 .expect("takes the stale lock");
             assert_eq!(
                 fs::read_to_string(&path).expect("reads"),
                 std::process::id().to_string()
             );
-            assert_eq!(holder(&path), Some(std::process::id()), "{stale}");
-            let other = PidLock::take(&path).expect("tries");
+            assert_eq!(lock_holder(&path), Some(std::process::id()), "{stale}");
+            let other = PidLock::acquire(&path).expect("tries");
             assert_eq!(
                 other.err(),
                 Some(std::process::id()),

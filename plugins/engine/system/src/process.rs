@@ -12,9 +12,9 @@ pub use nix::sys::signal::Signal;
 
 /// How long the last of what a program printed is awaited after its end, when somebody whom it left behind (a daemon) keeps its
 /// streams open.
-pub const LAST_WORDS: Duration = Duration::from_secs(1);
+pub const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often is looked.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits on this thread until it is so, `patience` at most; whether it became so. For what the kernel does not announce: the end of a
 /// process that is not our child, a file that somebody writes.
@@ -28,7 +28,7 @@ pub fn wait_until(patience: Duration, so: impl Fn() -> bool) -> bool {
         if left.is_zero() {
             return false;
         }
-        thread::park_timeout(left.min(LOOK));
+        thread::park_timeout(left.min(POLL_INTERVAL));
     }
 }
 
@@ -43,8 +43,8 @@ pub struct ProcessId {
 
 impl ProcessId {
     /// The process that has this number now; `None` when there is none that still does something.
-    pub fn of(pid: u32) -> Option<Self> {
-        let stat = Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    pub fn from_pid(pid: u32) -> Option<Self> {
+        let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
         stat.is_alive().then_some(Self {
             pid,
             started: stat.started,
@@ -53,7 +53,7 @@ impl ProcessId {
 }
 
 /// How long the machine has been up: a clock that nobody sets, and that all processes share.
-pub fn uptime() -> Duration {
+pub fn system_uptime() -> Duration {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = text.split_ascii_whitespace().next();
     let seconds = seconds.and_then(|word| word.parse().ok());
@@ -65,27 +65,27 @@ pub fn uptime() -> Duration {
 /// Where a program that outlives us leaves what it prints and how it ended: files in a directory of ours on the host, not of
 /// the node, which exists and which only we may enter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spool {
+pub struct ProcessSpool {
     /// The directory.
     pub directory: PathBuf,
     /// Bytes that are kept of each stream; the rest is read and dropped.
     pub limit: u64,
 }
 
-impl Spool {
+impl ProcessSpool {
     /// What the program prints on its standard output, as it comes.
     pub const STDOUT: &str = "stdout";
     /// What it prints on its standard error.
     pub const STDERR: &str = "stderr";
     /// Its exit code as a number, 128 + signal when a signal ended it. There when it has ended, and complete then. The streams
     /// are complete when the process that was started is gone, which also waits for whom the program left behind; whoever does not
-    /// wait for those waits [`LAST_WORDS`].
+    /// wait for those waits [`OUTPUT_DRAIN_TIMEOUT`].
     pub const EXIT: &str = "exit";
 }
 
 /// What the kernel tells of a process in `/proc/PID/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stat {
+pub struct ProcessStat {
     /// The program's name, cut to 15 bytes by the kernel.
     pub name: String,
     /// One letter: `R` running, `S` sleeping, `Z` ended and not yet taken notice of, and so on.
@@ -98,7 +98,7 @@ pub struct Stat {
     pub started: u64,
 }
 
-impl Stat {
+impl ProcessStat {
     /// Reads the text. The name stands in parentheses, and may hold parentheses and blanks itself.
     pub fn parse(text: &str) -> Option<Self> {
         let (head, rest) = text.rsplit_once(')')?;
@@ -125,26 +125,26 @@ impl Stat {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Stat;
+    use super::ProcessStat;
 
     #[test]
     fn the_kernels_line_is_understood() {
         let line =
             "4711 (a) b)) S 17 2 3 4 5 6 7 8 9 10 250 31 14 15 20 0 9 0 987654 5000 321 7 8\n";
-        let expected = Stat {
+        let expected = ProcessStat {
             name: "a) b)".to_owned(),
             state: 'S',
             parent: 17,
             ticks: 281,
             started: 987_654,
         };
-        assert_eq!(Stat::parse(line), Some(expected));
+        assert_eq!(ProcessStat::parse(line), Some(expected));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in "\\PC{0,120}") {
-            let _ = Stat::parse(&text);
+            let _ = ProcessStat::parse(&text);
         }
     }
 }

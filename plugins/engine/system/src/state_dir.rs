@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::Lock;
+use crate::LockGuard;
 use crate::error::SystemError;
 use crate::real::lock;
 
@@ -30,7 +30,7 @@ impl StateDir {
     }
 
     /// The directory with nothing in it: what was there is removed.
-    pub fn anew(path: &Path) -> Result<Self, SystemError> {
+    pub fn recreate(path: &Path) -> Result<Self, SystemError> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(file_error("empty", path)(error))
@@ -45,7 +45,7 @@ impl StateDir {
     }
 
     /// The whole content of a file; `None` when there is none. Refused when larger than `limit` bytes.
-    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+    pub fn read_file(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
         let path = self.path.join(name);
         let failing = || file_error("read", &path);
         let file = match File::open(&path) {
@@ -65,7 +65,7 @@ impl StateDir {
     }
 
     /// Replaces a file as a whole, so that a crash leaves the old one or the new one.
-    pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), SystemError> {
+    pub fn replace_file(&self, name: &str, content: &[u8]) -> Result<(), SystemError> {
         let path = self.path.join(name);
         let write = || {
             let parent = path.parent().unwrap_or(&self.path);
@@ -103,7 +103,7 @@ impl StateDir {
     }
 
     /// A file that only grows, from the given length on: what lies behind it is cut off.
-    pub fn appender(&self, name: &str, length: u64) -> Result<Appender, SystemError> {
+    pub fn open_appender(&self, name: &str, length: u64) -> Result<FileAppender, SystemError> {
         let path = self.path.join(name);
         let open = || {
             let file = OpenOptions::new()
@@ -118,11 +118,11 @@ impl StateDir {
             Ok(file)
         };
         let file = open().map_err(file_error("open", &path))?;
-        Ok(Appender { file, path })
+        Ok(FileAppender { file, path })
     }
 
     /// The names in a directory below; none when it is not there.
-    pub fn list(&self, name: &str) -> Result<Vec<String>, SystemError> {
+    pub fn list_names(&self, name: &str) -> Result<Vec<String>, SystemError> {
         let path = self.path.join(name);
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
@@ -140,7 +140,7 @@ impl StateDir {
     }
 
     /// Removes a file. Nothing there is no error.
-    pub fn remove(&self, name: &str) -> Result<(), SystemError> {
+    pub fn remove_file(&self, name: &str) -> Result<(), SystemError> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -156,9 +156,13 @@ impl StateDir {
     }
 
     /// Holds an exclusive lock until the guard is dropped. Waits `patience` at most.
-    pub fn lock(&self, name: &str, patience: Duration) -> Result<Box<dyn Lock>, SystemError> {
+    pub fn acquire_lock(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Box<dyn LockGuard>, SystemError> {
         let path = self.path.join(name);
-        match lock::acquire(&path, patience).map_err(file_error("lock", &path))? {
+        match lock::acquire_file_lock(&path, patience).map_err(file_error("lock", &path))? {
             Some(lock) => Ok(Box::new(lock)),
             None => Err(SystemError::Locked { path, patience }),
         }
@@ -167,12 +171,12 @@ impl StateDir {
 
 /// A file that only grows.
 #[derive(Debug)]
-pub struct Appender {
+pub struct FileAppender {
     file: File,
     path: PathBuf,
 }
 
-impl Appender {
+impl FileAppender {
     /// Adds bytes at the end in one write, so that of two lines none ends up inside the other.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SystemError> {
         let written = self.file.write_all(bytes);

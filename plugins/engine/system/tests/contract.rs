@@ -9,7 +9,7 @@ mod contract {
 
     use muster_system::fake::FakeSystem;
     use muster_system::real::RealSystem;
-    use muster_system::{Attributes, FileKind, System, SystemError};
+    use muster_system::{FileAttributes, FileEntryKind, System, SystemError};
 
     const LIMIT: u64 = 1 << 20;
 
@@ -19,15 +19,15 @@ mod contract {
         test(Arc::new(FakeSystem::new()));
     }
 
-    fn mode(mode: u32) -> Attributes {
-        Attributes {
+    fn mode(mode: u32) -> FileAttributes {
+        FileAttributes {
             mode: Some(mode),
-            ..Attributes::default()
+            ..FileAttributes::default()
         }
     }
 
     fn text(system: &dyn System, path: &str) -> String {
-        String::from_utf8(system.read(Path::new(path), LIMIT).unwrap()).unwrap()
+        String::from_utf8(system.read_file(Path::new(path), LIMIT).unwrap()).unwrap()
     }
 
     fn mode_of(system: &dyn System, path: &str) -> u32 {
@@ -39,18 +39,20 @@ mod contract {
         on_both(|system| {
             let path = Path::new("/motd");
             assert_eq!(system.metadata(path).unwrap(), None);
-            assert!(system.read(path, LIMIT).unwrap_err().is_not_found());
-            system.write(path, b"one", &Attributes::default()).unwrap();
-            assert_eq!(mode_of(&*system, "/motd"), 0o644);
-            system.write(path, b"two", &mode(0o600)).unwrap();
+            assert!(system.read_file(path, LIMIT).unwrap_err().is_not_found());
             system
-                .write(path, b"three", &Attributes::default())
+                .write_file(path, b"one", &FileAttributes::default())
+                .unwrap();
+            assert_eq!(mode_of(&*system, "/motd"), 0o644);
+            system.write_file(path, b"two", &mode(0o600)).unwrap();
+            system
+                .write_file(path, b"three", &FileAttributes::default())
                 .unwrap();
             assert_eq!(text(&*system, "/motd"), "three");
             let found = system.metadata(path).unwrap().unwrap();
             assert_eq!(
                 (found.kind, found.mode, found.size),
-                (FileKind::File, 0o600, 5)
+                (FileEntryKind::File, 0o600, 5)
             );
             assert_eq!(system.read_dir(Path::new("/")).unwrap(), ["motd"]);
             system.remove_file(path).unwrap();
@@ -64,10 +66,10 @@ mod contract {
         on_both(|system| {
             let path = Path::new("/large");
             system
-                .write(path, b"12345", &Attributes::default())
+                .write_file(path, b"12345", &FileAttributes::default())
                 .unwrap();
-            assert_eq!(system.read(path, 5).unwrap(), b"12345");
-            let error = system.read(path, 4).unwrap_err();
+            assert_eq!(system.read_file(path, 5).unwrap(), b"12345");
+            let error = system.read_file(path, 4).unwrap_err();
             assert!(
                 matches!(
                     error,
@@ -86,9 +88,9 @@ mod contract {
     fn directories_hold_names_in_order_and_go_as_a_whole() {
         on_both(|system| {
             let dir = Path::new("/srv");
-            system.create_dir(dir, &Attributes::default()).unwrap();
+            system.create_dir(dir, &FileAttributes::default()).unwrap();
             assert_eq!(mode_of(&*system, "/srv"), 0o755);
-            assert!(system.create_dir(dir, &Attributes::default()).is_err());
+            assert!(system.create_dir(dir, &FileAttributes::default()).is_err());
             assert!(
                 system
                     .create_dir(Path::new("/no/where"), &mode(0o700))
@@ -96,12 +98,16 @@ mod contract {
             );
             for name in ["/srv/b", "/srv/a", "/srv/ab"] {
                 system
-                    .write(Path::new(name), b"", &Attributes::default())
+                    .write_file(Path::new(name), b"", &FileAttributes::default())
                     .unwrap();
             }
             assert_eq!(system.read_dir(dir).unwrap(), ["a", "ab", "b"]);
             assert!(system.remove_file(dir).is_err());
-            assert!(system.write(dir, b"x", &Attributes::default()).is_err());
+            assert!(
+                system
+                    .write_file(dir, b"x", &FileAttributes::default())
+                    .is_err()
+            );
             system.remove_tree(dir).unwrap();
             system.remove_tree(dir).unwrap();
             assert_eq!(system.metadata(dir).unwrap(), None);
@@ -113,21 +119,21 @@ mod contract {
     fn writing_through_a_link_keeps_the_link() {
         on_both(|system| {
             system
-                .create_dir(Path::new("/data"), &Attributes::default())
+                .create_dir(Path::new("/data"), &FileAttributes::default())
                 .unwrap();
             system
-                .write(Path::new("/data/aliases"), b"old", &mode(0o640))
+                .write_file(Path::new("/data/aliases"), b"old", &mode(0o640))
                 .unwrap();
             system
-                .symlink(Path::new("/data/aliases"), Path::new("/aliases"))
+                .create_symlink(Path::new("/data/aliases"), Path::new("/aliases"))
                 .unwrap();
             system
-                .write(Path::new("/aliases"), b"new", &Attributes::default())
+                .write_file(Path::new("/aliases"), b"new", &FileAttributes::default())
                 .unwrap();
             assert_eq!(text(&*system, "/data/aliases"), "new");
             assert_eq!(mode_of(&*system, "/data/aliases"), 0o640);
             let link = system.metadata(Path::new("/aliases")).unwrap().unwrap();
-            assert_eq!(link.kind, FileKind::Link);
+            assert_eq!(link.kind, FileEntryKind::Link);
             assert_eq!(
                 system.read_link(Path::new("/aliases")).unwrap(),
                 Path::new("/data/aliases")
@@ -139,16 +145,16 @@ mod contract {
     fn a_link_replaces_a_link_and_is_removed_alone() {
         on_both(|system| {
             system
-                .create_dir(Path::new("/data"), &Attributes::default())
+                .create_dir(Path::new("/data"), &FileAttributes::default())
                 .unwrap();
             system
-                .write(Path::new("/data/kept"), b"x", &Attributes::default())
+                .write_file(Path::new("/data/kept"), b"x", &FileAttributes::default())
                 .unwrap();
             system
-                .symlink(Path::new("/nowhere"), Path::new("/link"))
+                .create_symlink(Path::new("/nowhere"), Path::new("/link"))
                 .unwrap();
             system
-                .symlink(Path::new("data"), Path::new("/link"))
+                .create_symlink(Path::new("data"), Path::new("/link"))
                 .unwrap();
             assert_eq!(text(&*system, "/link/kept"), "x");
             system.remove_tree(Path::new("/link")).unwrap();
@@ -161,32 +167,34 @@ mod contract {
     fn no_path_and_no_link_leads_out() {
         on_both(|system| {
             for path in ["etc", "", "/..", "/a/../../etc/passwd"] {
-                let error = system.read(Path::new(path), LIMIT).unwrap_err();
+                let error = system.read_file(Path::new(path), LIMIT).unwrap_err();
                 assert!(matches!(error, SystemError::Path { .. }), "{path}: {error}");
                 assert!(
                     system
-                        .write(Path::new(path), b"", &Attributes::default())
+                        .write_file(Path::new(path), b"", &FileAttributes::default())
                         .is_err()
                 );
             }
             system
-                .symlink(Path::new("../../../../../.."), Path::new("/up"))
-                .unwrap();
-            system.symlink(Path::new("/"), Path::new("/root")).unwrap();
-            system
-                .write(Path::new("/up/one"), b"1", &Attributes::default())
+                .create_symlink(Path::new("../../../../../.."), Path::new("/up"))
                 .unwrap();
             system
-                .write(Path::new("/root/two"), b"2", &Attributes::default())
+                .create_symlink(Path::new("/"), Path::new("/root"))
+                .unwrap();
+            system
+                .write_file(Path::new("/up/one"), b"1", &FileAttributes::default())
+                .unwrap();
+            system
+                .write_file(Path::new("/root/two"), b"2", &FileAttributes::default())
                 .unwrap();
             assert_eq!(
                 system.read_dir(Path::new("/")).unwrap(),
                 ["one", "root", "two", "up"]
             );
             system
-                .symlink(Path::new("/loop"), Path::new("/loop"))
+                .create_symlink(Path::new("/loop"), Path::new("/loop"))
                 .unwrap();
-            assert!(system.read(Path::new("/loop"), LIMIT).is_err());
+            assert!(system.read_file(Path::new("/loop"), LIMIT).is_err());
         });
     }
 
@@ -194,16 +202,16 @@ mod contract {
     fn a_tree_is_renamed_and_an_obstacle_is_respected() {
         on_both(|system| {
             system
-                .create_dir(Path::new("/a"), &Attributes::default())
+                .create_dir(Path::new("/a"), &FileAttributes::default())
                 .unwrap();
             system
-                .write(Path::new("/a/x"), b"x", &Attributes::default())
+                .write_file(Path::new("/a/x"), b"x", &FileAttributes::default())
                 .unwrap();
             system.rename(Path::new("/a"), Path::new("/b")).unwrap();
             assert_eq!(text(&*system, "/b/x"), "x");
             assert_eq!(system.metadata(Path::new("/a")).unwrap(), None);
             system
-                .write(Path::new("/f"), b"f", &Attributes::default())
+                .write_file(Path::new("/f"), b"f", &FileAttributes::default())
                 .unwrap();
             assert!(system.rename(Path::new("/f"), Path::new("/b")).is_err());
             assert!(system.rename(Path::new("/b"), Path::new("/f")).is_err());
@@ -221,7 +229,7 @@ mod contract {
     fn attributes_are_set_where_given() {
         on_both(|system| {
             let path = Path::new("/x");
-            system.write(path, b"x", &mode(0o600)).unwrap();
+            system.write_file(path, b"x", &mode(0o600)).unwrap();
             let before = system.metadata(path).unwrap().unwrap();
             system.set_attributes(path, &mode(0o4755)).unwrap();
             let after = system.metadata(path).unwrap().unwrap();
@@ -241,10 +249,10 @@ mod contract {
     fn a_file_that_was_replaced_is_another_one() {
         on_both(|system| {
             let path = Path::new("/x");
-            system.write(path, b"same", &mode(0o600)).unwrap();
+            system.write_file(path, b"same", &mode(0o600)).unwrap();
             let before = system.metadata(path).unwrap().unwrap();
             assert_eq!(system.metadata(path).unwrap().unwrap(), before);
-            system.write(path, b"size", &mode(0o600)).unwrap();
+            system.write_file(path, b"size", &mode(0o600)).unwrap();
             let after = system.metadata(path).unwrap().unwrap();
             assert_ne!(after.inode, before.inode);
             assert!(after.changed >= before.changed && after.modified >= before.modified);
@@ -260,8 +268,8 @@ mod contract {
         std::os::unix::fs::symlink("real", inside("link")).unwrap();
         std::os::unix::fs::symlink("link/x", inside("end")).unwrap();
         let system = RealSystem::new("/".into());
-        assert_eq!(system.read(&inside("link/x"), LIMIT).unwrap(), b"text");
-        assert_eq!(system.read(&inside("end"), LIMIT).unwrap(), b"text");
+        assert_eq!(system.read_file(&inside("link/x"), LIMIT).unwrap(), b"text");
+        assert_eq!(system.read_file(&inside("end"), LIMIT).unwrap(), b"text");
         assert_eq!(system.read_dir(&inside("link")).unwrap(), ["x"]);
         let kind = |path: &str| {
             system
@@ -269,8 +277,8 @@ mod contract {
                 .unwrap()
                 .map(|found| found.kind)
         };
-        assert_eq!(kind("end"), Some(FileKind::Link));
-        assert_eq!(kind("link/x"), Some(FileKind::File));
+        assert_eq!(kind("end"), Some(FileEntryKind::Link));
+        assert_eq!(kind("link/x"), Some(FileEntryKind::File));
         assert_eq!(kind("link/none"), None);
         assert_eq!(
             system.read_link(&inside("link/../end")).unwrap(),
@@ -278,7 +286,7 @@ mod contract {
         );
         for path in ["etc/passwd", "/../etc/passwd", ""] {
             assert!(system.metadata(Path::new(path)).is_err(), "{path}");
-            assert!(system.read(Path::new(path), LIMIT).is_err(), "{path}");
+            assert!(system.read_file(Path::new(path), LIMIT).is_err(), "{path}");
         }
     }
 
@@ -286,12 +294,14 @@ mod contract {
     fn a_lock_keeps_others_out_until_it_is_dropped() {
         on_both(|system| {
             let path = Path::new("/.pwd.lock");
-            let held = system.lock(path, Duration::ZERO).unwrap();
-            let error = system.lock(path, Duration::from_millis(30)).unwrap_err();
+            let held = system.lock_file(path, Duration::ZERO).unwrap();
+            let error = system
+                .lock_file(path, Duration::from_millis(30))
+                .unwrap_err();
             assert!(matches!(error, SystemError::Locked { .. }), "{error}");
             assert_eq!(mode_of(&*system, "/.pwd.lock"), 0o600);
             drop(held);
-            system.lock(path, Duration::ZERO).unwrap();
+            system.lock_file(path, Duration::ZERO).unwrap();
         });
     }
 
@@ -305,12 +315,14 @@ mod contract {
                     std::thread::spawn(move || {
                         let path = Path::new("/count");
                         let _held = system
-                            .lock(Path::new("/lock"), Duration::from_secs(30))
+                            .lock_file(Path::new("/lock"), Duration::from_secs(30))
                             .unwrap();
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        let mut count = system.read(path, LIMIT).unwrap_or_default();
+                        let mut count = system.read_file(path, LIMIT).unwrap_or_default();
                         count.push(b'.');
-                        system.write(path, &count, &Attributes::default()).unwrap();
+                        system
+                            .write_file(path, &count, &FileAttributes::default())
+                            .unwrap();
                         inside.fetch_sub(1, Ordering::SeqCst);
                     })
                 })

@@ -6,32 +6,38 @@ mod fake {
     use std::time::{Duration, SystemTime};
 
     use muster_system::fake::FakeSystem;
-    use muster_system::{Attributes, Command, Output, System};
+    use muster_system::{Command, CommandOutput, FileAttributes, System};
 
     #[test]
     fn programs_are_scripted_and_recorded() {
         let system = FakeSystem::new();
         assert!(
             system
-                .run(&Command::new(["useradd", "rip"]))
+                .run_command(&Command::new(["useradd", "rip"]))
                 .unwrap_err()
                 .is_not_found()
         );
-        system.answer(&["useradd"], Output::new(9, "exists"));
-        system.on(&["useradd", "rip"], |system, _| {
-            system.file("/etc/passwd", "rip");
-            Output::new(0, "")
+        system.script_output(&["useradd"], CommandOutput::new(9, "exists"));
+        system.script_handler(&["useradd", "rip"], |system, _| {
+            system.add_file("/etc/passwd", "rip");
+            CommandOutput::new(0, "")
         });
-        assert_eq!(system.run(&Command::new(["useradd", "x"])).unwrap().code, 9);
+        assert_eq!(
+            system
+                .run_command(&Command::new(["useradd", "x"]))
+                .unwrap()
+                .code,
+            9
+        );
         assert!(
             system
-                .run(&Command::new(["useradd", "rip", "-m"]))
+                .run_command(&Command::new(["useradd", "rip", "-m"]))
                 .unwrap()
-                .success()
+                .is_success()
         );
-        assert_eq!(system.text("/etc/passwd"), "rip");
+        assert_eq!(system.file_text("/etc/passwd"), "rip");
         assert_eq!(
-            system.lines(),
+            system.recorded_command_lines(),
             ["useradd rip", "useradd x", "useradd rip -m"]
         );
     }
@@ -39,16 +45,18 @@ mod fake {
     #[test]
     fn failures_come_on_order() {
         let system = FakeSystem::new();
-        system.file("/etc/shadow", "x");
-        system.fail("/etc/shadow", "write");
+        system.add_file("/etc/shadow", "x");
+        system.inject_failure("/etc/shadow", "write");
         let path = Path::new("/etc/shadow");
         let error = system
-            .write(path, b"y", &Attributes::default())
+            .write_file(path, b"y", &FileAttributes::default())
             .unwrap_err();
         assert_eq!(error.to_string(), "cannot write /etc/shadow");
-        assert_eq!(system.text("/etc/shadow"), "x");
-        system.heal();
-        system.write(path, b"y", &Attributes::default()).unwrap();
+        assert_eq!(system.file_text("/etc/shadow"), "x");
+        system.clear_failures();
+        system
+            .write_file(path, b"y", &FileAttributes::default())
+            .unwrap();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use muster_engine::resource::Value;
+use muster_engine::resource::ResourceValue;
 use muster_system::fake::FakeSystem;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn a_home_is_made_from_the_skeleton_and_removed() {
     node.write("/etc/skel/bin/tool", "x", 0o755);
     node.write("/etc/login.defs", "HOME_MODE 0710\n", 0o644);
     node.system
-        .symlink(Path::new("bin/tool"), Path::new("/etc/skel/link"))
+        .create_symlink(Path::new("bin/tool"), Path::new("/etc/skel/link"))
         .unwrap();
     node.apply("user", "rip", json!({"uid": 4321, "managehome": true}));
     let home = directory.path().join("home/rip");
@@ -90,8 +90,8 @@ fn a_group_comes_changes_and_goes() {
         ["gid: gid changed 3000 to 3001"]
     );
     assert_eq!(
-        node.engine.find("user", "rip").unwrap().get("gid"),
-        Some(&Value::Int(3001))
+        node.engine.find_state("user", "rip").unwrap().get("gid"),
+        Some(&ResourceValue::Int(3001))
     );
     let error = node.error("group", "ops", json!({"ensure": "absent"}));
     assert!(error.contains("primary group of user 'rip'"), "{error}");
@@ -138,11 +138,11 @@ fn bad_values_are_refused_before_anything_is_touched() {
 fn a_failed_write_leaves_the_user_to_be_created_again() {
     let system = FakeSystem::new().with_root("/scratch");
     let node = Node::new(system.clone());
-    system.fail("/etc/shadow", "write");
+    system.inject_failure("/etc/shadow", "write");
     let error = node.error("user", "rip", json!({"managehome": true}));
     assert!(error.contains("write the users and groups"), "{error}");
-    assert!(node.engine.find("user", "rip").unwrap().is_absent());
-    system.heal();
+    assert!(node.engine.find_state("user", "rip").unwrap().is_absent());
+    system.clear_failures();
     assert_eq!(
         node.apply("user", "rip", json!({"managehome": true})),
         ["ensure: created"]
@@ -165,7 +165,7 @@ fn a_hundred_at_once_leave_valid_files() {
             });
         }
     });
-    let users = node.engine.search("user").unwrap();
+    let users = node.engine.list_instances("user").unwrap();
     assert_eq!(users.len(), 100);
     let uids: std::collections::BTreeSet<_> = users
         .iter()
@@ -173,8 +173,11 @@ fn a_hundred_at_once_leave_valid_files() {
         .collect();
     assert_eq!(uids.len(), 100);
     for (name, values) in &users {
-        assert_eq!(values["comment"], Value::from(name.as_str()));
-        assert_eq!(values["groups"], Value::List(vec!["all".to_owned()]));
+        assert_eq!(values["comment"], ResourceValue::from(name.as_str()));
+        assert_eq!(
+            values["groups"],
+            ResourceValue::List(vec!["all".to_owned()])
+        );
     }
     assert_eq!(node.text("/etc/shadow").lines().count(), 100);
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use muster_engine::resource::Value;
-use muster_system::command::Cancel;
+use muster_engine::resource::ResourceValue;
+use muster_system::command::CancelFlag;
 use serde_json::json;
 
 use crate::node::{Node, words};
@@ -23,10 +23,10 @@ fn a_user_comes_changes_and_goes() {
             ),
             ["ensure: created"]
         );
-        let found = node.engine.find("user", "rip").unwrap();
-        assert_eq!(found.get("uid"), Some(&Value::Int(1000)));
-        assert_eq!(found.get("home"), Some(&Value::from("/home/rip")));
-        assert_eq!(found.get("password"), Some(&Value::from("$1$xxx")));
+        let found = node.engine.find_state("user", "rip").unwrap();
+        assert_eq!(found.get("uid"), Some(&ResourceValue::Int(1000)));
+        assert_eq!(found.get("home"), Some(&ResourceValue::from("/home/rip")));
+        assert_eq!(found.get("password"), Some(&ResourceValue::from("$1$xxx")));
         assert_eq!(
             node.text("/etc/passwd"),
             "rip:x:1000:1000:R.I. Pienaar:/home/rip:/bin/sh\n"
@@ -71,10 +71,17 @@ fn shadow_is_private_and_a_password_is_never_told() {
     assert_eq!(shadow.mode, 0o600);
     assert_eq!(node.text("/etc/shadow"), "rip:$6$secret-one:19675::::::\n");
     let wanted = json!({"password": "$6$secret-two", "comment": "x"});
-    let resource = node.engine.check("user", "rip", &words(wanted)).unwrap();
-    let planned = node.engine.apply(&resource, Cancel::default(), true);
+    let resource = node
+        .engine
+        .check_resource("user", "rip", &words(wanted))
+        .unwrap();
+    let planned = node
+        .engine
+        .apply_resource(&resource, CancelFlag::default(), true);
     assert!(node.text("/etc/shadow").contains("secret-one"));
-    let outcome = node.engine.apply(&resource, Cancel::default(), false);
+    let outcome = node
+        .engine
+        .apply_resource(&resource, CancelFlag::default(), false);
     assert_eq!(planned.events.len(), outcome.events.len());
     for told in [format!("{planned:?}"), format!("{outcome:?}")] {
         assert!(!told.contains("secret"), "{told}");
@@ -194,7 +201,10 @@ fn membership_is_a_minimum_unless_said() {
         "rip",
         json!({"groups": [], "membership": "inclusive"}),
     );
-    assert_eq!(node.engine.find("user", "rip").unwrap().get("groups"), None);
+    assert_eq!(
+        node.engine.find_state("user", "rip").unwrap().get("groups"),
+        None
+    );
 }
 
 #[test]
@@ -203,8 +213,8 @@ fn a_primary_group_is_a_name_or_a_number() {
     node.apply("group", "staff", json!({"gid": 50}));
     node.apply("user", "rip", json!({"gid": "staff"}));
     assert_eq!(
-        node.engine.find("user", "rip").unwrap().get("gid"),
-        Some(&Value::Int(50))
+        node.engine.find_state("user", "rip").unwrap().get("gid"),
+        Some(&ResourceValue::Int(50))
     );
     assert!(node.apply("user", "rip", json!({"gid": "50"})).is_empty());
     node.apply("group", "other", json!({"gid": "51"}));
@@ -224,7 +234,7 @@ fn a_primary_group_is_a_name_or_a_number() {
         node.error("user", "new", json!({"gid": "none"}))
             .contains("does not exist")
     );
-    assert!(node.engine.find("user", "new").unwrap().is_absent());
+    assert!(node.engine.find_state("user", "new").unwrap().is_absent());
 }
 
 #[test]
@@ -238,8 +248,8 @@ fn numbers_are_unique_unless_allowed() {
     node.apply("user", "b", json!({"uid": 7, "allowdupe": true}));
     node.apply("user", "daemon", json!({"system": true}));
     assert_eq!(
-        node.engine.find("user", "daemon").unwrap().get("uid"),
-        Some(&Value::Int(999))
+        node.engine.find_state("user", "daemon").unwrap().get("uid"),
+        Some(&ResourceValue::Int(999))
     );
     assert!(
         node.error("group", "c", json!({"gid": 7}))

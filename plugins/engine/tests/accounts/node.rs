@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_engine::engine::Outcome;
-use muster_engine::{Engine, EngineError};
-use muster_system::command::Cancel;
+use muster_engine::engine::ApplyOutcome;
+use muster_engine::{EngineError, ResourceEngine};
+use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
-use muster_system::{Attributes, System};
+use muster_system::{FileAttributes, System};
 use serde_json::{Map, Value as Json};
 
 /// Words of a resource as JSON, in one line.
@@ -20,7 +20,7 @@ pub(crate) fn words(json: Json) -> Map<String, Json> {
 }
 
 pub(crate) struct Node {
-    pub(crate) engine: Engine,
+    pub(crate) engine: ResourceEngine,
     pub(crate) system: Arc<dyn System>,
 }
 
@@ -28,7 +28,7 @@ impl Node {
     pub(crate) fn new(system: impl System + 'static) -> Self {
         let system: Arc<dyn System> = Arc::new(system);
         Self {
-            engine: Engine::new(Arc::clone(&system)),
+            engine: ResourceEngine::new(Arc::clone(&system)),
             system,
         }
     }
@@ -54,21 +54,21 @@ impl Node {
         {
             if self.system.metadata(directory).unwrap().is_none() {
                 self.system
-                    .create_dir(directory, &Attributes::default())
+                    .create_dir(directory, &FileAttributes::default())
                     .unwrap();
             }
         }
-        let attributes = Attributes {
+        let attributes = FileAttributes {
             mode: Some(mode),
-            ..Attributes::default()
+            ..FileAttributes::default()
         };
         self.system
-            .write(path, content.as_bytes(), &attributes)
+            .write_file(path, content.as_bytes(), &attributes)
             .unwrap();
     }
 
     pub(crate) fn text(&self, path: &str) -> String {
-        String::from_utf8(self.system.read(Path::new(path), 1 << 20).unwrap()).unwrap()
+        String::from_utf8(self.system.read_file(Path::new(path), 1 << 20).unwrap()).unwrap()
     }
 
     pub(crate) fn try_apply(
@@ -76,9 +76,11 @@ impl Node {
         kind: &str,
         title: &str,
         json: Json,
-    ) -> Result<Outcome, EngineError> {
-        let resource = self.engine.check(kind, title, &words(json))?;
-        Ok(self.engine.apply(&resource, Cancel::default(), false))
+    ) -> Result<ApplyOutcome, EngineError> {
+        let resource = self.engine.check_resource(kind, title, &words(json))?;
+        Ok(self
+            .engine
+            .apply_resource(&resource, CancelFlag::default(), false))
     }
 
     /// Applies, expects success, expects nothing to do afterwards; returns `property: message` of every event.

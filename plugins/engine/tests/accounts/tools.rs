@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use muster_engine::resource::Value;
-use muster_system::command::Cancel;
+use muster_engine::resource::ResourceValue;
+use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
-use muster_system::{Attributes, Output, System};
+use muster_system::{CommandOutput, FileAttributes, System};
 use serde_json::{Value as Json, json};
 
 use crate::node::{Node, words};
@@ -18,16 +18,16 @@ fn host() -> (FakeSystem, Node) {
         "useradd", "usermod", "userdel", "chage", "chpasswd", "groupadd", "groupmod", "groupdel",
         "gpasswd",
     ] {
-        system.answer(&[program], Output::new(0, ""));
+        system.script_output(&[program], CommandOutput::new(0, ""));
     }
-    system.answer(&["getent"], Output::new(2, ""));
-    system.file("/etc/passwd", "old:x:1000:100:c:/home/old:/bin/sh\n");
-    system.file("/etc/shadow", "old:!:1:0:99999:7:::\n");
-    system.file("/etc/group", "users:x:100:\nwheel:x:10:old\nnamed:x:77:\n");
-    system.file("/bin/sh", "#!");
-    let executable = Attributes {
+    system.script_output(&["getent"], CommandOutput::new(2, ""));
+    system.add_file("/etc/passwd", "old:x:1000:100:c:/home/old:/bin/sh\n");
+    system.add_file("/etc/shadow", "old:!:1:0:99999:7:::\n");
+    system.add_file("/etc/group", "users:x:100:\nwheel:x:10:old\nnamed:x:77:\n");
+    system.add_file("/bin/sh", "#!");
+    let executable = FileAttributes {
         mode: Some(0o755),
-        ..Attributes::default()
+        ..FileAttributes::default()
     };
     system
         .set_attributes(Path::new("/bin/sh"), &executable)
@@ -41,7 +41,7 @@ fn commands(kind: &str, title: &str, json: Json) -> Vec<String> {
     let (system, node) = host();
     let outcome = node.try_apply(kind, title, json).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
-    let mut lines = system.lines();
+    let mut lines = system.recorded_command_lines();
     lines.retain(|line| !line.starts_with("getent"));
     lines
 }
@@ -140,7 +140,7 @@ fn a_password_goes_through_standard_input_unchanged() {
     node.try_apply("user", "old", json!({"password": password}))
         .unwrap();
     let given: Vec<String> = system
-        .commands()
+        .recorded_commands()
         .into_iter()
         .filter(|command| !command.stdin.is_empty())
         .map(|command| String::from_utf8(command.stdin).unwrap())
@@ -149,7 +149,7 @@ fn a_password_goes_through_standard_input_unchanged() {
         given,
         [format!("rip:{password}\n"), format!("old:{password}\n")]
     );
-    for command in system.commands() {
+    for command in system.recorded_commands() {
         assert!(!command.argv.join(" ").contains("rounds"), "{command:?}");
         assert!(!format!("{command:?}").contains("rounds"));
     }
@@ -158,9 +158,9 @@ fn a_password_goes_through_standard_input_unchanged() {
 #[test]
 fn a_tool_that_says_no_is_heard() {
     let (system, node) = host();
-    system.answer(
+    system.script_output(
         &["useradd"],
-        Output::new(9, "useradd: user 'rip' already exists\n"),
+        CommandOutput::new(9, "useradd: user 'rip' already exists\n"),
     );
     let outcome = node.try_apply("user", "rip", json!({})).unwrap();
     let error = outcome.error.unwrap().to_string();
@@ -170,7 +170,7 @@ fn a_tool_that_says_no_is_heard() {
     );
     let error = node.error("user", "rip", json!({"shell": "/bin/none"}));
     assert!(error.contains("Shell /bin/none must exist"), "{error}");
-    system.file("/bin/text", "x");
+    system.add_file("/bin/text", "x");
     let error = node.error("user", "old", json!({"shell": "/bin/text"}));
     assert!(
         error.contains("Shell /bin/text must be executable"),
@@ -181,20 +181,20 @@ fn a_tool_that_says_no_is_heard() {
 #[test]
 fn the_name_service_is_asked_unless_local_is_said() {
     let (system, node) = host();
-    system.answer(
+    system.script_output(
         &["getent", "--", "passwd", "ldap"],
-        Output::new(0, "ldap:*:9999:100:L:/home/ldap:/bin/sh\n"),
+        CommandOutput::new(0, "ldap:*:9999:100:L:/home/ldap:/bin/sh\n"),
     );
-    let found = node.engine.find("user", "ldap").unwrap();
-    assert_eq!(found.get("uid"), Some(&Value::Int(9999)));
+    let found = node.engine.find_state("user", "ldap").unwrap();
+    assert_eq!(found.get("uid"), Some(&ResourceValue::Int(9999)));
     assert_eq!(found.get("password"), None);
     let local = node
         .engine
-        .check("user", "ldap", &words(json!({"forcelocal": true})))
+        .check_resource("user", "ldap", &words(json!({"forcelocal": true})))
         .unwrap();
     assert_eq!(
         node.engine
-            .plan(&local, Cancel::default())
+            .plan_resource(&local, CancelFlag::default())
             .unwrap()
             .changes
             .len(),
@@ -202,11 +202,11 @@ fn the_name_service_is_asked_unless_local_is_said() {
     );
     let either = node
         .engine
-        .check("user", "ldap", &words(json!({})))
+        .check_resource("user", "ldap", &words(json!({})))
         .unwrap();
     assert!(
         node.engine
-            .plan(&either, Cancel::default())
+            .plan_resource(&either, CancelFlag::default())
             .unwrap()
             .is_empty()
     );

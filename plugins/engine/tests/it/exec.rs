@@ -1,7 +1,7 @@
 //! Commands run when and only when their guards say so, and what went wrong is told.
 
-use muster_engine::event::EventStatus;
-use muster_system::command::Cancel;
+use muster_engine::event::ChangeEventStatus;
+use muster_system::command::CancelFlag;
 use serde_json::{Value as Json, json};
 
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing, output};
@@ -47,7 +47,7 @@ fn guards_are_anded_in_their_order() {
         scratch.write("/tmp/log", "");
         let outcome = apply(&scratch.engine, "exec", "guarded", Json::Object(words));
         assert!(outcome.error.is_none(), "{guards}: {:?}", outcome.error);
-        assert_eq!(outcome.changed(), runs, "{guards}");
+        assert_eq!(outcome.has_changed(), runs, "{guards}");
         assert_eq!(scratch.text("/tmp/log") == "ran\n", runs, "{guards}");
     }
 }
@@ -55,29 +55,29 @@ fn guards_are_anded_in_their_order() {
 #[test]
 fn a_guard_that_decides_keeps_later_ones_from_running() {
     let (system, engine) = fake();
-    system.answer(&["/bin/a"], output(0, ""));
-    system.answer(&["/bin/b"], output(0, ""));
+    system.script_output(&["/bin/a"], output(0, ""));
+    system.script_output(&["/bin/b"], output(0, ""));
     let outcome = apply(
         &engine,
         "exec",
         "/bin/x",
         json!({"unless": ["/bin/a"], "onlyif": ["/bin/b"]}),
     );
-    assert!(!outcome.changed());
-    assert_eq!(system.lines(), ["/bin/a"]);
+    assert!(!outcome.has_changed());
+    assert_eq!(system.recorded_command_lines(), ["/bin/a"]);
 }
 
 #[test]
 fn guards_are_asked_in_noop_and_the_command_is_not() {
     let (system, engine) = fake();
-    system.answer(&["/bin/check"], output(0, ""));
+    system.script_output(&["/bin/check"], output(0, ""));
     let resource = check(&engine, "exec", "/bin/x", json!({"onlyif": "/bin/check"})).unwrap();
-    let outcome = engine.apply(&resource, Cancel::default(), true);
+    let outcome = engine.apply_resource(&resource, CancelFlag::default(), true);
     assert_eq!(
         messages(&outcome.events),
         ["current_value 'notrun', should be ['0'] (noop)"]
     );
-    assert_eq!(system.lines(), ["/bin/check"]);
+    assert_eq!(system.recorded_command_lines(), ["/bin/check"]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_wrong_exit_code_fails_in_puppets_words_and_tells_the_output() {
         "/bin/sh -c 'echo why; exit 3'",
         json!({"returns": [0, 2]}),
     );
-    assert_eq!(outcome.events[0].status, EventStatus::Failure);
+    assert_eq!(outcome.events[0].status, ChangeEventStatus::Failure);
     assert_eq!(
         outcome.events[0].message,
         "change from 'notrun' to ['0', '2'] failed: '/bin/sh -c 'echo why; exit 3'' returned 3 instead of one of [0,2]"
@@ -113,7 +113,7 @@ fn an_expected_exit_code_is_a_success() {
         "/bin/sh -c 'exit 3'",
         json!({"returns": 3}),
     );
-    assert!(outcome.error.is_none() && outcome.changed());
+    assert!(outcome.error.is_none() && outcome.has_changed());
 }
 
 #[test]
@@ -180,9 +180,9 @@ fn it_is_tried_as_often_as_told() {
 #[test]
 fn a_cancelled_request_does_not_wait_for_the_next_try() {
     let (system, engine) = fake();
-    let cancel = Cancel::default();
+    let cancel = CancelFlag::default();
     let raise = cancel.clone();
-    system.on(&["/bin/x"], move |_, _| {
+    system.script_handler(&["/bin/x"], move |_, _| {
         raise.cancel();
         output(1, "")
     });
@@ -193,7 +193,7 @@ fn a_cancelled_request_does_not_wait_for_the_next_try() {
         json!({"tries": 2, "try_sleep": 86400}),
     )
     .unwrap();
-    let outcome = engine.apply(&resource, cancel, false);
+    let outcome = engine.apply_resource(&resource, cancel, false);
     assert!(outcome.error.is_some());
 }
 
@@ -201,7 +201,7 @@ fn a_cancelled_request_does_not_wait_for_the_next_try() {
 fn a_shell_is_used_only_where_the_line_needs_one() {
     let (system, engine) = fake();
     for argv in [["/bin/echo"], ["/bin/sh"]] {
-        system.answer(&argv, output(0, ""));
+        system.script_output(&argv, output(0, ""));
     }
     apply(&engine, "exec", "/bin/echo  a b", nothing());
     apply(&engine, "exec", "/bin/echo $HOME", nothing());
@@ -218,7 +218,7 @@ fn a_shell_is_used_only_where_the_line_needs_one() {
         json!({"command": ["/bin/echo", "a; rm -rf /", "$HOME"]}),
     );
     let argv: Vec<Vec<String>> = system
-        .commands()
+        .recorded_commands()
         .into_iter()
         .map(|command| command.argv)
         .collect();
@@ -231,15 +231,15 @@ fn a_shell_is_used_only_where_the_line_needs_one() {
 #[test]
 fn what_stands_around_the_command_arrives() {
     let (system, engine) = fake();
-    system.file("/etc/passwd", "rip:x:1000:1000::/home/rip:/bin/sh\n");
-    system.file("/etc/group", "web:x:33:\n");
-    system.answer(&["x"], output(0, ""));
+    system.add_file("/etc/passwd", "rip:x:1000:1000::/home/rip:/bin/sh\n");
+    system.add_file("/etc/group", "web:x:33:\n");
+    system.script_output(&["x"], output(0, ""));
     let words = json!({
         "path": ["/opt/bin", "/bin:/usr/bin"], "environment": ["A=b=c", "E="], "cwd": "/srv",
         "umask": "027", "user": "rip", "group": "web", "timeout": 0,
     });
     apply(&engine, "exec", "x 1", words);
-    let command = &system.commands()[0];
+    let command = &system.recorded_commands()[0];
     assert_eq!(command.env["PATH"], "/opt/bin:/bin:/usr/bin");
     assert_eq!(
         (command.env["A"].as_str(), command.env["E"].as_str()),

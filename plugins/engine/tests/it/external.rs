@@ -4,17 +4,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_engine::Engine;
-use muster_engine::event::EventStatus;
+use muster_engine::ResourceEngine;
+use muster_engine::event::ChangeEventStatus;
 use muster_engine::external::ExternalTypes;
 use muster_system::System;
-use muster_system::command::Cancel;
+use muster_system::command::CancelFlag;
 use muster_system::real::RealSystem;
 use serde_json::{Value as Json, json};
 
 struct Node {
     directory: tempfile::TempDir,
-    engine: Engine,
+    engine: ResourceEngine,
 }
 
 impl Node {
@@ -22,7 +22,7 @@ impl Node {
         let directory = tempfile::tempdir().unwrap();
         let system: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
         let types = ExternalTypes::new(Arc::clone(&system), directory.path());
-        let engine = Engine::new(system).with_foreign(Arc::new(types));
+        let engine = ResourceEngine::new(system).with_type_source(Arc::new(types));
         Self { directory, engine }
     }
 
@@ -62,17 +62,19 @@ impl Node {
     fn apply(&self, type_name: &str, name: &str, words: &Json, noop: bool) -> Vec<String> {
         let resource = match self
             .engine
-            .check(type_name, name, words.as_object().unwrap())
+            .check_resource(type_name, name, words.as_object().unwrap())
         {
             Ok(resource) => resource,
-            Err(error) => return vec![error.line()],
+            Err(error) => return vec![error.one_line_message()],
         };
-        let outcome = self.engine.apply(&resource, Cancel::default(), noop);
+        let outcome = self
+            .engine
+            .apply_resource(&resource, CancelFlag::default(), noop);
         assert!(
             outcome
                 .events
                 .iter()
-                .all(|event| event.status != EventStatus::Failure || outcome.error.is_some())
+                .all(|event| event.status != ChangeEventStatus::Failure || outcome.error.is_some())
         );
         let mut said: Vec<String> = outcome
             .events
@@ -80,7 +82,7 @@ impl Node {
             .map(|event| event.message)
             .collect();
         if said.is_empty() {
-            said.extend(outcome.error.map(|error| error.line()));
+            said.extend(outcome.error.map(|error| error.one_line_message()));
         }
         said
     }

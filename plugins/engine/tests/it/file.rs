@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use muster_engine::resource::Value;
+use muster_engine::resource::ResourceValue;
 use serde_json::json;
 
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing};
@@ -205,12 +205,12 @@ fn content_that_its_judge_refuses_is_not_installed() {
 #[test]
 fn owners_are_compared_by_number_and_told_by_name() {
     let (system, engine) = fake();
-    system.file(
+    system.add_file(
         "/etc/passwd",
         "root:x:0:0::/root:/bin/sh\nrip:x:1000:1000::/home/rip:/bin/sh\n",
     );
-    system.file("/etc/group", "root:x:0:\nweb:x:33:\n");
-    system.file("/srv/x", "x");
+    system.add_file("/etc/group", "root:x:0:\nweb:x:33:\n");
+    system.add_file("/srv/x", "x");
     assert!(
         converges(
             &engine,
@@ -233,10 +233,13 @@ fn owners_are_compared_by_number_and_told_by_name() {
             "group changed 'root' to '33'"
         ]
     );
-    let found = engine.find("file", "/srv/x").unwrap();
+    let found = engine.find_state("file", "/srv/x").unwrap();
     assert_eq!(
         (found.get("owner"), found.get("group")),
-        (Some(&Value::from("rip")), Some(&Value::from("web")))
+        (
+            Some(&ResourceValue::from("rip")),
+            Some(&ResourceValue::from("web"))
+        )
     );
     let outcome = apply(&engine, "file", "/srv/x", json!({"owner": "ghost"}));
     assert!(error(&outcome).contains("Could not find user ghost"));
@@ -246,16 +249,16 @@ fn owners_are_compared_by_number_and_told_by_name() {
 fn find_tells_everything_and_changes_nothing() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "abc");
-    let found = scratch.engine.find("file", "/tmp/x").unwrap();
-    assert_eq!(found.get("content"), Some(&Value::from(ABC)));
-    assert_eq!(found.get("ensure"), Some(&Value::from("file")));
+    let found = scratch.engine.find_state("file", "/tmp/x").unwrap();
+    assert_eq!(found.get("content"), Some(&ResourceValue::from(ABC)));
+    assert_eq!(found.get("ensure"), Some(&ResourceValue::from("file")));
     for name in ["owner", "group", "mode"] {
         assert!(found.get(name).is_some(), "{name}");
     }
     assert!(
         scratch
             .engine
-            .find("file", "/tmp/none")
+            .find_state("file", "/tmp/none")
             .unwrap()
             .is_absent()
     );
@@ -351,8 +354,8 @@ fn what_this_version_does_not_do_is_refused_clearly() {
 #[test]
 fn a_failure_does_not_stop_the_other_properties() {
     let (system, engine) = fake();
-    system.file("/srv/x", "x");
-    system.fail("/srv/x", "write");
+    system.add_file("/srv/x", "x");
+    system.inject_failure("/srv/x", "write");
     let outcome = apply(
         &engine,
         "file",
@@ -380,7 +383,7 @@ fn symbolic_modes_start_from_what_is_there() {
         messages(&events),
         ["mode changed '0644' to '0700' (u+x,go-r)"]
     );
-    assert_eq!(events[0].desired_value, Value::from("u+x,go-r"));
+    assert_eq!(events[0].desired_value, ResourceValue::from("u+x,go-r"));
     assert_eq!(mode(&scratch, "/tmp/x"), 0o700);
     converges(
         engine,

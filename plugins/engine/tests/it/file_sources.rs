@@ -79,7 +79,7 @@ fn contents_are_compared_by_the_checksum_that_is_named() {
 #[test]
 fn by_its_time_a_copy_is_good_when_it_is_not_older() {
     let (system, engine) = fake();
-    system.file("/srv/from", "one");
+    system.add_file("/srv/from", "one");
     let words = || json!({"source": "/srv/from", "checksum": "mtime"});
     let events = converges(&engine, "file", "/srv/to", words());
     assert_eq!(
@@ -87,14 +87,14 @@ fn by_its_time_a_copy_is_good_when_it_is_not_older() {
         ["defined content as '{mtime}2023-11-14 22:13:20 UTC'"]
     );
     system.set_now(system.now() + std::time::Duration::from_mins(1));
-    system.file("/srv/from", "two");
+    system.add_file("/srv/from", "two");
     system.set_now(system.now() + std::time::Duration::from_mins(1));
     let events = converges(&engine, "file", "/srv/to", words());
     assert_eq!(
         messages(&events),
         ["content changed '{mtime}2023-11-14 22:13:20 UTC' to '{mtime}2023-11-14 22:14:20 UTC'"]
     );
-    assert_eq!(system.text("/srv/to"), "two");
+    assert_eq!(system.file_text("/srv/to"), "two");
 }
 
 #[test]
@@ -214,7 +214,11 @@ fn a_bucket_keeps_what_was_replaced_and_gives_it_back() {
         json!({"content": "new", "backup": "puppet"}),
     )
     .unwrap();
-    let outcome = engine.apply(&resource, muster_system::command::Cancel::default(), false);
+    let outcome = engine.apply_resource(
+        &resource,
+        muster_system::command::CancelFlag::default(),
+        false,
+    );
     let sum = &ABC["{sha256}".len()..];
     assert_eq!(
         outcome.log,

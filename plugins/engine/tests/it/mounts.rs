@@ -11,23 +11,23 @@ const FSTAB: &str = "# static\nUUID=1 / ext4 errors=remount-ro 0 1\n\n/dev/sdb1\
 
 /// A machine on which `mount` and `umount` change what is mounted.
 fn with_mounts(system: &FakeSystem, mounted: &str) {
-    system.file("/etc/fstab", FSTAB);
-    system.file("/proc/self/mounts", mounted);
-    system.on(&["mount"], |system, command| {
+    system.add_file("/etc/fstab", FSTAB);
+    system.add_file("/proc/self/mounts", mounted);
+    system.script_handler(&["mount"], |system, command| {
         let place = command.argv.last().cloned().unwrap_or_default();
         let place = place.replace(' ', "\\040");
-        let mounted = system.text("/proc/self/mounts");
+        let mounted = system.file_text("/proc/self/mounts");
         if !mounted.contains(&place) {
-            system.file(
+            system.add_file(
                 "/proc/self/mounts",
                 format!("{mounted}/dev/x {place} xfs rw 0 0\n"),
             );
         }
         output(0, "")
     });
-    system.on(&["umount"], |system, command| {
+    system.script_handler(&["umount"], |system, command| {
         let place = command.argv[1].replace(' ', "\\040");
-        let mounted = system.text("/proc/self/mounts");
+        let mounted = system.file_text("/proc/self/mounts");
         let mut rest = String::new();
         for line in mounted
             .lines()
@@ -36,7 +36,7 @@ fn with_mounts(system: &FakeSystem, mounted: &str) {
             rest.push_str(line);
             rest.push('\n');
         }
-        system.file("/proc/self/mounts", rest);
+        system.add_file("/proc/self/mounts", rest);
         output(0, "")
     });
 }
@@ -127,7 +127,7 @@ fn each_state_leads_to_the_desired_one() {
         let (system, engine) = fake();
         with_mounts(&system, if mounted { DATA } else { "" });
         if listed {
-            system.file("/etc/fstab", &in_fstab);
+            system.add_file("/etc/fstab", &in_fstab);
         }
         let words = json!({"ensure": ensure, "device": "/dev/sdc1", "fstype": "ext4"});
         let events = converges(&engine, "mount", "/data", words);
@@ -137,9 +137,9 @@ fn each_state_leads_to_the_desired_one() {
             message.into_iter().collect::<Vec<_>>(),
             "{case}"
         );
-        assert_eq!(system.lines(), calls, "{case}");
+        assert_eq!(system.recorded_command_lines(), calls, "{case}");
         let expected = if after { &in_fstab } else { FSTAB };
-        assert_eq!(system.text("/etc/fstab"), expected, "{case}");
+        assert_eq!(system.file_text("/etc/fstab"), expected, "{case}");
     }
 }
 
@@ -161,8 +161,8 @@ fn properties_change_one_line_and_blanks_are_kept() {
         "/dev/sdb1\t/srv/my\\040data/ xfs defaults",
         "/dev/sdb1\t/srv/my\\040data\txfs\tro\t0\t2",
     );
-    assert_eq!(system.text("/etc/fstab"), expected);
-    let found = engine.search("mount").unwrap();
+    assert_eq!(system.file_text("/etc/fstab"), expected);
+    let found = engine.list_instances("mount").unwrap();
     let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["/", "/srv/my data"]);
 }
@@ -178,15 +178,18 @@ fn a_refresh_mounts_anew_what_is_mounted() {
         with_mounts(&system, if mounted { DATA } else { "" });
         let words = json!({"ensure": "mounted", "device": "/dev/sdc1", "fstype": "ext4", "remounts": remounts});
         let resource = check(&engine, "mount", "/data", words).unwrap();
-        let types = muster_engine::types::all();
+        let types = muster_engine::types::builtin_types();
         let known = types
             .iter()
             .find(|known| known.schema().type_name == "mount")
             .unwrap();
-        let cx = muster_engine::Cx::new(&system, muster_system::command::Cancel::default());
-        assert!(known.refreshes());
+        let cx = muster_engine::ResourceContext::new(
+            &system,
+            muster_system::command::CancelFlag::default(),
+        );
+        assert!(known.supports_refresh());
         known.refresh(&cx, &resource).unwrap();
-        assert_eq!(system.lines(), calls);
+        assert_eq!(system.recorded_command_lines(), calls);
     }
 }
 
@@ -273,7 +276,7 @@ fn the_key_of_a_host_is_known_by_name_and_kind() {
         "# ours\n|1|abc=|def= ssh-rsa HASHED\n@cert-authority *.x ssh-rsa CA\ndb,10.0.0.2,store ssh-rsa NEW\nweb ssh-ed25519 WEB\n"
     );
     let names: Vec<String> = engine
-        .search("sshkey")
+        .list_instances("sshkey")
         .unwrap()
         .into_iter()
         .map(|(name, _)| name)

@@ -1,8 +1,8 @@
 //! Bad words are refused before anything is touched, and say what would be right.
 
 use muster_engine::EngineError;
-use muster_engine::resource::Value;
-use muster_system::command::Cancel;
+use muster_engine::resource::ResourceValue;
+use muster_system::command::CancelFlag;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -121,7 +121,7 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
             "{kind} {words}: {error}"
         );
     }
-    assert_eq!(system.lines(), [""; 0]);
+    assert_eq!(system.recorded_command_lines(), [""; 0]);
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn the_harmless_metaparameters_are_accepted_and_noop_stops_after_the_plan() {
     let words =
         json!({"ip": "10.0.0.1", "noop": true, "tag": ["a"], "alias": "b", "loglevel": "notice"});
     let resource = check(&engine, "host", "db", words).unwrap();
-    let outcome = engine.apply(&resource, Cancel::default(), false);
+    let outcome = engine.apply_resource(&resource, CancelFlag::default(), false);
     assert_eq!(
         outcome.events[0].message,
         "current_value 'absent', should be 'present' (noop)"
     );
-    assert!(!outcome.changed());
-    assert_eq!(system.text("/etc/hosts"), "");
+    assert!(!outcome.has_changed());
+    assert_eq!(system.file_text("/etc/hosts"), "");
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn numbers_and_truths_become_what_the_schema_wants() {
     let (_, engine) = fake();
     let words = json!({"command": "/bin/true", "tries": "3", "timeout": 1.5, "returns": [0, 2], "refreshonly": "yes"});
     let resource = check(&engine, "exec", "x", words).unwrap();
-    assert_eq!(resource.get("tries"), Some(&Value::Int(3)));
-    assert_eq!(resource.text("timeout"), Some("1.5"));
-    assert_eq!(resource.list("returns"), ["0", "2"]);
-    assert!(resource.flag("refreshonly"));
+    assert_eq!(resource.get("tries"), Some(&ResourceValue::Int(3)));
+    assert_eq!(resource.get_text("timeout"), Some("1.5"));
+    assert_eq!(resource.get_list("returns"), ["0", "2"]);
+    assert!(resource.get_flag("refreshonly"));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_path_is_kept_clean_and_becomes_the_name() {
     let (_, engine) = fake();
     let resource = check(&engine, "file", "//tmp//x/", json!({"mode": "644"})).unwrap();
     assert_eq!(
-        (resource.name.as_str(), resource.text("mode")),
+        (resource.name.as_str(), resource.get_text("mode")),
         ("/tmp/x", Some("0644"))
     );
     assert_eq!(resource.reference(), "File[//tmp//x/]");
@@ -164,11 +164,14 @@ fn a_path_is_kept_clean_and_becomes_the_name() {
 #[test]
 fn every_type_documents_all_that_it_accepts() {
     let (_, engine) = fake();
-    let names: Vec<&str> = engine.types().map(|schema| schema.type_name).collect();
+    let names: Vec<&str> = engine
+        .type_schemas()
+        .map(|schema| schema.type_name)
+        .collect();
     assert!(names.is_sorted());
-    for schema in engine.types() {
+    for schema in engine.type_schemas() {
         assert!(
-            schema.attribute(schema.namevar).is_some(),
+            schema.find_attribute(schema.namevar).is_some(),
             "{}",
             schema.type_name
         );

@@ -1,6 +1,6 @@
 //! Packages by apt: what is asked of which tool, and how its answers are understood.
 
-use muster_engine::resource::Value;
+use muster_engine::resource::ResourceValue;
 use muster_system::fake::FakeSystem;
 use serde_json::json;
 
@@ -8,17 +8,17 @@ use crate::support::{Scratch, apply, check, converges, error, fake, messages, ou
 
 /// A machine whose dpkg and apt know one package: status line `want ok status name version`, changed by what is run.
 fn with_apt(system: &FakeSystem, status: &str) {
-    system.file("/var/lib/dpkg/status", "");
-    system.file("/state", status);
-    system.on(&["dpkg-query"], |system, _| {
-        let state = system.text("/state");
+    system.add_file("/var/lib/dpkg/status", "");
+    system.add_file("/state", status);
+    system.script_handler(&["dpkg-query"], |system, _| {
+        let state = system.file_text("/state");
         output(i32::from(state.is_empty()), &state)
     });
-    system.answer(
+    system.script_output(
         &["apt-cache", "policy"],
         output(0, "x:\n  Installed: 1.0\n  Candidate: 2.0\n"),
     );
-    system.on(&["apt-get"], |system, command| {
+    system.script_handler(&["apt-get"], |system, command| {
         let last = command.argv.last().cloned().unwrap_or_default();
         let version = last
             .split_once('=')
@@ -33,25 +33,25 @@ fn with_apt(system: &FakeSystem, status: &str) {
             _ if command.argv.contains(&"--purge".to_owned()) => String::new(),
             _ => "deinstall ok config-files x 1.0\n".to_owned(),
         };
-        system.file("/state", state);
+        system.add_file("/state", state);
         output(0, "")
     });
-    system.on(&["apt-mark"], |system, command| {
+    system.script_handler(&["apt-mark"], |system, command| {
         let want = if command.argv[1] == "hold" {
             "hold"
         } else {
             "install"
         };
-        let state = system.text("/state");
+        let state = system.file_text("/state");
         let rest = state.split_once(' ').map_or("", |(_, rest)| rest);
-        system.file("/state", format!("{want} {rest}"));
+        system.add_file("/state", format!("{want} {rest}"));
         output(0, "")
     });
 }
 
 fn changes(system: &FakeSystem) -> Vec<String> {
     system
-        .lines()
+        .recorded_command_lines()
         .into_iter()
         .filter(|line| line.starts_with("apt-get") || line.starts_with("apt-mark"))
         .collect()
@@ -151,7 +151,7 @@ fn nobody_is_asked_a_question() {
         "x",
         json!({"install_options": ["--no-install-recommends"]}),
     );
-    let commands = system.commands();
+    let commands = system.recorded_commands();
     assert!(
         commands
             .iter()
@@ -177,7 +177,7 @@ fn the_mark_can_be_managed_alone() {
 fn apts_own_words_reach_the_caller() {
     let (system, engine) = fake();
     with_apt(&system, "");
-    system.answer(
+    system.script_output(
         &["apt-get"],
         output(
             100,
@@ -192,14 +192,14 @@ fn apts_own_words_reach_the_caller() {
     );
     let locked =
         "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)\n";
-    system.answer(&["apt-get"], output(100, locked));
+    system.script_output(&["apt-get"], output(100, locked));
     let outcome = apply(&engine, "package", "x", json!({}));
     assert!(
         error(&outcome).contains("another process is installing packages"),
         "{}",
         error(&outcome)
     );
-    system.answer(&["apt-cache"], output(0, ""));
+    system.script_output(&["apt-cache"], output(0, ""));
     let outcome = apply(&engine, "package", "x", json!({"ensure": "latest"}));
     assert!(
         error(&outcome).contains("no source offers this package"),
@@ -244,15 +244,15 @@ fn search_lists_what_dpkg_knows() {
         &system,
         "install ok installed a 1\ndeinstall ok config-files b 2\n",
     );
-    let found = engine.search("package").unwrap();
+    let found = engine.list_instances("package").unwrap();
     assert_eq!(found.len(), 2);
     assert_eq!(
         (found[0].0.as_str(), &found[0].1["ensure"]),
-        ("a", &Value::from("1"))
+        ("a", &ResourceValue::from("1"))
     );
     assert_eq!(
         (found[1].0.as_str(), &found[1].1["ensure"]),
-        ("b", &Value::from("absent"))
+        ("b", &ResourceValue::from("absent"))
     );
 }
 
@@ -267,11 +267,14 @@ fn a_real_package_database_is_read() {
         );
         return;
     }
-    let engine = muster_engine::Engine::new(std::sync::Arc::new(
+    let engine = muster_engine::ResourceEngine::new(std::sync::Arc::new(
         muster_system::real::RealSystem::new("/".into()),
     ));
-    let found = engine.find("package", "dpkg").unwrap();
-    let version = found.get("ensure").and_then(Value::as_text).unwrap();
+    let found = engine.find_state("package", "dpkg").unwrap();
+    let version = found
+        .get("ensure")
+        .and_then(ResourceValue::as_text)
+        .unwrap();
     assert!(
         version.starts_with(|c: char| c.is_ascii_digit()),
         "{version}"

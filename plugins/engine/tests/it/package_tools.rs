@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use muster_engine::Engine;
+use muster_engine::ResourceEngine;
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
 use serde_json::{Value as Json, json};
@@ -16,21 +16,21 @@ use crate::support::{apply, check, converges, error, fake, messages, output};
 /// A machine with one package `x`, whose version, or nothing, is in `/state`; any call that changes something is told the new
 /// version by `/next`.
 fn with_tool(system: &FakeSystem, version: &str) {
-    system.file("/state", version);
+    system.add_file("/state", version);
     let changing = |system: &FakeSystem, words: &[String]| {
         let removes = ["remove", "erase", "uninstall", "-e", "-r", "--purge"];
         let gone = words.iter().any(|word| removes.contains(&word.as_str()));
-        let next = system.text("/next");
-        system.file("/state", if gone { "" } else { &next });
+        let next = system.file_text("/next");
+        system.add_file("/state", if gone { "" } else { &next });
         output(0, "")
     };
     for program in ["dnf", "yum", "zypper", "rpm", "dpkg", "gem", "npm", "pip3"] {
-        system.on(&[program], move |system, command| {
+        system.script_handler(&[program], move |system, command| {
             changing(system, &command.argv)
         });
     }
     let there = |system: &FakeSystem, line: &dyn Fn(&str) -> String, nothing: &str| {
-        let version = system.text("/state");
+        let version = system.file_text("/state");
         output(
             0,
             if version.is_empty() {
@@ -41,7 +41,7 @@ fn with_tool(system: &FakeSystem, version: &str) {
             .as_str(),
         )
     };
-    system.on(&["rpm", "-qa"], move |system, _| {
+    system.script_handler(&["rpm", "-qa"], move |system, _| {
         let line = |version: &str| {
             let (version, release) = version.split_once('-').unwrap();
             format!("x 0 {version} {release} noarch\ny 3 1 1 noarch\n")
@@ -50,17 +50,17 @@ fn with_tool(system: &FakeSystem, version: &str) {
     });
     for tool in ["dnf", "yum"] {
         let text = "\nx.noarch    2.0-1   updates\ny.noarch\n    3:2-1 updates\nObsoleting Packages\nz.noarch 9-9 updates\n";
-        system.answer(&[tool, "-q", "check-update"], output(100, text));
+        system.script_output(&[tool, "-q", "check-update"], output(100, text));
     }
     let table = "S | Repository | Name | Current Version | Available Version | Arch\n--+---\nv | main | x | 1.0-1 | 2.0-1 | noarch\n";
-    system.answer(&["zypper", "--quiet", "list-updates"], output(0, table));
-    system.answer(&["pip3", "--version"], output(0, "pip 23"));
-    system.on(&["pip3", "list"], move |system, _| {
+    system.script_output(&["zypper", "--quiet", "list-updates"], output(0, table));
+    system.script_output(&["pip3", "--version"], output(0, "pip 23"));
+    system.script_handler(&["pip3", "list"], move |system, _| {
         let line = |version: &str| format!("[{{\"name\":\"X\",\"version\":\"{version}\"}}]");
         there(system, &line, "[]")
     });
     let report = r#"{"install":[{"metadata":{"name":"x","version":"2.0-1"}}]}"#;
-    system.answer(
+    system.script_output(
         &[
             "pip3",
             "install",
@@ -70,20 +70,20 @@ fn with_tool(system: &FakeSystem, version: &str) {
         ],
         output(0, report),
     );
-    system.on(&["gem", "list", "--local"], move |system, _| {
+    system.script_handler(&["gem", "list", "--local"], move |system, _| {
         there(
             system,
             &|version| format!("x ({version}, default: 0.5)\n"),
             "",
         )
     });
-    system.answer(&["gem", "list", "--remote"], output(0, "x (2.0-1)\n"));
-    system.on(&["npm", "list"], move |system, _| {
+    system.script_output(&["gem", "list", "--remote"], output(0, "x (2.0-1)\n"));
+    system.script_handler(&["npm", "list"], move |system, _| {
         let line =
             |version: &str| format!("{{\"dependencies\":{{\"x\":{{\"version\":\"{version}\"}}}}}}");
         there(system, &line, "{}")
     });
-    system.answer(&["npm", "view"], output(0, "2.0-1\n"));
+    system.script_output(&["npm", "view"], output(0, "2.0-1\n"));
 }
 
 /// The calls that change something.
@@ -98,7 +98,7 @@ fn changes(system: &FakeSystem) -> Vec<String> {
         "view",
     ];
     system
-        .commands()
+        .recorded_commands()
         .into_iter()
         .filter(|command| {
             !command
@@ -117,7 +117,7 @@ fn calls<const N: usize>(cases: [Case<'_>; N]) {
     for (provider, found, mut words, next, message, call) in cases {
         let (system, engine) = fake();
         with_tool(&system, found);
-        system.file("/next", next);
+        system.add_file("/next", next);
         words["provider"] = provider.into();
         let events = converges(&engine, "package", "x", words.clone());
         assert_eq!(messages(&events), [message], "{provider} {words}");
@@ -329,8 +329,8 @@ fn the_machine_says_which_tool_it_has() {
     ] {
         let (system, engine) = fake();
         with_tool(&system, "");
-        system.file("/next", "1-1");
-        system.file(path, "");
+        system.add_file("/next", "1-1");
+        system.add_file(path, "");
         converges(&engine, "package", "x", json!({}));
         assert_eq!(changes(&system), [call]);
     }
@@ -339,15 +339,15 @@ fn the_machine_says_which_tool_it_has() {
 #[test]
 fn a_file_is_installed_by_dpkg_alone() {
     let (system, engine) = fake();
-    system.file("/var/lib/dpkg/status", "");
-    system.file("/state", "");
-    system.on(&["dpkg-query"], |system, _| {
-        output(0, &system.text("/state"))
+    system.add_file("/var/lib/dpkg/status", "");
+    system.add_file("/state", "");
+    system.script_handler(&["dpkg-query"], |system, _| {
+        output(0, &system.file_text("/state"))
     });
-    system.on(&["dpkg"], |system, command| {
+    system.script_handler(&["dpkg"], |system, command| {
         let gone = command.argv.contains(&"--purge".to_owned());
         let line = "install ok installed x 1.0 amd64\n";
-        system.file("/state", if gone { "" } else { line });
+        system.add_file("/state", if gone { "" } else { line });
         output(0, "")
     });
     let words = json!({"provider": "dpkg", "source": "/tmp/x.deb", "configfiles": "replace"});
@@ -359,7 +359,7 @@ fn a_file_is_installed_by_dpkg_alone() {
         json!({"provider": "dpkg", "ensure": "purged"}),
     );
     let calls: Vec<String> = system
-        .lines()
+        .recorded_command_lines()
         .into_iter()
         .filter(|line| line.starts_with("dpkg "))
         .collect();
@@ -378,24 +378,25 @@ fn a_file_is_installed_by_dpkg_alone() {
 #[test]
 fn packages_are_asked_for_once_in_a_run() {
     let (system, engine) = fake();
-    system.file("/var/lib/dpkg/status", "");
+    system.add_file("/var/lib/dpkg/status", "");
     let text = "install ok installed a 1 amd64\ninstall ok installed b 2 all\n";
-    system.answer(&["dpkg-query"], output(0, text));
-    let cx = muster_engine::Cx::new(&system, muster_system::command::Cancel::default());
-    let types = muster_engine::types::all();
+    system.script_output(&["dpkg-query"], output(0, text));
+    let cx =
+        muster_engine::ResourceContext::new(&system, muster_system::command::CancelFlag::default());
+    let types = muster_engine::types::builtin_types();
     let known = types
         .iter()
         .find(|known| known.schema().type_name == "package")
         .unwrap();
     for name in ["a", "b", "c"] {
         let package = check(&engine, "package", name, json!({"ensure": "absent"})).unwrap();
-        known.read(&cx, &package).unwrap();
+        known.read_state(&cx, &package).unwrap();
     }
-    assert_eq!(system.lines().len(), 1);
-    system.file("/var/lib/dpkg/status", "changed by somebody else");
+    assert_eq!(system.recorded_command_lines().len(), 1);
+    system.add_file("/var/lib/dpkg/status", "changed by somebody else");
     let package = check(&engine, "package", "a", json!({})).unwrap();
-    known.read(&cx, &package).unwrap();
-    assert_eq!(system.lines().len(), 2);
+    known.read_state(&cx, &package).unwrap();
+    assert_eq!(system.recorded_command_lines().len(), 2);
 }
 
 #[test]
@@ -433,8 +434,8 @@ fn what_a_tool_cannot_do_is_refused() {
 }
 
 /// This machine, for programs that only touch the directory of the test.
-fn here() -> Engine {
-    Engine::new(Arc::new(RealSystem::new(PathBuf::from("/"))))
+fn here() -> ResourceEngine {
+    ResourceEngine::new(Arc::new(RealSystem::new(PathBuf::from("/"))))
 }
 
 /// Runs a program of the machine to prepare a test; `false` when it is not there or fails.

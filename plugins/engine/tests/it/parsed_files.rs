@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use muster_engine::providers::parsed_file::crontab::CrontabFormat;
-use muster_engine::providers::parsed_file::{Document, Format, Record};
-use muster_engine::resource::{Value, Values};
+use muster_engine::providers::parsed_file::{FileRecord, ParsedDocument, RecordFormat};
+use muster_engine::resource::{ResourceValue, ResourceValues};
 use muster_engine::types::host::HostsFormat;
 use muster_engine::types::mailalias::AliasesFormat;
-use muster_engine::types::ssh_authorized_key::KeysFormat;
+use muster_engine::types::ssh_authorized_key::AuthorizedKeysFormat;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -96,10 +96,13 @@ fn mail_aliases_are_quoted_where_they_must_be() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/etc/aliases", "postmaster:    root,\n    admin\n# end\n");
-    let found = engine.find("mailalias", "postmaster").unwrap();
+    let found = engine.find_state("mailalias", "postmaster").unwrap();
     assert_eq!(
         found.get("recipient"),
-        Some(&Value::List(vec!["root".to_owned(), "admin".to_owned()]))
+        Some(&ResourceValue::List(vec![
+            "root".to_owned(),
+            "admin".to_owned()
+        ]))
     );
     let words = json!({"recipient": ["a-b+c@d.e", "|/bin/x -f \"y, z\"", "/var/mail/log"]});
     converges(engine, "mailalias", "robot", words);
@@ -115,9 +118,9 @@ fn mail_aliases_are_quoted_where_they_must_be() {
             .text("/etc/aliases")
             .ends_with("# end\nrobot: :include: /etc/robots\n")
     );
-    let all = engine.search("mailalias").unwrap();
+    let all = engine.list_instances("mailalias").unwrap();
     assert_eq!(all.len(), 2);
-    assert_eq!(all[1].1["file"], Value::from("/etc/robots"));
+    assert_eq!(all[1].1["file"], ResourceValue::from("/etc/robots"));
 }
 
 #[test]
@@ -154,8 +157,8 @@ const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJ2hHq0m7mB2";
 #[test]
 fn an_ssh_key_opens_its_users_account() {
     let (system, engine) = fake();
-    system.file("/etc/passwd", "rip:x:1000:1001::/home/rip:/bin/sh\n");
-    system.dir("/home/rip");
+    system.add_file("/etc/passwd", "rip:x:1000:1001::/home/rip:/bin/sh\n");
+    system.add_directory("/home/rip");
     let words = || json!({"user": "rip", "type": "ed25519", "key": KEY, "options": ["no-pty", "command=\"a, \\\"b\\\" c\""]});
     assert_eq!(
         messages(&converges(
@@ -168,7 +171,7 @@ fn an_ssh_key_opens_its_users_account() {
     );
     let path = "/home/rip/.ssh/authorized_keys";
     assert_eq!(
-        system.text(path),
+        system.file_text(path),
         format!("no-pty,command=\"a, \\\"b\\\" c\" ssh-ed25519 {KEY} rip@laptop\n")
     );
     for (path, mode) in [(path, 0o600), ("/home/rip/.ssh", 0o700)] {
@@ -181,10 +184,15 @@ fn an_ssh_key_opens_its_users_account() {
             "{path}"
         );
     }
-    let found = engine.find("ssh_authorized_key", "rip@laptop").unwrap();
+    let found = engine
+        .find_state("ssh_authorized_key", "rip@laptop")
+        .unwrap();
     assert_eq!(
         (found.get("user"), found.get("type")),
-        (Some(&Value::from("rip")), Some(&Value::from("ssh-ed25519")))
+        (
+            Some(&ResourceValue::from("rip")),
+            Some(&ResourceValue::from("ssh-ed25519"))
+        )
     );
     converges(
         &engine,
@@ -192,7 +200,7 @@ fn an_ssh_key_opens_its_users_account() {
         "rip@laptop",
         json!({"user": "rip", "ensure": "absent"}),
     );
-    assert_eq!(system.text(path), "");
+    assert_eq!(system.file_text(path), "");
 }
 
 #[test]
@@ -259,7 +267,7 @@ fn a_job_that_somebody_wrote_by_hand_is_not_written_twice() {
     scratch.write("/var/spool/cron/crontabs/root", CRONTAB);
     let words = || json!({"command": "/usr/bin/backup  --all", "minute": 0, "hour": 1});
     assert!(converges(&scratch.engine, "cron", "backup", words()).is_empty());
-    let found = scratch.engine.search("cron").unwrap();
+    let found = scratch.engine.list_instances("cron").unwrap();
     let titles: Vec<&str> = found.iter().map(|(title, _)| title.as_str()).collect();
     assert_eq!(
         titles,
@@ -273,8 +281,8 @@ fn a_job_that_somebody_wrote_by_hand_is_not_written_twice() {
 #[test]
 fn on_the_machine_itself_crontab_installs_the_job() {
     let (system, engine) = fake();
-    system.on(&["crontab", "-u", "rip", "-"], |system, command| {
-        system.file("/var/spool/cron/crontabs/rip", &command.stdin);
+    system.script_handler(&["crontab", "-u", "rip", "-"], |system, command| {
+        system.add_file("/var/spool/cron/crontabs/rip", &command.stdin);
         output(0, "")
     });
     let events = converges(
@@ -285,10 +293,10 @@ fn on_the_machine_itself_crontab_installs_the_job() {
     );
     assert_eq!(messages(&events), ["created"]);
     assert_eq!(
-        system.text("/var/spool/cron/crontabs/rip"),
+        system.file_text("/var/spool/cron/crontabs/rip"),
         "# Puppet Name: x\n5 * * * * /bin/x\n"
     );
-    system.answer(&["crontab"], output(1, "you are not allowed"));
+    system.script_output(&["crontab"], output(1, "you are not allowed"));
     let outcome = apply(
         &engine,
         "cron",
@@ -312,7 +320,12 @@ fn a_message_is_said_each_time() {
     }
 }
 
-const FORMATS: [&dyn Format; 4] = [&HostsFormat, &AliasesFormat, &KeysFormat, &CrontabFormat];
+const FORMATS: [&dyn RecordFormat; 4] = [
+    &HostsFormat,
+    &AliasesFormat,
+    &AuthorizedKeysFormat,
+    &CrontabFormat,
+];
 
 /// Lines that look like the real thing, and some that do not.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
@@ -341,11 +354,11 @@ fn lines() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// A record that every one of the formats can write.
-fn record() -> Record {
-    let text = |value: &str| Value::from(value);
+fn record() -> FileRecord {
+    let text = |value: &str| ResourceValue::from(value);
     let values = [
         ("ip", text("10.9.9.9")),
-        ("recipient", Value::List(vec!["r@x".to_owned()])),
+        ("recipient", ResourceValue::List(vec!["r@x".to_owned()])),
         ("type", text("ssh-rsa")),
         ("key", text("AAAAnew")),
         ("command", text("/bin/new")),
@@ -353,9 +366,9 @@ fn record() -> Record {
     let values = values
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value));
-    Record {
+    FileRecord {
         name: "newcomer".to_owned(),
-        values: values.collect::<Values>(),
+        values: values.collect::<ResourceValues>(),
     }
 }
 
@@ -363,14 +376,14 @@ proptest! {
     #[test]
     fn any_file_comes_out_as_it_went_in(bytes in lines()) {
         for format in FORMATS {
-            prop_assert_eq!(Document::parse(format, &bytes).render(), bytes.clone(), "{:?}", format);
+            prop_assert_eq!(ParsedDocument::parse(format, &bytes).render(), bytes.clone(), "{:?}", format);
         }
     }
 
     #[test]
     fn adding_and_removing_leaves_every_other_byte(bytes in lines()) {
         for format in FORMATS {
-            let mut document = Document::parse(format, &bytes);
+            let mut document = ParsedDocument::parse(format, &bytes);
             document.put(record()).unwrap();
             let added = document.render();
             prop_assert!(added.starts_with(&bytes), "{:?}", format);
@@ -386,10 +399,10 @@ proptest! {
     #[test]
     fn what_was_parsed_is_written_so_that_it_parses_the_same(bytes in lines()) {
         for format in FORMATS {
-            for record in Document::parse(format, &bytes).records() {
+            for record in ParsedDocument::parse(format, &bytes).records() {
                 let Ok(line) = format.render(record) else { continue };
-                let again = Document::parse(format, line.as_bytes());
-                let found: Vec<&Record> = again.records().collect();
+                let again = ParsedDocument::parse(format, line.as_bytes());
+                let found: Vec<&FileRecord> = again.records().collect();
                 prop_assert_eq!(found, [record], "{:?}: {:?}", format, line);
             }
         }

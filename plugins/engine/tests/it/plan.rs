@@ -1,55 +1,59 @@
 //! Comparing desired with found, and the words for the difference.
 
-use muster_engine::event::EventStatus;
-use muster_engine::plan::{Change, ChangeOutcome, State, compare};
-use muster_engine::resource::{Resource, Value, Values};
-use muster_engine::schema::{Attribute, Kind, Schema};
+use muster_engine::event::ChangeEventStatus;
+use muster_engine::plan::{ChangeOutcome, PropertyChange, ResourceState, compare_properties};
+use muster_engine::resource::{Resource, ResourceValue, ResourceValues};
+use muster_engine::schema::{AttributeKind, AttributeSchema, TypeSchema};
 use proptest::prelude::*;
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "account",
     doc: "For tests.",
     namevar: "name",
     attributes: &[
-        Attribute::property("ensure", Kind::Word(&["present", "absent"]), "Is there."),
-        Attribute::property("zeal", Kind::Int, "First after ensure."),
-        Attribute::property("groups", Kind::List, "Then these."),
-        Attribute::property("comment", Kind::Text, "Then this."),
-        Attribute::property("password", Kind::Text, "Last.").secret(),
-        Attribute::parameter("name", Kind::Text, "The name."),
+        AttributeSchema::property(
+            "ensure",
+            AttributeKind::Word(&["present", "absent"]),
+            "Is there.",
+        ),
+        AttributeSchema::property("zeal", AttributeKind::Int, "First after ensure."),
+        AttributeSchema::property("groups", AttributeKind::List, "Then these."),
+        AttributeSchema::property("comment", AttributeKind::Text, "Then this."),
+        AttributeSchema::property("password", AttributeKind::Text, "Last.").with_hidden_value(),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The name."),
     ],
 };
 
-fn values(values: &[(&str, Value)]) -> Values {
+fn values(values: &[(&str, ResourceValue)]) -> ResourceValues {
     values
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
         .collect()
 }
 
-fn desired(wanted: Values) -> Resource {
+fn desired(wanted: ResourceValues) -> Resource {
     Resource {
         values: wanted,
-        ..Resource::named(&SCHEMA, "x").unwrap()
+        ..Resource::without_values(&SCHEMA, "x").unwrap()
     }
 }
 
 #[test]
 fn properties_are_synced_in_the_order_of_the_schema() {
-    let found = State {
+    let found = ResourceState {
         values: values(&[
             ("ensure", "present".into()),
             ("comment", "old".into()),
-            ("groups", Value::List(vec!["a".to_owned()])),
+            ("groups", ResourceValue::List(vec!["a".to_owned()])),
         ]),
     };
     let wanted = desired(values(&[
         ("ensure", "present".into()),
         ("comment", "new".into()),
-        ("groups", Value::List(vec![])),
-        ("zeal", Value::Int(7)),
+        ("groups", ResourceValue::List(vec![])),
+        ("zeal", ResourceValue::Int(7)),
     ]));
-    let changes = compare(&SCHEMA, &wanted, &found);
+    let changes = compare_properties(&SCHEMA, &wanted, &found);
     let messages: Vec<&str> = changes
         .iter()
         .map(|change| change.message.as_str())
@@ -70,35 +74,35 @@ fn ensure_comes_alone() {
         ("ensure", "present".into()),
         ("comment", "new".into()),
     ]));
-    let changes = compare(&SCHEMA, &wanted, &State::absent());
+    let changes = compare_properties(&SCHEMA, &wanted, &ResourceState::absent());
     assert_eq!((changes.len(), changes[0].message.as_str()), (1, "created"));
     let wanted = desired(values(&[("comment", "new".into())]));
-    assert!(compare(&SCHEMA, &wanted, &State::absent()).is_empty());
+    assert!(compare_properties(&SCHEMA, &wanted, &ResourceState::absent()).is_empty());
 }
 
 #[test]
 fn a_secret_is_in_no_event() {
-    let password = SCHEMA.attribute("password").unwrap();
-    let (old, new) = (Value::from("$1$old"), Value::from("$1$new"));
-    let change = Change::of(password, Some(&old), &new);
+    let password = SCHEMA.find_attribute("password").unwrap();
+    let (old, new) = (ResourceValue::from("$1$old"), ResourceValue::from("$1$new"));
+    let change = PropertyChange::from_attribute(password, Some(&old), &new);
     for (outcome, status, message) in [
         (
             ChangeOutcome::Made,
-            EventStatus::Success,
+            ChangeEventStatus::Success,
             "changed [redacted] to [redacted]",
         ),
         (
             ChangeOutcome::Planned,
-            EventStatus::Noop,
+            ChangeEventStatus::Noop,
             "current_value [redacted], should be [redacted] (noop)",
         ),
         (
             ChangeOutcome::Failed("no"),
-            EventStatus::Failure,
+            ChangeEventStatus::Failure,
             "change from [redacted] to [redacted] failed: no",
         ),
     ] {
-        let event = change.event("Account[x]", &outcome);
+        let event = change.to_event("Account[x]", &outcome);
         assert_eq!((event.status, event.message.as_str()), (status, message));
         assert!(
             !serde_json::to_string(&event).unwrap().contains("$1$"),
@@ -107,10 +111,10 @@ fn a_secret_is_in_no_event() {
     }
 }
 
-fn any_values() -> impl Strategy<Value = Values> {
+fn any_values() -> impl Strategy<Value = ResourceValues> {
     let value = |name: &'static str| {
-        let text = "[a-c]{0,2}".prop_map(Value::from);
-        prop::option::of(prop_oneof![text, Just(Value::from("absent"))])
+        let text = "[a-c]{0,2}".prop_map(ResourceValue::from);
+        prop::option::of(prop_oneof![text, Just(ResourceValue::from("absent"))])
             .prop_map(move |value| value.map(|value| (name.to_owned(), value)))
     };
     (value("zeal"), value("comment"), value("password")).prop_map(|(zeal, comment, password)| {
@@ -122,23 +126,26 @@ proptest! {
     #[test]
     fn making_every_change_leaves_nothing_to_change(wanted in any_values(), found in any_values()) {
         let wanted = desired(wanted);
-        let mut state = State { values: found };
+        let mut state = ResourceState { values: found };
         state.values.insert("ensure".to_owned(), "present".into());
-        for change in compare(&SCHEMA, &wanted, &state) {
+        for change in compare_properties(&SCHEMA, &wanted, &state) {
             state.values.insert(change.property, change.to);
         }
-        prop_assert!(compare(&SCHEMA, &wanted, &state).is_empty());
+        prop_assert!(compare_properties(&SCHEMA, &wanted, &state).is_empty());
     }
 }
 
 /// What is logged by accident must not hold a secret.
 #[test]
 fn debug_output_never_shows_a_password() {
-    let wanted = desired(values(&[("password", Value::Text("$6$new".to_owned()))]));
-    let found = State {
-        values: values(&[("password", Value::Text("$6$old".to_owned()))]),
+    let wanted = desired(values(&[(
+        "password",
+        ResourceValue::Text("$6$new".to_owned()),
+    )]));
+    let found = ResourceState {
+        values: values(&[("password", ResourceValue::Text("$6$old".to_owned()))]),
     };
-    let changes = compare(&SCHEMA, &wanted, &found);
+    let changes = compare_properties(&SCHEMA, &wanted, &found);
     let shown = format!("{wanted:?} {found:?} {changes:?}");
     assert!(
         !shown.contains("$6$") && shown.contains("password"),

@@ -37,15 +37,17 @@ enum Before {
 
 fn prepare(system: &FakeSystem, before: Before) {
     use muster_system::System;
-    system.file("/etc/passwd", "root:x:0:0::/:\nrip:x:1000:1000::/:\n");
-    system.file("/etc/group", "root:x:0:\nweb:x:33:\n");
-    system.file("/srv/source", "from the source");
-    system.file("/srv/other", "other");
+    system.add_file("/etc/passwd", "root:x:0:0::/:\nrip:x:1000:1000::/:\n");
+    system.add_file("/etc/group", "root:x:0:\nweb:x:33:\n");
+    system.add_file("/srv/source", "from the source");
+    system.add_file("/srv/other", "other");
     match before {
         Before::Nothing => {}
-        Before::File(content) => system.file("/srv/x", content),
-        Before::Directory => system.file("/srv/x/inner", "inner"),
-        Before::Link(target) => system.symlink(target.as_ref(), "/srv/x".as_ref()).unwrap(),
+        Before::File(content) => system.add_file("/srv/x", content),
+        Before::Directory => system.add_file("/srv/x/inner", "inner"),
+        Before::Link(target) => system
+            .create_symlink(target.as_ref(), "/srv/x".as_ref())
+            .unwrap(),
     }
 }
 
@@ -98,7 +100,7 @@ proptest! {
         let words = merged(merged(made, &more), &json!({"force": true}));
         let follows = words.get("links") == Some(&json!("follow")) && words.get("ensure") != Some(&json!("absent"));
         converges(&engine, "file", "/srv/x", words);
-        prop_assert!(follows || system.text("/srv/other") == "other");
+        prop_assert!(follows || system.file_text("/srv/other") == "other");
     }
 
     #[test]
@@ -111,9 +113,9 @@ proptest! {
         ]),
     ) {
         let (system, engine) = fake();
-        system.file("/etc/hosts", &before);
+        system.add_file("/etc/hosts", &before);
         converges(&engine, "host", "web", merged(words, &json!({"ip": "10.0.0.7"})));
-        let after = system.text("/etc/hosts");
+        let after = system.file_text("/etc/hosts");
         let others = |text: &str| -> Vec<String> {
             let own = |line: &&str| line.split_whitespace().nth(1) != Some("web");
             text.lines().filter(own).map(str::to_owned).collect()
@@ -134,11 +136,11 @@ proptest! {
         // One line for a place: of two the second one is never looked at.
         prop_assume!(before.matches(" /data").count() <= 1);
         let (system, engine) = fake();
-        system.answer(&["umount"], crate::support::output(0, ""));
-        system.file("/etc/fstab", &before);
+        system.script_output(&["umount"], crate::support::output(0, ""));
+        system.add_file("/etc/fstab", &before);
         let absent = words.get("ensure") == Some(&json!("absent"));
         let mounted = is_mounted && !absent;
-        system.file("/proc/self/mounts", if mounted { "a /data xfs rw 0 0\n" } else { "" });
+        system.add_file("/proc/self/mounts", if mounted { "a /data xfs rw 0 0\n" } else { "" });
         converges(&engine, "mount", "/data", merged(words, &json!({"device": "/dev/z", "fstype": "xfs"})));
         let others = |text: &str| -> Vec<String> {
             let own = |line: &&str| {
@@ -146,7 +148,7 @@ proptest! {
             };
             text.lines().filter(own).map(str::to_owned).collect()
         };
-        prop_assert_eq!(others(&before), others(&system.text("/etc/fstab")));
+        prop_assert_eq!(others(&before), others(&system.file_text("/etc/fstab")));
     }
 
     #[test]
@@ -158,13 +160,13 @@ proptest! {
         ]),
     ) {
         let (system, engine) = fake();
-        system.file("/etc/ssh/ssh_known_hosts", &before);
+        system.add_file("/etc/ssh/ssh_known_hosts", &before);
         converges(&engine, "sshkey", "db@rsa", merged(words, &json!({"key": "KEY"})));
         let others = |text: &str| -> Vec<String> {
             let own = |line: &&str| !line.starts_with("db ssh-rsa") && !line.starts_with("db,a");
             text.lines().filter(own).map(str::to_owned).collect()
         };
-        let after = system.text("/etc/ssh/ssh_known_hosts");
+        let after = system.file_text("/etc/ssh/ssh_known_hosts");
         prop_assert!(others(&after).starts_with(&others(&before)) || others(&before) == others(&after));
     }
 }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_engine::foreign::Foreign;
-use muster_engine::puppet::{Options, PuppetTypes};
-use muster_engine::resource::Value;
-use muster_engine::{Cx, Engine, EngineError};
+use muster_engine::puppet::{PuppetBridgeOptions, PuppetTypes};
+use muster_engine::resource::ResourceValue;
+use muster_engine::type_source::ResourceTypeSource;
+use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use muster_system::System;
-use muster_system::command::Cancel;
+use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
 use serde_json::{Map, Value as Json, json};
@@ -59,12 +59,12 @@ end
 struct Node {
     directory: tempfile::TempDir,
     types: Arc<PuppetTypes>,
-    engine: Engine,
+    engine: ResourceEngine,
 }
 
 impl Node {
     /// A machine's Puppet with a module path of its own; `None` where there is no Puppet.
-    fn new(change: impl FnOnce(&mut Options)) -> Option<Self> {
+    fn new(change: impl FnOnce(&mut PuppetBridgeOptions)) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let module = directory.path().join("modules/kv/lib/puppet");
         for (path, text) in [
@@ -76,7 +76,7 @@ impl Node {
             std::fs::write(path, text).unwrap();
         }
         let path = |name: &str| directory.path().join(name).display().to_string();
-        let mut options = Options::default();
+        let mut options = PuppetBridgeOptions::default();
         for setting in [
             "confdir",
             "codedir",
@@ -98,17 +98,18 @@ impl Node {
         change(&mut options);
         let system: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
         let types = Arc::new(PuppetTypes::new(Arc::clone(&system), options));
-        if let Err(error) = types.version() {
+        if let Err(error) = types.puppet_version() {
             assert!(
                 std::env::var("MUSTER_TESTS_WITHOUT")
                     .is_ok_and(|tools| tools.split(',').any(|tool| tool == "puppet")),
                 "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT: {}",
-                error.line()
+                error.one_line_message()
             );
-            tell(&format!("skipped: {}", error.line()));
+            tell(&format!("skipped: {}", error.one_line_message()));
             return None;
         }
-        let engine = Engine::new(system).with_foreign(Arc::clone(&types) as Arc<dyn Foreign>);
+        let engine = ResourceEngine::new(system)
+            .with_type_source(Arc::clone(&types) as Arc<dyn ResourceTypeSource>);
         Some(Self {
             directory,
             types,
@@ -132,11 +133,13 @@ impl Node {
     fn bring(&self, words: &Json, noop: bool) -> Vec<String> {
         let mut words = words.as_object().unwrap().clone();
         words.insert("file".to_owned(), json!(self.file()));
-        let resource = match self.engine.check("kv", "k", &words) {
+        let resource = match self.engine.check_resource("kv", "k", &words) {
             Ok(resource) => resource,
-            Err(error) => return vec![format!("refused: {}", error.line())],
+            Err(error) => return vec![format!("refused: {}", error.one_line_message())],
         };
-        let outcome = self.engine.apply(&resource, Cancel::default(), noop);
+        let outcome = self
+            .engine
+            .apply_resource(&resource, CancelFlag::default(), noop);
         outcome
             .events
             .into_iter()
@@ -194,7 +197,7 @@ fn puppet_judges_what_it_is_given() {
     }
     let unknown = node
         .engine
-        .check("no_such_type", "x", &Map::new())
+        .check_resource("no_such_type", "x", &Map::new())
         .unwrap_err();
     assert!(
         matches!(unknown, EngineError::UnknownType { .. }),
@@ -239,17 +242,17 @@ fn a_refresh_reaches_the_provider_and_what_comes_first_is_told() {
     let words = json!({"ensure": "present", "file": node.file()});
     let resource = node
         .engine
-        .check("kv", "k", words.as_object().unwrap())
+        .check_resource("kv", "k", words.as_object().unwrap())
         .unwrap();
     let kv = node.types.type_named("kv").unwrap().unwrap();
     let system = RealSystem::new("/".into());
-    let cx = Cx::new(&system, Cancel::default());
-    assert!(kv.refreshes());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
+    assert!(kv.supports_refresh());
     kv.refresh(&cx, &resource).unwrap();
     assert!(node.directory.path().join("kv.json.restarted").exists());
     let file = node.file().display().to_string();
     assert_eq!(kv.autorequires(&resource, &()), [("file", file)]);
-    assert_eq!(kv.provider(&cx, &resource).as_deref(), Some("json"));
+    assert_eq!(kv.provider_name(&cx, &resource).as_deref(), Some("json"));
 }
 
 #[test]
@@ -265,22 +268,25 @@ fn files_that_providers_keep_in_memory_are_read_again() {
         .unwrap()
         .expect("host_core is not installed");
     let system = RealSystem::new("/".into());
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let words = json!({"ensure": "present", "ip": "10.0.0.1", "target": hosts});
-    let resource =
-        muster_engine::munge::munge(host.schema(), "a.example", words.as_object().unwrap())
-            .unwrap();
+    let resource = muster_engine::munge::munge_resource(
+        host.schema(),
+        "a.example",
+        words.as_object().unwrap(),
+    )
+    .unwrap();
     let messages = || -> Vec<String> {
-        let plan = host.look(&cx, &resource).unwrap();
+        let plan = host.read_and_plan(&cx, &resource).unwrap();
         plan.changes
             .iter()
             .map(|change| change.message.clone())
             .collect()
     };
-    let plan = host.look(&cx, &resource).unwrap();
+    let plan = host.read_and_plan(&cx, &resource).unwrap();
     plan.changes
         .iter()
-        .for_each(|change| host.apply(&cx, &plan, change).unwrap());
+        .for_each(|change| host.apply_change(&cx, &plan, change).unwrap());
     assert_eq!(messages(), [""; 0]);
     std::fs::write(&hosts, "10.0.0.9\tother\n10.0.0.2\ta.example\n").unwrap();
     assert_eq!(messages(), ["ip changed '10.0.0.2' to '10.0.0.1'"]);
@@ -293,10 +299,10 @@ fn what_is_there_can_be_found_and_listed() {
     };
     let group = node.types.type_named("group").unwrap().unwrap();
     let system = RealSystem::new("/".into());
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     assert_eq!(
         group.find(&cx, "root").unwrap().get("gid"),
-        Some(&Value::Int(0))
+        Some(&ResourceValue::Int(0))
     );
     assert!(
         group
@@ -304,12 +310,11 @@ fn what_is_there_can_be_found_and_listed() {
             .unwrap()
             .is_absent()
     );
-    let all = group.instances(&cx).unwrap();
-    assert!(
-        all.iter()
-            .any(|(title, values)| title == "root" && values.get("gid") == Some(&Value::Int(0)))
-    );
-    assert!(node.types.names().unwrap().contains(&"kv".to_owned()));
+    let all = group.list_instances(&cx).unwrap();
+    assert!(all.iter().any(
+        |(title, values)| title == "root" && values.get("gid") == Some(&ResourceValue::Int(0))
+    ));
+    assert!(node.types.type_names().unwrap().contains(&"kv".to_owned()));
 }
 
 #[test]
@@ -369,19 +374,19 @@ fn resident() -> Vec<u32> {
 
 #[test]
 fn without_puppet_and_in_a_scratch_root_the_reason_is_told() {
-    let absent = Options {
+    let absent = PuppetBridgeOptions {
         ruby: Some("/no/such/ruby".to_owned()),
-        ..Options::default()
+        ..PuppetBridgeOptions::default()
     };
     let types = PuppetTypes::new(Arc::new(RealSystem::new("/".into())), absent);
-    let line = types.type_named("augeas").unwrap_err().line();
+    let line = types.type_named("augeas").unwrap_err().one_line_message();
     assert!(
         line.contains("`augeas`") && line.contains("install puppet-agent"),
         "{line}"
     );
     let scratch = FakeSystem::new().with_root("/srv/image");
-    let types = PuppetTypes::new(Arc::new(scratch), Options::default());
-    let line = types.type_named("augeas").unwrap_err().line();
+    let types = PuppetTypes::new(Arc::new(scratch), PuppetBridgeOptions::default());
+    let line = types.type_named("augeas").unwrap_err().one_line_message();
     assert!(line.contains("not another root"), "{line}");
 }
 
@@ -389,14 +394,14 @@ fn without_puppet_and_in_a_scratch_root_the_reason_is_told() {
 #[test]
 fn nonsense_is_no_answer() {
     let system = FakeSystem::new();
-    system.talk(&["ruby"], |_, line| {
+    system.script_conversation(&["ruby"], |_, line| {
         Some(if line.contains("\"script\"") {
             r#"{"ready":"7"}"#.to_owned()
         } else {
             "nonsense".to_owned()
         })
     });
-    let types = PuppetTypes::new(Arc::new(system), Options::default());
-    let line = types.type_named("augeas").unwrap_err().line();
+    let types = PuppetTypes::new(Arc::new(system), PuppetBridgeOptions::default());
+    let line = types.type_named("augeas").unwrap_err().one_line_message();
     assert!(line.contains("makes no sense"), "{line}");
 }

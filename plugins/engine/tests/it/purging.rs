@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use muster_engine::Cx;
+use muster_engine::ResourceContext;
 use muster_engine::resource::Resource;
 use muster_system::System;
-use muster_system::command::Cancel;
+use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;
 use serde_json::json;
 
@@ -19,19 +19,19 @@ fn titles(all: &[Resource]) -> Vec<&str> {
 
 /// A machine with a directory of old and young files.
 fn aged(system: &FakeSystem) {
-    system.file("/tmp/old.log", "x".repeat(100));
-    system.file("/tmp/old/inner", "x");
-    system.file("/tmp/mixed/old", "x");
+    system.add_file("/tmp/old.log", "x".repeat(100));
+    system.add_file("/tmp/old/inner", "x");
+    system.add_file("/tmp/mixed/old", "x");
     system.set_now(system.now() + 10 * DAY);
-    system.file("/tmp/young.log", "x".repeat(5000));
-    system.file("/tmp/mixed/young", "x");
+    system.add_file("/tmp/young.log", "x".repeat(5000));
+    system.add_file("/tmp/mixed/young", "x");
 }
 
 fn tidied(words: serde_json::Value) -> Vec<String> {
     let (system, engine) = fake();
     aged(&system);
     let resource = check(&engine, "tidy", "/tmp", words).unwrap();
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &Others::default()).unwrap();
     titles(&found).into_iter().map(str::to_owned).collect()
 }
@@ -73,7 +73,7 @@ fn a_directory_goes_only_with_all_that_is_in_it() {
     aged(&system);
     let words = json!({"recurse": true, "age": "1w", "rmdirs": true, "noop": false, "tag": "t"});
     let resource = check(&engine, "tidy", "/tmp", words).unwrap();
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &Others::default()).unwrap();
     assert_eq!(
         titles(&found),
@@ -84,8 +84,8 @@ fn a_directory_goes_only_with_all_that_is_in_it() {
             "/tmp/mixed/old"
         ]
     );
-    assert_eq!(found[2].list("require"), ["File[/tmp/old/inner]"]);
-    assert_eq!(found[2].list("tag"), ["t"]);
+    assert_eq!(found[2].get_list("require"), ["File[/tmp/old/inner]"]);
+    assert_eq!(found[2].get_list("tag"), ["t"]);
     assert_eq!(apply_all(&engine, &found).len(), 4);
     assert!(
         system
@@ -108,7 +108,7 @@ fn what_the_catalog_manages_is_not_tidied() {
     let others = Others::of(&engine, [("file", "/tmp/old.log", json!({}))]);
     let words = json!({"recurse": 1, "age": "0"});
     let resource = check(&engine, "tidy", "/tmp", words).unwrap();
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &others).unwrap();
     assert_eq!(titles(&found), ["/tmp/young.log"]);
 }
@@ -134,7 +134,7 @@ fn what_tidy_cannot_mean_is_refused() {
 #[test]
 fn hosts_that_the_catalog_does_not_have_are_purged() {
     let (system, engine) = fake();
-    system.file(
+    system.add_file(
         "/etc/hosts",
         "127.0.0.1 localhost\n10.0.0.1 db\n# kept\n10.0.0.2 web\n",
     );
@@ -147,11 +147,11 @@ fn hosts_that_the_catalog_does_not_have_are_purged() {
     );
     let words = json!({"purge": true});
     let resource = check(&engine, "resources", "host", words).unwrap();
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &others).unwrap();
     assert_eq!(apply_all(&engine, &found), ["Host[db]: removed"]);
     assert_eq!(
-        system.text("/etc/hosts"),
+        system.file_text("/etc/hosts"),
         "127.0.0.1 localhost\n# kept\n10.0.0.2 web\n"
     );
 }
@@ -161,13 +161,13 @@ fn users_of_the_system_and_named_numbers_are_spared() {
     let purged = |words: serde_json::Value| {
         let (system, engine) = fake();
         let system = system.with_root("/scratch");
-        system.file("/etc/login.defs", "# x\nUID_MIN\t\t 1000 # first\n");
-        system.file(
+        system.add_file("/etc/login.defs", "# x\nUID_MIN\t\t 1000 # first\n");
+        system.add_file(
             "/etc/passwd",
             "root:x:0:0::/:\nnobody:x:65534:1::/:\nweb:x:999:1::/:\nann:x:1000:1::/:\nbob:x:2000:1::/:\n",
         );
         let resource = check(&engine, "resources", "user", words).unwrap();
-        let cx = Cx::new(&system, Cancel::default());
+        let cx = ResourceContext::new(&system, CancelFlag::default());
         let found = generate(&cx, &resource, &Others::default()).unwrap();
         titles(&found)
             .into_iter()
@@ -194,14 +194,14 @@ fn users_of_the_system_and_named_numbers_are_spared() {
 fn a_cron_job_is_purged_where_it_is() {
     let (system, engine) = fake();
     let system = system.with_root("/scratch");
-    system.file(
+    system.add_file(
         "/var/spool/cron/crontabs/ann",
         "# Puppet Name: old\n* * * * * /bin/true\n",
     );
     let resource = check(&engine, "resources", "cron", json!({"purge": true})).unwrap();
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &Others::default()).unwrap();
-    assert_eq!(found[0].text("target"), Some("ann"));
+    assert_eq!(found[0].get_text("target"), Some("ann"));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn only_types_that_can_be_listed_are_purged() {
 #[test]
 fn a_declared_bucket_is_used_by_files_of_the_same_run() {
     let (system, engine) = fake();
-    let cx = Cx::new(&system, Cancel::default()).with_bucket("/var/bucket");
+    let cx = ResourceContext::new(&system, CancelFlag::default()).with_bucket("/var/bucket");
     for (name, words) in [
         ("main", json!({"path": "/srv/bucket"})),
         (
@@ -236,7 +236,7 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
                 .is_empty()
         );
     }
-    let types = muster_engine::types::all();
+    let types = muster_engine::types::builtin_types();
     let known = types
         .iter()
         .find(|known| known.schema().type_name == "file")
@@ -246,13 +246,15 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
         ("far", "/var/bucket"),
         ("puppet", "/var/bucket"),
     ] {
-        system.file("/srv/x", bucket);
+        system.add_file("/srv/x", bucket);
         let words = json!({"content": "new", "backup": bucket});
         let file = check(&engine, "file", "/srv/x", words).unwrap();
-        let plan = known.plan(&file, &known.read(&cx, &file).unwrap());
-        known.apply(&cx, &plan, &plan.changes[0]).unwrap();
-        let sum = muster_engine::providers::digest::Digest::Sha256.of(bucket.as_bytes());
-        let kept = muster_engine::providers::bucket::fetch(&system, place.as_ref(), &sum).unwrap();
+        let plan = known.plan(&file, &known.read_state(&cx, &file).unwrap());
+        known.apply_change(&cx, &plan, &plan.changes[0]).unwrap();
+        let sum =
+            muster_engine::providers::digest::ChecksumKind::Sha256.hex_checksum(bucket.as_bytes());
+        let kept =
+            muster_engine::providers::bucket::fetch_content(&system, place.as_ref(), &sum).unwrap();
         assert_eq!(kept.as_deref(), Some(bucket.as_bytes()));
     }
 }
@@ -261,15 +263,15 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
 fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
     let (system, engine) = fake();
     let system = system.with_root("/scratch");
-    system.file(
+    system.add_file(
         "/etc/passwd",
         "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
     );
-    system.file(
+    system.add_file(
         "/home/ann/.ssh/authorized_keys",
         "# mine\nssh-rsa AAAA ann@laptop\nssh-rsa BBBB thief\nssh-ed25519 CCCC\n",
     );
-    system.file("/srv/keys", "ssh-rsa DDDD other\n");
+    system.add_file("/srv/keys", "ssh-rsa DDDD other\n");
     let others = Others::of(
         &engine,
         [(
@@ -278,14 +280,14 @@ fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
             json!({"user": "ann", "type": "rsa", "key": "AAAA"}),
         )],
     );
-    let cx = Cx::new(&system, Cancel::default());
+    let cx = ResourceContext::new(&system, CancelFlag::default());
     let purged = |words: serde_json::Value| {
         let user = check(&engine, "user", "ann", words).unwrap();
         generate(&cx, &user, &others).unwrap()
     };
     let found = purged(json!({"purge_ssh_keys": true, "tag": "t"}));
     assert_eq!(titles(&found), ["thief", "CCCC"]);
-    assert_eq!(found[0].list("tag"), ["t"]);
+    assert_eq!(found[0].get_list("tag"), ["t"]);
     assert_eq!(
         apply_all(&engine, &found),
         [
@@ -294,7 +296,7 @@ fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
         ]
     );
     assert_eq!(
-        system.text("/home/ann/.ssh/authorized_keys"),
+        system.file_text("/home/ann/.ssh/authorized_keys"),
         "# mine\nssh-rsa AAAA ann@laptop\n"
     );
     assert_eq!(

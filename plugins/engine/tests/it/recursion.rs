@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use muster_engine::resource::{Resource, Value};
-use muster_engine::{Cx, Sources};
-use muster_system::command::Cancel;
+use muster_engine::resource::{Resource, ResourceValue};
+use muster_engine::{FileSourceResolver, ResourceContext};
+use muster_system::command::CancelFlag;
 use serde_json::json;
 
 use crate::support::{Others, Scratch, apply_all, check, generate};
@@ -20,7 +20,7 @@ fn directory(scratch: &Scratch, words: &serde_json::Value) -> Resource {
 
 /// The directory and what it brings, as the run would apply them.
 fn with_children(scratch: &Scratch, resource: &Resource, others: &Others) -> Vec<Resource> {
-    let cx = Cx::new(&*scratch.system, Cancel::default());
+    let cx = ResourceContext::new(&*scratch.system, CancelFlag::default());
     let mut all = vec![resource.clone()];
     all.extend(generate(&cx, resource, others).unwrap());
     all
@@ -66,13 +66,13 @@ fn relations_stay_with_the_directory() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/a", "a");
     let mut resource = directory(&scratch, &json!({"tag": ["t"], "noop": true}));
-    let relation = Value::List(vec!["Exec[x]".to_owned()]);
+    let relation = ResourceValue::List(vec!["Exec[x]".to_owned()]);
     resource.values.insert("notify".to_owned(), relation);
     let all = with_children(&scratch, &resource, &Others::default());
     assert_eq!(all[1].get("notify"), None);
     assert_eq!(all[1].get("recurse"), None);
-    assert!(all[1].flag("noop"));
-    assert_eq!(all[1].list("tag"), ["t"]);
+    assert!(all[1].get_flag("noop"));
+    assert_eq!(all[1].get_list("tag"), ["t"]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn levels_patterns_and_numbers_have_limits() {
     }
     let found = |words| {
         let resource = directory(&scratch, &words);
-        let cx = Cx::new(&*scratch.system, Cancel::default());
+        let cx = ResourceContext::new(&*scratch.system, CancelFlag::default());
         generate(&cx, &resource, &Others::default())
     };
     let count = |words| found(words).unwrap().len();
@@ -239,8 +239,8 @@ fn a_directory_of_links_points_into_its_target() {
 #[derive(Debug)]
 struct Modules;
 
-impl Sources for Modules {
-    fn locate(&self, url: &str) -> Result<Option<PathBuf>, String> {
+impl FileSourceResolver for Modules {
+    fn locate_file(&self, url: &str) -> Result<Option<PathBuf>, String> {
         let path = url
             .strip_prefix("puppet:///modules/")
             .ok_or("another server")?;
@@ -258,27 +258,29 @@ fn puppet_urls_need_somebody_who_finds_them() {
     let file = |title: &str, words| check(&scratch.engine, "file", title, words).unwrap();
     let words = json!({"source": "puppet:///modules/web/conf/a"});
     let resource = file("/tmp/a", words);
-    let outcome = scratch.engine.apply(&resource, Cancel::default(), false);
+    let outcome = scratch
+        .engine
+        .apply_resource(&resource, CancelFlag::default(), false);
     assert!(
         outcome
             .error
             .unwrap()
-            .line()
+            .one_line_message()
             .contains("is on a Puppet server, and this run has none to ask")
     );
-    let cx = Cx::new(&*scratch.system, Cancel::default()).with_sources(&Modules);
-    let types = muster_engine::types::all();
+    let cx = ResourceContext::new(&*scratch.system, CancelFlag::default()).with_sources(&Modules);
+    let types = muster_engine::types::builtin_types();
     let known = types
         .iter()
         .find(|known| known.schema().type_name == "file")
         .unwrap();
-    let plan = known.plan(&resource, &known.read(&cx, &resource).unwrap());
-    known.apply(&cx, &plan, &plan.changes[0]).unwrap();
+    let plan = known.plan(&resource, &known.read_state(&cx, &resource).unwrap());
+    known.apply_change(&cx, &plan, &plan.changes[0]).unwrap();
     assert_eq!(scratch.text("/tmp/a"), "abc");
     let tree = file(
         "/tmp/d",
         json!({"source": "puppet:///modules/web/conf", "recurse": "remote"}),
     );
-    let children = known.generate(&cx, &tree, &()).unwrap();
+    let children = known.generate_resources(&cx, &tree, &()).unwrap();
     assert_eq!(titles(&children), ["/tmp/d/a"]);
 }

@@ -5,7 +5,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use muster_engine::schema::{Attribute, Kind, METAPARAMETERS, Role, Schema};
+use muster_engine::schema::{
+    AttributeKind, AttributeRole, AttributeSchema, METAPARAMETERS, TypeSchema,
+};
 
 const HEAD: &str = "# Resource types
 
@@ -29,7 +31,7 @@ Properties, which are compared with the machine, are **bold**. Generated from th
 ";
 
 fn page() -> String {
-    let types = muster_engine::types::all();
+    let types = muster_engine::types::builtin_types();
     let mut page = HEAD.to_owned();
     for known in &types {
         section(&mut page, known.schema());
@@ -39,8 +41,8 @@ fn page() -> String {
     page
 }
 
-fn section(page: &mut String, schema: &Schema) {
-    let Schema {
+fn section(page: &mut String, schema: &TypeSchema) {
+    let TypeSchema {
         type_name,
         doc,
         namevar,
@@ -54,12 +56,12 @@ fn section(page: &mut String, schema: &Schema) {
     table(page, schema.attributes.iter());
 }
 
-fn table<'a>(page: &mut String, attributes: impl Iterator<Item = &'a Attribute>) {
+fn table<'a>(page: &mut String, attributes: impl Iterator<Item = &'a AttributeSchema>) {
     page.push_str("| name | value | default | meaning |\n|---|---|---|---|\n");
     for attribute in attributes {
         let name = match attribute.role {
-            Role::Property => format!("**{}**", attribute.name),
-            Role::Parameter => attribute.name.to_owned(),
+            AttributeRole::Property => format!("**{}**", attribute.name),
+            AttributeRole::Parameter => attribute.name.to_owned(),
         };
         let default = attribute
             .default
@@ -69,24 +71,24 @@ fn table<'a>(page: &mut String, attributes: impl Iterator<Item = &'a Attribute>)
     }
 }
 
-fn value(kind: Kind) -> String {
+fn value(kind: AttributeKind) -> String {
     let words = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
         words.join(", ")
     };
     match kind {
-        Kind::Text => "text".to_owned(),
-        Kind::Data => "any value".to_owned(),
-        Kind::Word(all) => words(all),
-        Kind::WordOr(all) => format!("{}, or text", words(all)),
-        Kind::Int => "number".to_owned(),
-        Kind::Bool => "truth".to_owned(),
-        Kind::Path => "absolute path".to_owned(),
-        Kind::Mode => "mode".to_owned(),
-        Kind::List => "texts".to_owned(),
-        Kind::Options => "options".to_owned(),
-        Kind::Commands => "commands".to_owned(),
-        Kind::Seconds => "seconds".to_owned(),
+        AttributeKind::Text => "text".to_owned(),
+        AttributeKind::Data => "any value".to_owned(),
+        AttributeKind::Word(all) => words(all),
+        AttributeKind::WordOr(all) => format!("{}, or text", words(all)),
+        AttributeKind::Int => "number".to_owned(),
+        AttributeKind::Bool => "truth".to_owned(),
+        AttributeKind::Path => "absolute path".to_owned(),
+        AttributeKind::Mode => "mode".to_owned(),
+        AttributeKind::List => "texts".to_owned(),
+        AttributeKind::Options => "options".to_owned(),
+        AttributeKind::Commands => "commands".to_owned(),
+        AttributeKind::Seconds => "seconds".to_owned(),
     }
 }
 

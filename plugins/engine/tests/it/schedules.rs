@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use muster_engine::types::schedule::Schedule;
+use muster_engine::types::schedule::ScheduleResourceType;
 use serde_json::json;
 
 use crate::support::{check, fake};
@@ -80,7 +80,8 @@ fn every_answer_is_puppets() {
                     let at = |second| Timestamp::from_second(second).unwrap();
                     let digit = |age: &Option<i64>| {
                         let checked = age.map(|age| at(now - age));
-                        let allowed = Schedule::allows(&schedule, checked, at(now), &zone);
+                        let allowed =
+                            ScheduleResourceType::allows_change(&schedule, checked, at(now), &zone);
                         if allowed.unwrap() { '1' } else { '0' }
                     };
                     AGES.iter().map(digit).collect()
@@ -94,12 +95,16 @@ fn every_answer_is_puppets() {
 #[test]
 fn six_schedules_are_always_there() {
     for name in ["puppet", "hourly", "daily", "weekly", "monthly", "never"] {
-        let schedule = Schedule::always(name).unwrap();
+        let schedule = ScheduleResourceType::predeclared_schedule(name).unwrap();
         let now = Timestamp::from_second(START).unwrap();
-        let allowed = Schedule::allows(&schedule, None, now, &TimeZone::UTC).unwrap();
+        let allowed =
+            ScheduleResourceType::allows_change(&schedule, None, now, &TimeZone::UTC).unwrap();
         assert_eq!(allowed, name != "never", "{name}");
     }
-    assert_eq!(Schedule::always("fortnightly"), None);
+    assert_eq!(
+        ScheduleResourceType::predeclared_schedule("fortnightly"),
+        None
+    );
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use muster_engine::Cx;
-use muster_engine::providers::service::{Action, choose};
-use muster_engine::resource::Value;
-use muster_system::command::Cancel;
+use muster_engine::ResourceContext;
+use muster_engine::providers::service::{ServiceOperation, choose_provider};
+use muster_engine::resource::ResourceValue;
+use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
 use serde_json::json;
@@ -138,15 +138,15 @@ fn a_failing_script_fails_the_resource() {
 
 /// A systemd with one unit, whose state is what systemctl last did.
 fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
-    system.dir("/run/systemd/system");
+    system.add_directory("/run/systemd/system");
     for (path, value) in [("/load", load), ("/active", active), ("/enabled", enabled)] {
-        system.file(path, value);
+        system.add_file(path, value);
     }
-    system.on(&["systemctl", "show"], |system, _| {
+    system.script_handler(&["systemctl", "show"], |system, _| {
         let (load, active, enabled) = (
-            system.text("/load"),
-            system.text("/active"),
-            system.text("/enabled"),
+            system.file_text("/load"),
+            system.file_text("/active"),
+            system.file_text("/enabled"),
         );
         output(
             0,
@@ -161,8 +161,8 @@ fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
         ("unmask", "/enabled", "disabled"),
         ("mask", "/enabled", "masked"),
     ] {
-        system.on(&["systemctl", verb], move |system, _| {
-            system.file(path, value);
+        system.script_handler(&["systemctl", verb], move |system, _| {
+            system.add_file(path, value);
             output(0, "")
         });
     }
@@ -215,7 +215,7 @@ fn systemctl_is_told_what_to_do() {
         let (system, engine) = fake();
         with_systemd(&system, "loaded", active, enabled);
         converges(&engine, "service", "nginx", words.clone());
-        let lines = system.lines();
+        let lines = system.recorded_command_lines();
         let changes: Vec<&String> = lines
             .iter()
             .filter(|line| !line.starts_with("systemctl show"))
@@ -257,9 +257,11 @@ fn a_script_is_restarted_by_itself_only_when_the_resource_says_that_it_can() {
         scratch.write("/etc/init.d/httpd", "#!/bin/sh\necho $1 >> /tmp/told\n");
         let resource = check(&scratch.engine, "service", "httpd", words.clone()).unwrap();
         let system = RealSystem::new(scratch.path("/"));
-        let cx = Cx::new(&system, Cancel::default());
-        let provider = choose(&cx, &resource).unwrap();
-        provider.act(&cx, &resource, Action::Restart).unwrap();
+        let cx = ResourceContext::new(&system, CancelFlag::default());
+        let provider = choose_provider(&cx, &resource).unwrap();
+        provider
+            .run_operation(&cx, &resource, ServiceOperation::Restart)
+            .unwrap();
         let told = scratch.text("/tmp/told");
         assert_eq!(told.lines().collect::<Vec<_>>(), calls, "{words}");
     }
@@ -268,11 +270,14 @@ fn a_script_is_restarted_by_itself_only_when_the_resource_says_that_it_can() {
 #[test]
 fn search_and_find_tell_both_properties() {
     let scratch = with_script();
-    let all = scratch.engine.search("service").unwrap();
+    let all = scratch.engine.list_instances("service").unwrap();
     assert_eq!(all.len(), 1);
-    let found = scratch.engine.find("service", "httpd").unwrap();
+    let found = scratch.engine.find_state("service", "httpd").unwrap();
     assert_eq!(
         (found.get("ensure"), found.get("enable")),
-        (Some(&Value::from("stopped")), Some(&Value::from("false")))
+        (
+            Some(&ResourceValue::from("stopped")),
+            Some(&ResourceValue::from("false"))
+        )
     );
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use muster_engine::Engine;
-use muster_engine::event::EventStatus;
+use muster_engine::ResourceEngine;
+use muster_engine::event::ChangeEventStatus;
 use muster_system::real::RealSystem;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn a_supervised_service_is_started_found_again_and_stopped() {
     let events = converges(engine, "service", "worker", words("running"));
     assert_eq!(messages(&events), ["ensure changed 'stopped' to 'running'"]);
     // Somebody else who only has the directory, as a daemon that was started anew.
-    let later = Engine::new(Arc::new(RealSystem::new(scratch.path("/"))));
+    let later = ResourceEngine::new(Arc::new(RealSystem::new(scratch.path("/"))));
     assert!(converges(&later, "service", "worker", words("running")).is_empty());
     let events = converges(&later, "service", "worker", words("stopped"));
     assert_eq!(messages(&events), ["ensure changed 'running' to 'stopped'"]);
@@ -33,7 +33,7 @@ fn what_ends_at_once_has_not_started() {
     let words =
         json!({"ensure": "running", "provider": "supervised", "binary": "echo no >&2; exit 3"});
     let outcome = apply(&scratch.engine, "service", "worker", words);
-    assert_eq!(outcome.events[0].status, EventStatus::Failure);
+    assert_eq!(outcome.events[0].status, ChangeEventStatus::Failure);
     assert!(
         error(&outcome).ends_with("ended at once with 3: no"),
         "{}",
@@ -51,22 +51,22 @@ fn what_ends_at_once_has_not_started() {
 #[test]
 fn base_does_what_the_resource_says_and_knows_a_process_by_its_line() {
     let (system, engine) = fake();
-    system.file("/table", "");
-    system.on(&["ps", "-eo", "pid=,args="], |system, _| {
-        output(0, &system.text("/table"))
+    system.add_file("/table", "");
+    system.script_handler(&["ps", "-eo", "pid=,args="], |system, _| {
+        output(0, &system.file_text("/table"))
     });
-    system.on(
+    system.script_handler(
         &["/bin/sh", "-c", "/opt/bin/thing --daemon"],
         |system, _| {
-            system.file(
+            system.add_file(
                 "/table",
                 "    1 init\n 4711 /opt/bin/thing --daemon\n 4712 other\n",
             );
             output(0, "")
         },
     );
-    system.on(&["kill", "4711"], |system, _| {
-        system.file("/table", "    1 init\n");
+    system.script_handler(&["kill", "4711"], |system, _| {
+        system.add_file("/table", "    1 init\n");
         output(0, "")
     });
     let words = |ensure: &str| {

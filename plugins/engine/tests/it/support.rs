@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_engine::engine::Outcome;
-use muster_engine::event::{Event, EventStatus};
-use muster_engine::resource::{Resource, Value};
-use muster_engine::{Cx, Engine, EngineError, Siblings, Wanted};
+use muster_engine::engine::ApplyOutcome;
+use muster_engine::event::{ChangeEvent, ChangeEventStatus};
+use muster_engine::resource::{Resource, ResourceValue};
+use muster_engine::{
+    AutorequireTarget, CatalogResources, EngineError, ResourceContext, ResourceEngine,
+};
 use muster_system::System;
-use muster_system::command::{Cancel, Output};
+use muster_system::command::{CancelFlag, CommandOutput};
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
 use serde_json::{Map, Value as Json};
@@ -16,7 +18,7 @@ use serde_json::{Map, Value as Json};
 /// A scratch directory as a machine.
 pub(crate) struct Scratch {
     directory: tempfile::TempDir,
-    pub(crate) engine: Engine,
+    pub(crate) engine: ResourceEngine,
     pub(crate) system: Arc<dyn System>,
 }
 
@@ -29,7 +31,7 @@ impl Scratch {
         let system: Arc<dyn System> = Arc::new(RealSystem::new(directory.path().to_owned()));
         Self {
             directory,
-            engine: Engine::new(Arc::clone(&system)),
+            engine: ResourceEngine::new(Arc::clone(&system)),
             system,
         }
     }
@@ -50,15 +52,15 @@ impl Scratch {
 }
 
 /// A machine in memory, and an engine on it.
-pub(crate) fn fake() -> (FakeSystem, Engine) {
+pub(crate) fn fake() -> (FakeSystem, ResourceEngine) {
     let system = FakeSystem::new();
-    let engine = Engine::new(Arc::new(system.clone()));
+    let engine = ResourceEngine::new(Arc::new(system.clone()));
     (system, engine)
 }
 
 /// What a scripted program leaves.
-pub(crate) fn output(code: i32, text: &str) -> Output {
-    Output {
+pub(crate) fn output(code: i32, text: &str) -> CommandOutput {
+    CommandOutput {
         code,
         combined: text.into(),
         stdout: text.into(),
@@ -68,7 +70,7 @@ pub(crate) fn output(code: i32, text: &str) -> Output {
 
 /// `words` is a JSON object.
 pub(crate) fn check(
-    engine: &Engine,
+    engine: &ResourceEngine,
     kind: &str,
     title: &str,
     words: Json,
@@ -76,36 +78,43 @@ pub(crate) fn check(
     let Json::Object(words) = words else {
         panic!("not an object")
     };
-    engine.check(kind, title, &words)
+    engine.check_resource(kind, title, &words)
 }
 
 /// Checks and applies, for good.
-pub(crate) fn apply(engine: &Engine, kind: &str, title: &str, words: Json) -> Outcome {
+pub(crate) fn apply(engine: &ResourceEngine, kind: &str, title: &str, words: Json) -> ApplyOutcome {
     let resource = check(engine, kind, title, words).unwrap();
-    engine.apply(&resource, Cancel::default(), false)
+    engine.apply_resource(&resource, CancelFlag::default(), false)
 }
 
 /// Applies and asserts what every type promises: noop changes nothing and tells the same changes as the apply that
 /// follows; after it there is nothing left to plan, and a second apply has no events. Returns the first apply's events.
-pub(crate) fn converges(engine: &Engine, kind: &str, title: &str, words: Json) -> Vec<Event> {
+pub(crate) fn converges(
+    engine: &ResourceEngine,
+    kind: &str,
+    title: &str,
+    words: Json,
+) -> Vec<ChangeEvent> {
     let resource = check(engine, kind, title, words).unwrap();
-    let noop = engine.apply(&resource, Cancel::default(), true);
+    let noop = engine.apply_resource(&resource, CancelFlag::default(), true);
     assert!(noop.error.is_none(), "{:?}", noop.error);
     assert!(
         noop.events
             .iter()
-            .all(|event| event.status == EventStatus::Noop)
+            .all(|event| event.status == ChangeEventStatus::Noop)
     );
-    let first = engine.apply(&resource, Cancel::default(), false);
+    let first = engine.apply_resource(&resource, CancelFlag::default(), false);
     assert!(first.error.is_none(), "{:?}", first.error);
     assert_eq!(
         bare(&noop.events),
         bare(&first.events),
         "noop told something else than was done"
     );
-    let plan = engine.plan(&resource, Cancel::default()).unwrap();
+    let plan = engine
+        .plan_resource(&resource, CancelFlag::default())
+        .unwrap();
     assert!(plan.is_empty(), "still to do: {:?}", plan.changes);
-    let second = engine.apply(&resource, Cancel::default(), false);
+    let second = engine.apply_resource(&resource, CancelFlag::default(), false);
     assert!(
         second.error.is_none() && second.events.is_empty(),
         "{second:?}"
@@ -114,8 +123,8 @@ pub(crate) fn converges(engine: &Engine, kind: &str, title: &str, words: Json) -
 }
 
 /// Events without what noop says differently.
-fn bare(events: &[Event]) -> Vec<(String, String, Option<Value>, Value)> {
-    let bare = |event: &Event| {
+fn bare(events: &[ChangeEvent]) -> Vec<(String, String, Option<ResourceValue>, ResourceValue)> {
+    let bare = |event: &ChangeEvent| {
         (
             event.resource.clone(),
             event.property.clone(),
@@ -127,12 +136,12 @@ fn bare(events: &[Event]) -> Vec<(String, String, Option<Value>, Value)> {
 }
 
 /// The messages of events.
-pub(crate) fn messages(events: &[Event]) -> Vec<&str> {
+pub(crate) fn messages(events: &[ChangeEvent]) -> Vec<&str> {
     events.iter().map(|event| event.message.as_str()).collect()
 }
 
 /// The text of the error with all its causes.
-pub(crate) fn error(outcome: &Outcome) -> String {
+pub(crate) fn error(outcome: &ApplyOutcome) -> String {
     outcome
         .error
         .as_ref()
@@ -148,15 +157,15 @@ pub(crate) fn nothing() -> Json {
 #[derive(Default)]
 pub(crate) struct Others(pub(crate) Vec<Resource>);
 
-impl Siblings for Others {
-    fn find(&self, type_name: &str, name: &str) -> Option<&Resource> {
+impl CatalogResources for Others {
+    fn find_resource(&self, type_name: &str, name: &str) -> Option<&Resource> {
         let same = |other: &&Resource| {
             other.type_name == type_name && (other.title == name || other.name == name)
         };
         self.0.iter().find(same)
     }
 
-    fn of_type(&self, type_name: &str) -> Vec<&Resource> {
+    fn resources_of_type(&self, type_name: &str) -> Vec<&Resource> {
         self.0
             .iter()
             .filter(|other| other.type_name == type_name)
@@ -166,7 +175,10 @@ impl Siblings for Others {
 
 impl Others {
     /// Resources by type, title and words.
-    pub(crate) fn of<const N: usize>(engine: &Engine, all: [(&str, &str, Json); N]) -> Self {
+    pub(crate) fn of<const N: usize>(
+        engine: &ResourceEngine,
+        all: [(&str, &str, Json); N],
+    ) -> Self {
         let checked = |(kind, title, words)| check(engine, kind, title, words).unwrap();
         Self(all.into_iter().map(checked).collect())
     }
@@ -174,21 +186,21 @@ impl Others {
 
 /// What the resource brings with it.
 pub(crate) fn generate(
-    cx: &Cx<'_>,
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     others: &Others,
 ) -> Result<Vec<Resource>, EngineError> {
-    let types = muster_engine::types::all();
+    let types = muster_engine::types::builtin_types();
     let known = types
         .iter()
         .find(|known| known.schema().type_name == resource.type_name)
         .unwrap();
-    known.generate(cx, resource, others)
+    known.generate_resources(cx, resource, others)
 }
 
 /// What comes before the resource without being told to.
-pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<Wanted> {
-    let types = muster_engine::types::all();
+pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<AutorequireTarget> {
+    let types = muster_engine::types::builtin_types();
     let known = types
         .iter()
         .find(|known| known.schema().type_name == resource.type_name)
@@ -197,10 +209,10 @@ pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<Wanted> 
 }
 
 /// Applies all of them in order; the messages of all events.
-pub(crate) fn apply_all(engine: &Engine, all: &[Resource]) -> Vec<String> {
+pub(crate) fn apply_all(engine: &ResourceEngine, all: &[Resource]) -> Vec<String> {
     let mut said = Vec::new();
     for resource in all {
-        let outcome = engine.apply(resource, Cancel::default(), false);
+        let outcome = engine.apply_resource(resource, CancelFlag::default(), false);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         said.extend(
             outcome

@@ -2,62 +2,72 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use super::{File, word};
-use crate::fence::{Fence, failed};
+use super::{FilePathInput, kind_name};
+use crate::path_policy::{PathPolicy, to_action_error};
 
 /// Most entries of one answer.
-const ENTRIES: usize = 2000;
+const MAX_LISTED_ENTRIES: usize = 2000;
 
-pub(crate) struct List(pub(crate) Arc<Fence>);
+pub(crate) struct FilemgrListAction(pub(crate) Arc<PathPolicy>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct FilemgrListOutput {
     count: usize,
-    entries: Vec<Entry>,
+    entries: Vec<DirectoryEntryRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntryRow {
     name: String,
     kind: String,
     mode: String,
     size: u64,
 }
 
-impl Action for List {
+impl AgentAction for FilemgrListAction {
     const NAME: &'static str = "list";
-    type Input = File;
-    type Output = Output;
+    type Input = FilePathInput;
+    type Output = FilemgrListOutput;
 
-    async fn run(&self, cx: &Context, input: File) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: FilePathInput,
+    ) -> Result<FilemgrListOutput, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let admitted = fence.admit(&*system, &input.path, true)?;
-            let Some(directory) = admitted.open()? else {
+        cx.run_blocking(move |_| {
+            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            let Some(directory) = admitted.open_target()? else {
                 return Err(ActionError::failed(format!(
                     "{} does not exist",
                     admitted.path.display()
                 )));
             };
-            let names = directory.entries().map_err(|error| failed(&error))?;
+            let names = directory
+                .list_entries()
+                .map_err(|error| to_action_error(&error))?;
             let count = names.len();
             let look = |name: String| {
                 // One that went away meanwhile is left out.
                 let found = directory.status_of(&name).ok()??.metadata;
-                Some(Entry {
+                Some(DirectoryEntryRow {
                     name,
-                    kind: word(found.kind).to_owned(),
+                    kind: kind_name(found.kind).to_owned(),
                     mode: format!("{:04o}", found.mode),
                     size: found.size,
                 })
             };
-            let entries = names.into_iter().take(ENTRIES).filter_map(look).collect();
-            Ok(Output { count, entries })
+            let entries = names
+                .into_iter()
+                .take(MAX_LISTED_ENTRIES)
+                .filter_map(look)
+                .collect();
+            Ok(FilemgrListOutput { count, entries })
         })
         .await?
     }

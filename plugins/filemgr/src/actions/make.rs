@@ -2,60 +2,69 @@
 
 use std::sync::Arc;
 
-use muster_api::system::FileKind;
+use muster_api::system::FileEntryKind;
 use muster_api::system::confined::ConfinedEntry;
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use super::{Changed, File};
-use crate::fence::{AdmittedPath, Fence, failed};
+use super::{FileChangeOutput, FilePathInput};
+use crate::path_policy::{AdmittedPath, PathPolicy, to_action_error};
 
 /// Mode of a file that is made.
 const FILE_MODE: u32 = 0o644;
 /// Mode of a directory that is made.
 const DIRECTORY_MODE: u32 = 0o755;
 
-pub(crate) struct Touch(pub(crate) Arc<Fence>);
-pub(crate) struct Mkdir(pub(crate) Arc<Fence>);
+pub(crate) struct FilemgrTouchAction(pub(crate) Arc<PathPolicy>);
+pub(crate) struct FilemgrMkdirAction(pub(crate) Arc<PathPolicy>);
 
-impl Action for Touch {
+impl AgentAction for FilemgrTouchAction {
     const NAME: &'static str = "touch";
-    type Input = File;
-    type Output = Changed;
+    type Input = FilePathInput;
+    type Output = FileChangeOutput;
 
-    async fn run(&self, cx: &Context, input: File) -> Result<Changed, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: FilePathInput,
+    ) -> Result<FileChangeOutput, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let admitted = fence.admit(&*system, &input.path, true)?;
-            if let Some(file) = admitted.open()? {
+        cx.run_blocking(move |_| {
+            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            if let Some(file) = admitted.open_target()? {
                 if file.status().is_hard_linked() {
-                    return Err(hard_linked(&admitted));
+                    return Err(hard_link_error(&admitted));
                 }
-                file.set_times_to_now().map_err(|error| failed(&error))?;
+                file.set_times_to_now()
+                    .map_err(|error| to_action_error(&error))?;
             } else {
-                let entry = existing_directory(&admitted)?;
+                let entry = require_parent(&admitted)?;
                 entry
                     .create_file(FILE_MODE)
-                    .map_err(|error| failed(&error))?;
+                    .map_err(|error| to_action_error(&error))?;
             }
-            Ok(Changed { changed: true })
+            Ok(FileChangeOutput { changed: true })
         })
         .await?
     }
 }
 
-impl Action for Mkdir {
+impl AgentAction for FilemgrMkdirAction {
     const NAME: &'static str = "mkdir";
-    type Input = File;
-    type Output = Changed;
+    type Input = FilePathInput;
+    type Output = FileChangeOutput;
 
-    async fn run(&self, cx: &Context, input: File) -> Result<Changed, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: FilePathInput,
+    ) -> Result<FileChangeOutput, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let admitted = fence.admit(&*system, &input.path, true)?;
-            let entry = existing_directory(&admitted)?;
-            let found = entry.status().map_err(|error| failed(&error))?;
+        cx.run_blocking(move |_| {
+            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            let entry = require_parent(&admitted)?;
+            let found = entry.status().map_err(|error| to_action_error(&error))?;
             match found.map(|found| found.metadata.kind) {
-                Some(FileKind::Directory) => Ok(Changed { changed: false }),
+                Some(FileEntryKind::Directory) => Ok(FileChangeOutput { changed: false }),
                 Some(_) => Err(ActionError::failed(format!(
                     "{} exists and is not a directory",
                     admitted.path.display()
@@ -63,8 +72,8 @@ impl Action for Mkdir {
                 None => {
                     entry
                         .create_directory(DIRECTORY_MODE)
-                        .map_err(|error| failed(&error))?;
-                    Ok(Changed { changed: true })
+                        .map_err(|error| to_action_error(&error))?;
+                    Ok(FileChangeOutput { changed: true })
                 }
             }
         })
@@ -73,7 +82,7 @@ impl Action for Mkdir {
 }
 
 /// The entry, in a directory that exists.
-fn existing_directory(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError> {
+fn require_parent(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError> {
     admitted.entry.as_ref().ok_or_else(|| {
         let path = admitted.path.display();
         ActionError::failed(format!("the directory of {path} does not exist"))
@@ -81,10 +90,10 @@ fn existing_directory(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionE
 }
 
 /// A file with several names may be one of a place that is closed.
-fn hard_linked(admitted: &AdmittedPath) -> ActionError {
+fn hard_link_error(admitted: &AdmittedPath) -> ActionError {
     let message = format!(
         "{} is not changed: it has more than one hard link",
         admitted.path.display()
     );
-    ActionError::denied(message, "plugins.filemgr.hard_link".to_owned())
+    ActionError::denied_by_rule(message, "plugins.filemgr.hard_link".to_owned())
 }

@@ -6,34 +6,34 @@ mod read;
 mod remove;
 mod status;
 
-pub(crate) use list::List;
-pub(crate) use make::{Mkdir, Touch};
-pub(crate) use read::Read;
-pub(crate) use remove::Remove;
-pub(crate) use status::Status;
+pub(crate) use list::FilemgrListAction;
+pub(crate) use make::{FilemgrMkdirAction, FilemgrTouchAction};
+pub(crate) use read::FilemgrReadAction;
+pub(crate) use remove::FilemgrRemoveAction;
+pub(crate) use status::FilemgrStatusAction;
 
-use muster_api::system::FileKind;
+use muster_api::system::FileEntryKind;
 use serde::{Deserialize, Serialize};
 
 /// The input of an action on one path.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct File {
+pub(crate) struct FilePathInput {
     path: String,
 }
 
 /// Whether something was changed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Changed {
+pub(crate) struct FileChangeOutput {
     changed: bool,
 }
 
-fn word(kind: FileKind) -> &'static str {
+fn kind_name(kind: FileEntryKind) -> &'static str {
     match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Link => "link",
-        FileKind::Other => "other",
+        FileEntryKind::File => "file",
+        FileEntryKind::Directory => "directory",
+        FileEntryKind::Link => "link",
+        FileEntryKind::Other => "other",
     }
 }

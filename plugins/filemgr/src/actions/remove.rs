@@ -3,63 +3,71 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::system::{FileKind, SystemError};
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::{FileEntryKind, SystemError};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Deserialize;
 
-use super::Changed;
-use crate::fence::{Fence, failed};
+use super::FileChangeOutput;
+use crate::path_policy::{PathPolicy, to_action_error};
 
-pub(crate) struct Remove(pub(crate) Arc<Fence>);
+pub(crate) struct FilemgrRemoveAction(pub(crate) Arc<PathPolicy>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct FilemgrRemoveInput {
     path: String,
     recursive: bool,
 }
 
-impl Action for Remove {
+impl AgentAction for FilemgrRemoveAction {
     const NAME: &'static str = "remove";
-    type Input = Input;
-    type Output = Changed;
+    type Input = FilemgrRemoveInput;
+    type Output = FileChangeOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Changed, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: FilemgrRemoveInput,
+    ) -> Result<FileChangeOutput, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
+        cx.run_blocking(move |_| {
             // A link is removed, not what it leads to.
-            let admitted = fence.admit(&*system, &input.path, false)?;
+            let admitted = fence.admit_path(&*system, &input.path, false)?;
             let path = &admitted.path;
             let refused = |why: &str| {
                 let message = format!("{} is not removed: {why}", path.display());
-                Err(ActionError::invalid(message))
+                Err(ActionError::invalid_input(message))
             };
             let Some(entry) = &admitted.entry else {
-                return Ok(Changed { changed: false });
+                return Ok(FileChangeOutput { changed: false });
             };
-            let Some(found) = entry.status().map_err(|error| failed(&error))? else {
-                return Ok(Changed { changed: false });
+            let Some(found) = entry.status().map_err(|error| to_action_error(&error))? else {
+                return Ok(FileChangeOutput { changed: false });
             };
-            if found.metadata.kind != FileKind::Directory {
-                entry.remove(false).map_err(|error| failed(&error))?;
-                return Ok(Changed { changed: true });
+            if found.metadata.kind != FileEntryKind::Directory {
+                entry
+                    .remove_entry(false)
+                    .map_err(|error| to_action_error(&error))?;
+                return Ok(FileChangeOutput { changed: true });
             }
             if path.parent().is_none_or(|parent| parent == Path::new("/")) {
                 return refused("it is the root directory, or right below it");
             }
-            if admitted.holds_denied_place() {
+            if admitted.contains_denied_path() {
                 return refused("something below it may not be touched on this node");
             }
             if input.recursive {
-                entry.remove_tree().map_err(|error| failed(&error))?;
-                return Ok(Changed { changed: true });
+                entry
+                    .remove_tree()
+                    .map_err(|error| to_action_error(&error))?;
+                return Ok(FileChangeOutput { changed: true });
             }
-            match entry.remove(true) {
-                Ok(()) => Ok(Changed { changed: true }),
+            match entry.remove_entry(true) {
+                Ok(()) => Ok(FileChangeOutput { changed: true }),
                 Err(error) if is_not_empty(&error) => {
                     refused("it is not empty, and recursive was not given")
                 }
-                Err(error) => Err(failed(&error)),
+                Err(error) => Err(to_action_error(&error)),
             }
         })
         .await?

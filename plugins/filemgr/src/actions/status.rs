@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use md5::Md5;
-use muster_api::system::FileKind;
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::FileEntryKind;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{File, word};
-use crate::fence::{AdmittedPath, Fence, failed};
+use super::{FilePathInput, kind_name};
+use crate::path_policy::{AdmittedPath, PathPolicy, to_action_error};
 
 /// Largest file with checksums, in bytes.
-const SUMMED: u64 = 64 * 1024 * 1024;
+const MAX_CHECKSUM_BYTES: u64 = 64 * 1024 * 1024;
 
-pub(crate) struct Status(pub(crate) Arc<Fence>);
+pub(crate) struct FilemgrStatusAction(pub(crate) Arc<PathPolicy>);
 
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct FilemgrStatusOutput {
     present: bool,
     kind: Option<String>,
     mode: Option<String>,
@@ -34,43 +34,49 @@ pub(crate) struct Output {
     sha256: Option<String>,
 }
 
-impl Action for Status {
+impl AgentAction for FilemgrStatusAction {
     const NAME: &'static str = "status";
-    type Input = File;
-    type Output = Output;
+    type Input = FilePathInput;
+    type Output = FilemgrStatusOutput;
 
-    async fn run(&self, cx: &Context, input: File) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: FilePathInput,
+    ) -> Result<FilemgrStatusOutput, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let admitted = fence.admit(&*system, &input.path, false)?;
+        cx.run_blocking(move |_| {
+            let admitted = fence.admit_path(&*system, &input.path, false)?;
             let Some(entry) = &admitted.entry else {
-                return Ok(Output::default());
+                return Ok(FilemgrStatusOutput::default());
             };
-            let Some(found) = entry.status().map_err(|error| failed(&error))? else {
-                return Ok(Output::default());
+            let Some(found) = entry.status().map_err(|error| to_action_error(&error))? else {
+                return Ok(FilemgrStatusOutput::default());
             };
             let found = found.metadata;
             let target = match found.kind {
-                FileKind::Link => Some(entry.read_link().map_err(|error| failed(&error))?),
+                FileEntryKind::Link => {
+                    Some(entry.read_link().map_err(|error| to_action_error(&error))?)
+                }
                 _ => None,
             };
             let content = match found.kind {
-                FileKind::File => content(&admitted)?,
+                FileEntryKind::File => read_for_checksum(&admitted)?,
                 _ => None,
             };
             let content = content.as_deref();
             let modified = found.modified.duration_since(UNIX_EPOCH);
-            Ok(Output {
+            Ok(FilemgrStatusOutput {
                 present: true,
-                kind: Some(word(found.kind).to_owned()),
+                kind: Some(kind_name(found.kind).to_owned()),
                 mode: Some(format!("{:04o}", found.mode)),
                 uid: Some(found.uid),
                 gid: Some(found.gid),
                 size: Some(found.size),
                 modified: modified.ok().map(|since| since.as_secs()),
                 target: target.map(|target| target.display().to_string()),
-                md5: content.map(sum::<Md5>),
-                sha256: content.map(sum::<Sha256>),
+                md5: content.map(hex_digest::<Md5>),
+                sha256: content.map(hex_digest::<Sha256>),
             })
         })
         .await?
@@ -78,18 +84,23 @@ impl Action for Status {
 }
 
 /// The content for the checksums. A file that not every user may read has none: a checksum proves a guess of the content.
-fn content(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionError> {
-    let Some(file) = admitted.open()? else {
+fn read_for_checksum(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionError> {
+    let Some(file) = admitted.open_target()? else {
         return Ok(None);
     };
     let metadata = file.status().metadata;
-    if metadata.kind != FileKind::File || metadata.size > SUMMED || !file.is_world_readable() {
+    if metadata.kind != FileEntryKind::File
+        || metadata.size > MAX_CHECKSUM_BYTES
+        || !file.is_world_readable()
+    {
         return Ok(None);
     }
-    file.read(SUMMED).map(Some).map_err(|error| failed(&error))
+    file.read_content(MAX_CHECKSUM_BYTES)
+        .map(Some)
+        .map_err(|error| to_action_error(&error))
 }
 
-fn sum<D: Digest>(content: &[u8]) -> String {
+fn hex_digest<D: Digest>(content: &[u8]) -> String {
     let mut text = String::with_capacity(64);
     for byte in D::digest(content) {
         // Writing into a String cannot fail.

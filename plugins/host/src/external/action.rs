@@ -8,118 +8,129 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use muster_api::ddl::{Action, REDACTED};
-use muster_api::system::error::chain;
-use muster_api::{ActionError, Answer, Context, Handler};
-use muster_wire::status::{Reason, Status};
-use muster_wire::trace::VARIABLE;
+use muster_api::ddl::{ActionSchema, REDACTED};
+use muster_api::system::error::error_chain;
+use muster_api::{ActionError, ActionFuture, ActionHandler, CallContext};
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::trace::TRACEPARENT_VARIABLE;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::process::{self, Ended, Helper, RunError};
-use super::protocol::{self, Request};
-use crate::sandbox::{Account, Confinement, Plan, ResourceLimits};
+use super::process::{self, ProgramOutput, ProgramRunError, SandboxHelper};
+use super::protocol::{self, ExternalRequest};
+use crate::sandbox::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
 /// How long an agent may think about whether it is of use.
-const ACTIVATION: Duration = Duration::from_secs(2);
+const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most bytes of a reply's file. What may be sent is less, and decided later.
-const REPLY_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_REPLY_BYTES: u64 = 4 * 1024 * 1024;
 /// The shortest secret that is looked for in output; shorter ones would hide half of it.
-const SECRET_CHARS: usize = 4;
+const MIN_SECRET_CHARS: usize = 4;
 /// Most lines of one stream that are logged.
-const LOGGED_LINES: usize = 100;
+const MAX_LOGGED_LINES: usize = 100;
 /// Where programs are looked for.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const PROGRAM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// With which rights an agent's programs run.
 #[derive(Debug, Clone)]
-pub(super) struct Rights {
-    pub(super) helper: Helper,
-    pub(super) account: Option<Account>,
+pub(super) struct ExecutionRights {
+    pub(super) helper: SandboxHelper,
+    pub(super) account: Option<UnixAccount>,
     /// Of the account, or of the daemon's own user.
     pub(super) home: PathBuf,
     pub(super) limits: ResourceLimits,
-    pub(super) confinement: Option<Confinement>,
+    pub(super) confinement: Option<SandboxConfinement>,
     /// As root, where the configuration says so and nothing confines the agent.
     pub(super) keep_capabilities: bool,
 }
 
 /// An action that a program does.
 #[derive(Debug)]
-pub(super) struct External {
+pub(super) struct ExternalAction {
     pub(super) program: PathBuf,
-    pub(super) action: Action,
+    pub(super) action: ActionSchema,
     /// `MCollective`'s convention for scripts instead of Choria's protocol.
     pub(super) script: bool,
-    pub(super) rights: Arc<Rights>,
+    pub(super) rights: Arc<ExecutionRights>,
 }
 
-impl Handler for External {
-    fn call<'a>(&'a self, cx: &'a Context, input: Map<String, Value>) -> Answer<'a> {
-        Box::pin(self.answer(cx, input))
+impl ActionHandler for ExternalAction {
+    fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
+        Box::pin(self.run_program(cx, input))
     }
 }
 
-impl External {
-    async fn answer(
+impl ExternalAction {
+    async fn run_program(
         &self,
-        cx: &Context,
+        cx: &CallContext,
         input: Map<String, Value>,
     ) -> Result<Map<String, Value>, ActionError> {
-        let secrets = secrets(&self.action, &input);
-        let files = Files {
-            request: self.request(cx, &input)?,
-            facts: encode(cx.node.facts().as_map())?,
+        let secrets = sensitive_values(&self.action, &input);
+        let files = CallFiles {
+            request: self.encode_request(cx, &input)?,
+            facts: encode_json(cx.node.facts().as_map())?,
         };
-        let desk = Desk::lay(files, self.rights.account.clone())
+        let desk = CallDirectory::create(files, self.rights.account.clone())
             .await
             .map_err(|error| {
-                broken(&self.program, &format!("cannot lay out its files: {error}"))
+                program_error(&self.program, &format!("cannot lay out its files: {error}"))
             })?;
-        let environment = self.environment(cx, &desk);
-        let plan = self
-            .rights
-            .plan(&self.program, &desk, protocol::REQUEST, environment);
-        let ended = process::run(&self.rights.helper, &plan, cx.deadline, &cx.cancel).await;
-        let ended = ended.map_err(|error| of_run(&self.program, &error))?;
-        log(cx.agent.as_str(), &ended, &secrets);
-        let (reply, _desk) = desk.reply().await;
-        let reply = reply.map_err(|error| of_reply(&self.program, &error))?;
+        let environment = self.build_environment(cx, &desk);
+        let plan = self.rights.build_plan(
+            &self.program,
+            &desk,
+            protocol::REQUEST_PROTOCOL,
+            environment,
+        );
+        let ended =
+            process::run_sandboxed(&self.rights.helper, &plan, cx.deadline, &cx.cancel).await;
+        let ended = ended.map_err(|error| map_run_error(&self.program, &error))?;
+        log_output(cx.agent.as_str(), &ended, &secrets);
+        let (reply, _desk) = desk.read_reply().await;
+        let reply = reply.map_err(|error| map_reply_error(&self.program, &error))?;
         if self.script {
-            return self.of_script(&ended, &reply, &secrets);
+            return self.read_script_result(&ended, &reply, &secrets);
         }
         if !ended.status.success() {
-            return Err(broken(&self.program, &last_words(&ended, &secrets)));
+            return Err(program_error(
+                &self.program,
+                &exit_summary(&ended, &secrets),
+            ));
         }
         protocol::read_reply(&reply, &self.action)
-            .map_err(|error| broken(&self.program, &error.to_string()))?
+            .map_err(|error| program_error(&self.program, &error.to_string()))?
     }
 
     /// A script's outputs count in spite of its failure, as far as they are declared.
-    fn of_script(
+    fn read_script_result(
         &self,
-        ended: &Ended,
+        ended: &ProgramOutput,
         reply: &[u8],
         secrets: &[String],
     ) -> Result<Map<String, Value>, ActionError> {
         let outputs = protocol::read_outputs(reply, &self.action);
         match ended.status.code() {
-            Some(0) => outputs.map_err(|error| broken(&self.program, &error.to_string())),
+            Some(0) => outputs.map_err(|error| program_error(&self.program, &error.to_string())),
             Some(code) => {
-                let said = redact(&String::from_utf8_lossy(&ended.stderr), secrets);
+                let said = redact_secrets(&String::from_utf8_lossy(&ended.stderr), secrets);
                 let data = outputs.unwrap_or_default();
                 Err(protocol::script_failure(code, &said).with_data(data))
             }
-            None => Err(broken(&self.program, &last_words(ended, secrets))),
+            None => Err(program_error(&self.program, &exit_summary(ended, secrets))),
         }
     }
 
-    fn request(&self, cx: &Context, input: &Map<String, Value>) -> Result<Vec<u8>, ActionError> {
+    fn encode_request(
+        &self,
+        cx: &CallContext,
+        input: &Map<String, Value>,
+    ) -> Result<Vec<u8>, ActionError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let collective = cx.node.collectives().first();
-        let mut request = Request::new(cx.agent.as_str(), cx.action.as_str(), input);
+        let mut request = ExternalRequest::new(cx.agent.as_str(), cx.action.as_str(), input);
         request.requestid = cx.request.simple().to_string();
         request.senderid = cx.caller.as_str();
         request.callerid = cx.caller.as_str();
@@ -128,17 +139,21 @@ impl External {
         request.ttl = left.as_secs().max(1);
         request.msgtime = now.map_or(0, |now| now.as_secs());
         if self.script {
-            encode(&request.for_script())
+            encode_json(&request.to_script_json())
         } else {
-            encode(&request)
+            encode_json(&request)
         }
     }
 
-    fn environment(&self, cx: &Context, desk: &Desk) -> BTreeMap<String, String> {
+    fn build_environment(
+        &self,
+        cx: &CallContext,
+        desk: &CallDirectory,
+    ) -> BTreeMap<String, String> {
         let trace = cx
             .trace
-            .map(|trace| (VARIABLE.to_owned(), trace.to_string()));
-        let mut environment = self.protocols_own(cx, desk);
+            .map(|trace| (TRACEPARENT_VARIABLE.to_owned(), trace.to_string()));
+        let mut environment = self.protocol_environment(cx, desk);
         // What was authorised, for programs that cannot parse the request safely.
         environment.insert("MUSTER_ACTION".to_owned(), cx.action.to_string());
         environment.insert(
@@ -149,80 +164,93 @@ impl External {
         environment
     }
 
-    fn protocols_own(&self, cx: &Context, desk: &Desk) -> BTreeMap<String, String> {
+    fn protocol_environment(
+        &self,
+        cx: &CallContext,
+        desk: &CallDirectory,
+    ) -> BTreeMap<String, String> {
         if self.script {
             return [
-                ("MCOLLECTIVE_REQUEST_FILE", desk.path("request")),
-                ("MCOLLECTIVE_REPLY_FILE", desk.path("reply")),
+                ("MCOLLECTIVE_REQUEST_FILE", desk.file_path("request")),
+                ("MCOLLECTIVE_REPLY_FILE", desk.file_path("reply")),
             ]
-            .map(|(name, path)| (name.to_owned(), text(&path)))
+            .map(|(name, path)| (name.to_owned(), path_text(&path)))
             .into();
         }
-        choria(
+        choria_environment(
             desk,
-            protocol::REQUEST,
-            &config(cx.node.config_file(), cx.agent.as_str()),
+            protocol::REQUEST_PROTOCOL,
+            &plugin_config_path(cx.node.config_file(), cx.agent.as_str()),
         )
     }
 }
 
 /// Asks an agent whether it is of use on this node. Every doubt is a no, and says why.
-pub(super) async fn activates(
+pub(super) async fn check_activation(
     program: &Path,
     agent: &str,
-    rights: &Rights,
+    rights: &ExecutionRights,
     config_file: &Path,
 ) -> Result<bool, String> {
     let refused = |error: &dyn std::fmt::Display| format!("activation check: {error}");
     let request = serde_json::to_vec(&protocol::activation_request(agent));
-    let files = Files {
+    let files = CallFiles {
         request: request.map_err(|error| refused(&error))?,
         facts: b"{}".to_vec(),
     };
-    let desk = Desk::lay(files, rights.account.clone())
+    let desk = CallDirectory::create(files, rights.account.clone())
         .await
         .map_err(|error| refused(&error))?;
-    let environment = choria(
+    let environment = choria_environment(
         &desk,
-        protocol::ACTIVATION_REQUEST,
-        &config(config_file, agent),
+        protocol::ACTIVATION_REQUEST_PROTOCOL,
+        &plugin_config_path(config_file, agent),
     );
-    let plan = rights.plan(program, &desk, protocol::ACTIVATION_REQUEST, environment);
-    let ended = process::run(
+    let plan = rights.build_plan(
+        program,
+        &desk,
+        protocol::ACTIVATION_REQUEST_PROTOCOL,
+        environment,
+    );
+    let ended = process::run_sandboxed(
         &rights.helper,
         &plan,
-        Instant::now() + ACTIVATION,
+        Instant::now() + ACTIVATION_TIMEOUT,
         &CancellationToken::new(),
     )
     .await;
-    let ended = ended.map_err(|error| refused(&chain(&error)))?;
-    log(agent, &ended, &[]);
+    let ended = ended.map_err(|error| refused(&error_chain(&error)))?;
+    log_output(agent, &ended, &[]);
     if !ended.status.success() {
-        return Err(refused(&last_words(&ended, &[])));
+        return Err(refused(&exit_summary(&ended, &[])));
     }
-    let (reply, _desk) = desk.reply().await;
+    let (reply, _desk) = desk.read_reply().await;
     let reply = reply.map_err(|error| refused(&error))?;
     protocol::read_activation(&reply).map_err(|error| refused(&error))
 }
 
-impl Rights {
-    fn plan(
+impl ExecutionRights {
+    fn build_plan(
         &self,
         program: &Path,
-        desk: &Desk,
+        desk: &CallDirectory,
         protocol: &str,
         mut environment: BTreeMap<String, String>,
-    ) -> Plan {
+    ) -> SandboxPlan {
         let common = [
-            ("PATH", PATH.to_owned()),
+            ("PATH", PROGRAM_PATH.to_owned()),
             ("LC_ALL", "C".to_owned()),
-            ("HOME", text(&self.home)),
-            ("TMPDIR", text(desk.directory.path())),
+            ("HOME", path_text(&self.home)),
+            ("TMPDIR", path_text(desk.directory.path())),
         ];
         environment.extend(common.map(|(name, value)| (name.to_owned(), value)));
-        Plan {
+        SandboxPlan {
             program: program.to_owned(),
-            arguments: vec![desk.path("request"), desk.path("reply"), protocol.into()],
+            arguments: vec![
+                desk.file_path("request"),
+                desk.file_path("reply"),
+                protocol.into(),
+            ],
             environment,
             directory: desk.directory.path().to_owned(),
             user: self.account.clone(),
@@ -233,12 +261,19 @@ impl Rights {
     }
 }
 
-fn choria(desk: &Desk, protocol: &str, config: &Path) -> BTreeMap<String, String> {
+fn choria_environment(
+    desk: &CallDirectory,
+    protocol: &str,
+    config: &Path,
+) -> BTreeMap<String, String> {
     [
-        ("CHORIA_EXTERNAL_REQUEST", text(&desk.path("request"))),
-        ("CHORIA_EXTERNAL_REPLY", text(&desk.path("reply"))),
-        ("CHORIA_EXTERNAL_FACTS", text(&desk.path("facts"))),
-        ("CHORIA_EXTERNAL_CONFIG", text(config)),
+        (
+            "CHORIA_EXTERNAL_REQUEST",
+            path_text(&desk.file_path("request")),
+        ),
+        ("CHORIA_EXTERNAL_REPLY", path_text(&desk.file_path("reply"))),
+        ("CHORIA_EXTERNAL_FACTS", path_text(&desk.file_path("facts"))),
+        ("CHORIA_EXTERNAL_CONFIG", path_text(config)),
         ("CHORIA_EXTERNAL_PROTOCOL", protocol.to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -246,7 +281,7 @@ fn choria(desk: &Desk, protocol: &str, config: &Path) -> BTreeMap<String, String
 }
 
 /// `plugin.d/NAME` beside the daemon's configuration, or `NAME.cfg`, as Choria's Puppet modules write it.
-fn config(daemons: &Path, agent: &str) -> PathBuf {
+fn plugin_config_path(daemons: &Path, agent: &str) -> PathBuf {
     let plain = daemons.with_file_name("plugin.d").join(agent);
     let with_extension = plain.with_extension("cfg");
     if !plain.exists() && with_extension.exists() {
@@ -255,26 +290,26 @@ fn config(daemons: &Path, agent: &str) -> PathBuf {
     plain
 }
 
-struct Files {
+struct CallFiles {
     request: Vec<u8>,
     facts: Vec<u8>,
 }
 
 /// The private directory of one run. It goes away with the value, on a thread that may block.
-struct Desk {
-    directory: Kept,
+struct CallDirectory {
+    directory: TempDirGuard,
 }
 
 /// A directory that is removed where blocking is allowed: a program may leave much behind in it.
-struct Kept(Option<TempDir>);
+struct TempDirGuard(Option<TempDir>);
 
-impl Kept {
+impl TempDirGuard {
     fn path(&self) -> &Path {
         self.0.as_ref().map_or(Path::new("/"), TempDir::path)
     }
 }
 
-impl Drop for Kept {
+impl Drop for TempDirGuard {
     fn drop(&mut self) {
         let Some(directory) = self.0.take() else {
             return;
@@ -286,13 +321,14 @@ impl Drop for Kept {
     }
 }
 
-impl Desk {
-    async fn lay(files: Files, owner: Option<Account>) -> io::Result<Self> {
-        let laid = tokio::task::spawn_blocking(move || Self::lay_blocking(&files, owner.as_ref()));
+impl CallDirectory {
+    async fn create(files: CallFiles, owner: Option<UnixAccount>) -> io::Result<Self> {
+        let laid =
+            tokio::task::spawn_blocking(move || Self::create_blocking(&files, owner.as_ref()));
         laid.await.map_err(io::Error::other)?
     }
 
-    fn lay_blocking(files: &Files, owner: Option<&Account>) -> io::Result<Self> {
+    fn create_blocking(files: &CallFiles, owner: Option<&UnixAccount>) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("muster-")
             .permissions(Permissions::from_mode(0o700))
@@ -318,18 +354,18 @@ impl Desk {
             chown(directory.path(), Some(owner.uid), Some(owner.gid))?;
         }
         Ok(Self {
-            directory: Kept(Some(directory)),
+            directory: TempDirGuard(Some(directory)),
         })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    fn file_path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// What the program wrote. The desk comes back, to be cleared away by the caller.
-    async fn reply(self) -> (Result<Vec<u8>, FileError>, Self) {
-        let path = self.path("reply");
-        let read = tokio::task::spawn_blocking(move || read_reply(&path)).await;
+    async fn read_reply(self) -> (Result<Vec<u8>, ReplyFileError>, Self) {
+        let path = self.file_path("reply");
+        let read = tokio::task::spawn_blocking(move || read_reply_file(&path)).await;
         (
             read.unwrap_or_else(|error| Err(io::Error::other(error).into())),
             self,
@@ -338,20 +374,22 @@ impl Desk {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum FileError {
+enum ReplyFileError {
     #[error("its reply cannot be read: {0}")]
     Read(#[from] io::Error),
     #[error("its reply is no plain file")]
     NoFile,
-    #[error("its reply has {0} bytes, and {REPLY_BYTES} are read")]
+    #[error("its reply has {0} bytes, and {MAX_REPLY_BYTES} are read")]
     Oversized(u64),
 }
 
 /// The program may have put anything in the place of the file: a link to a secret, a pipe that never ends.
-fn read_reply(path: &Path) -> Result<Vec<u8>, FileError> {
+fn read_reply_file(path: &Path) -> Result<Vec<u8>, ReplyFileError> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => return Err(FileError::NoFile),
-        Ok(found) if found.len() > REPLY_BYTES => return Err(FileError::Oversized(found.len())),
+        Ok(found) if !found.is_file() => return Err(ReplyFileError::NoFile),
+        Ok(found) if found.len() > MAX_REPLY_BYTES => {
+            return Err(ReplyFileError::Oversized(found.len()));
+        }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
@@ -362,55 +400,57 @@ fn read_reply(path: &Path) -> Result<Vec<u8>, FileError> {
         .custom_flags(flags.bits())
         .open(path)?;
     let mut bytes = Vec::new();
-    file.take(REPLY_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MAX_REPLY_BYTES + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
-        size if size > REPLY_BYTES => Err(FileError::Oversized(size)),
+        size if size > MAX_REPLY_BYTES => Err(ReplyFileError::Oversized(size)),
         _ => Ok(bytes),
     }
 }
 
-fn encode(value: &impl serde::Serialize) -> Result<Vec<u8>, ActionError> {
-    serde_json::to_vec(value).map_err(|error| ActionError::broken(error.to_string()))
+fn encode_json(value: &impl serde::Serialize) -> Result<Vec<u8>, ActionError> {
+    serde_json::to_vec(value).map_err(|error| ActionError::internal_error(error.to_string()))
 }
 
-fn text(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn broken(program: &Path, why: &str) -> ActionError {
+fn program_error(program: &Path, why: &str) -> ActionError {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    ActionError::broken(format!("the agent's program {name} broke: {why}"))
+    ActionError::internal_error(format!("the agent's program {name} broke: {why}"))
 }
 
-fn of_run(program: &Path, error: &RunError) -> ActionError {
+fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {
     match error {
-        RunError::Timeout(after) => {
+        ProgramRunError::Timeout(after) => {
             let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
             ActionError {
-                status: Status::Other,
-                reason: Some(Reason::Timeout { after_ms }),
+                status: ReplyStatus::Other,
+                reason: Some(ReplyReason::Timeout { after_ms }),
                 ..ActionError::failed(error.to_string())
             }
         }
-        RunError::Abandoned => ActionError::cancelled(),
-        RunError::Start { .. } | RunError::Plan(_) => broken(program, &chain(error)),
+        ProgramRunError::Abandoned => ActionError::cancelled(),
+        ProgramRunError::Start { .. } | ProgramRunError::Plan(_) => {
+            program_error(program, &error_chain(error))
+        }
     }
 }
 
-fn of_reply(program: &Path, error: &FileError) -> ActionError {
-    let told = broken(program, &error.to_string());
+fn map_reply_error(program: &Path, error: &ReplyFileError) -> ActionError {
+    let told = program_error(program, &error.to_string());
     match error {
-        FileError::Oversized(bytes) => ActionError {
-            reason: Some(Reason::Oversized { bytes: *bytes }),
+        ReplyFileError::Oversized(bytes) => ActionError {
+            reason: Some(ReplyReason::Oversized { bytes: *bytes }),
             ..told
         },
-        FileError::Read(_) | FileError::NoFile => told,
+        ReplyFileError::Read(_) | ReplyFileError::NoFile => told,
     }
 }
 
 /// How a program ended, with the last line that it wrote.
-fn last_words(ended: &Ended, secrets: &[String]) -> String {
-    let said = redact(&String::from_utf8_lossy(&ended.stderr), secrets);
+fn exit_summary(ended: &ProgramOutput, secrets: &[String]) -> String {
+    let said = redact_secrets(&String::from_utf8_lossy(&ended.stderr), secrets);
     let last = said.lines().rev().find(|line| !line.trim().is_empty());
     match last {
         Some(line) => format!(
@@ -423,17 +463,17 @@ fn last_words(ended: &Ended, secrets: &[String]) -> String {
 }
 
 /// Standard output is logged as information, standard error as a warning; line by line, not without end, and without secrets.
-fn log(agent: &str, ended: &Ended, secrets: &[String]) {
-    for line in lines(&ended.stdout, secrets) {
+fn log_output(agent: &str, ended: &ProgramOutput, secrets: &[String]) {
+    for line in redact_lines(&ended.stdout, secrets) {
         tracing::info!(agent, "{line}");
     }
-    for line in lines(&ended.stderr, secrets) {
+    for line in redact_lines(&ended.stderr, secrets) {
         tracing::warn!(agent, "{line}");
     }
 }
 
-fn lines(output: &[u8], secrets: &[String]) -> Vec<String> {
-    let text = redact(&String::from_utf8_lossy(output), secrets);
+fn redact_lines(output: &[u8], secrets: &[String]) -> Vec<String> {
+    let text = redact_secrets(&String::from_utf8_lossy(output), secrets);
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let plain = |line: &str| {
         line.chars()
@@ -441,22 +481,22 @@ fn lines(output: &[u8], secrets: &[String]) -> Vec<String> {
             .take(1000)
             .collect()
     };
-    lines.take(LOGGED_LINES).map(plain).collect()
+    lines.take(MAX_LOGGED_LINES).map(plain).collect()
 }
 
 /// The values of sensitive inputs, as they could appear in output.
-fn secrets(action: &Action, input: &Map<String, Value>) -> Vec<String> {
+fn sensitive_values(action: &ActionSchema, input: &Map<String, Value>) -> Vec<String> {
     let sensitive = input.iter().filter(|(name, _)| action.is_sensitive(name));
     let shown = sensitive.map(|(_, value)| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
     shown
-        .filter(|text| text.chars().count() >= SECRET_CHARS)
+        .filter(|text| text.chars().count() >= MIN_SECRET_CHARS)
         .collect()
 }
 
-fn redact(text: &str, secrets: &[String]) -> String {
+fn redact_secrets(text: &str, secrets: &[String]) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| {
         text.replace(secret, REDACTED)
     })

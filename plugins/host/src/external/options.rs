@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::sandbox::ResourceLimits;
 
 /// Names that no program from outside may take: what callers, policies and other programs rely on to be the daemon's own.
-pub const RESERVED: [&str; 1] = ["rpcutil"];
+pub const RESERVED_NAMES: [&str; 1] = ["rpcutil"];
 
 /// Users that agents run as when the configuration names none, the first that the machine has.
 pub const UNPRIVILEGED_USERS: [&str; 2] = ["muster-agent", "nobody"];
@@ -19,7 +19,7 @@ pub const ROOT_USER: &str = "root";
 /// Where external agents are, and what they may do.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Options {
+pub struct ExternalOptions {
     /// Whether there are any.
     pub enabled: bool,
     /// Directories beside `paths.ddls`. In each, and in `mcollective/agent` below it, agents are looked for.
@@ -31,10 +31,10 @@ pub struct Options {
     /// How often the directories are looked at; 0 is only at the start and at HUP.
     pub poll_seconds: u64,
     /// What single agents may do; `*` is for all that have no table of their own.
-    pub agents: BTreeMap<String, AgentOptions>,
+    pub agents: BTreeMap<String, ExternalAgentOptions>,
 }
 
-impl Default for Options {
+impl Default for ExternalOptions {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -50,7 +50,7 @@ impl Default for Options {
 /// What one agent's programs may do.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct AgentOptions {
+pub struct ExternalAgentOptions {
     /// The user to be, by name; absent: an unprivileged one ([`UNPRIVILEGED_USERS`]), or that of a daemon that is not root.
     pub user: Option<String>,
     /// The group to be in, by name; absent: the user's.
@@ -66,7 +66,7 @@ pub struct AgentOptions {
     /// Processor time.
     pub cpu_seconds: Option<u64>,
     /// Whether files are closed to it that its DDL, `read` and `write` do not name.
-    pub confine: Confine,
+    pub confine: ConfinementMode,
     /// Files that it may read, beside those that its DDL names.
     pub read: Vec<PathBuf>,
     /// Files that it may change, beside those that its DDL names.
@@ -77,7 +77,7 @@ pub struct AgentOptions {
     pub unix_sockets: bool,
 }
 
-impl Default for AgentOptions {
+impl Default for ExternalAgentOptions {
     fn default() -> Self {
         Self {
             user: None,
@@ -87,7 +87,7 @@ impl Default for AgentOptions {
             processes: None,
             file_bytes: Some(1024 * 1024 * 1024),
             cpu_seconds: None,
-            confine: Confine::Declared,
+            confine: ConfinementMode::Declared,
             read: Vec::new(),
             write: Vec::new(),
             network: None,
@@ -99,7 +99,7 @@ impl Default for AgentOptions {
 /// When a program is confined to files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Confine {
+pub enum ConfinementMode {
     /// When its DDL declares capabilities, as far as the kernel can.
     #[default]
     Declared,
@@ -109,26 +109,26 @@ pub enum Confine {
     Off,
 }
 
-impl Options {
+impl ExternalOptions {
     /// What this agent may do.
-    pub fn of(&self, agent: &str) -> AgentOptions {
+    pub fn agent_options(&self, agent: &str) -> ExternalAgentOptions {
         let found = self.agents.get(agent).or_else(|| self.agents.get("*"));
         found.cloned().unwrap_or_default()
     }
 
     /// The pause between two looks at the directories, if there are to be any.
-    pub fn poll(&self) -> Option<Duration> {
+    pub fn poll_interval(&self) -> Option<Duration> {
         (self.enabled && self.poll_seconds > 0).then(|| Duration::from_secs(self.poll_seconds))
     }
 }
 
-impl AgentOptions {
+impl ExternalAgentOptions {
     /// Whether the configuration lets this agent run as root.
     pub fn is_root(&self) -> bool {
         self.user.as_deref() == Some(ROOT_USER)
     }
 
-    pub(crate) fn limits(&self) -> ResourceLimits {
+    pub(crate) fn resource_limits(&self) -> ResourceLimits {
         ResourceLimits {
             memory_bytes: self.memory_bytes,
             open_files: self.open_files,
@@ -143,18 +143,24 @@ impl AgentOptions {
 mod tests {
     use serde_json::json;
 
-    use super::{Confine, Options};
+    use super::{ConfinementMode, ExternalOptions};
 
     #[test]
     fn an_agent_has_its_own_table_or_that_of_all() {
-        let options: Options = serde_json::from_value(json!({"agents": {
+        let options: ExternalOptions = serde_json::from_value(json!({"agents": {
             "*": {"user": "nobody"}, "disk": {"confine": "required", "read": ["/srv"]}
         }}))
         .unwrap();
-        assert_eq!(options.of("x").user.as_deref(), Some("nobody"));
-        let disk = options.of("disk");
-        assert_eq!((disk.user, disk.confine), (None, Confine::Required));
-        assert_eq!(Options::default().of("x").open_files, Some(1024));
-        assert!(serde_json::from_value::<Options>(json!({"agents": {"x": {"usr": "y"}}})).is_err());
+        assert_eq!(options.agent_options("x").user.as_deref(), Some("nobody"));
+        let disk = options.agent_options("disk");
+        assert_eq!((disk.user, disk.confine), (None, ConfinementMode::Required));
+        assert_eq!(
+            ExternalOptions::default().agent_options("x").open_files,
+            Some(1024)
+        );
+        assert!(
+            serde_json::from_value::<ExternalOptions>(json!({"agents": {"x": {"usr": "y"}}}))
+                .is_err()
+        );
     }
 }

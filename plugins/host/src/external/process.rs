@@ -23,27 +23,27 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::Plan;
+use crate::sandbox::SandboxPlan;
 
 /// What a group has between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(2);
+const TERM_GRACE: Duration = Duration::from_secs(2);
 /// How long the rest of the output is awaited when somebody outside of the group keeps a stream open.
-const QUIET: Duration = Duration::from_millis(500);
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes that are kept of each stream; the rest is read and dropped.
-const KEPT: usize = 64 * 1024;
+const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// The program that applies a [`Plan`] to itself and becomes what the plan names: `rpcd exec-sandboxed`.
+/// The program that applies a [`SandboxPlan`] to itself and becomes what the plan names: `rpcd exec-sandboxed`.
 #[derive(Debug, Clone)]
-pub struct Helper {
+pub struct SandboxHelper {
     /// The program.
     pub program: PathBuf,
     /// What comes before the plan.
     pub arguments: Vec<OsString>,
 }
 
-impl Helper {
+impl SandboxHelper {
     /// The daemon's own program.
-    pub fn own() -> io::Result<Self> {
+    pub fn current_exe() -> io::Result<Self> {
         // The running program itself, even when an upgrade has replaced its file.
         let running = Path::new("/proc/self/exe");
         let program = if running.exists() {
@@ -60,7 +60,7 @@ impl Helper {
 
 /// What a group left behind.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ProgramOutput {
     /// How the leader ended.
     pub(super) status: ExitStatus,
     /// The beginning of its standard output.
@@ -71,7 +71,7 @@ pub(super) struct Ended {
 
 /// Why a group did not end by itself.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RunError {
+pub(super) enum ProgramRunError {
     /// It was not started.
     #[error("cannot start the sandbox of {}", program.display())]
     Start {
@@ -91,30 +91,30 @@ pub(super) enum RunError {
 }
 
 /// Runs a plan to its end, at most until `deadline` or `cancel`. The group is ended when the future is dropped, too.
-pub(super) async fn run(
-    helper: &Helper,
-    plan: &Plan,
+pub(super) async fn run_sandboxed(
+    helper: &SandboxHelper,
+    plan: &SandboxPlan,
     deadline: Instant,
     cancel: &CancellationToken,
-) -> Result<Ended, RunError> {
-    let failed = |source| RunError::Start {
+) -> Result<ProgramOutput, ProgramRunError> {
+    let failed = |source| ProgramRunError::Start {
         program: plan.program.clone(),
         source,
     };
     // Listening begins before there is anything to hear.
     let children = signal(SignalKind::child()).map_err(failed)?;
-    let child = start(helper, &plan.to_argument()?).map_err(failed)?;
-    let group = Group::of(&child).map_err(failed)?;
+    let child = spawn_helper(helper, &plan.to_argument()?).map_err(failed)?;
+    let group = ProgramGroup::from_child(&child).map_err(failed)?;
     let abandoned = cancel.child_token();
     let _when_dropped = abandoned.clone().drop_guard();
-    let watch = Watch {
+    let watch = ProgramSupervisor {
         child,
         group,
         children,
         deadline,
         abandoned,
     };
-    match tokio::spawn(watch.watch()).await {
+    match tokio::spawn(watch.supervise()).await {
         Ok(ended) => ended,
         Err(error) => Err(failed(io::Error::other(error))),
     }
@@ -124,7 +124,7 @@ pub(super) async fn run(
     clippy::disallowed_types,
     reason = "the host is one of the rooms that start processes"
 )]
-fn start(helper: &Helper, plan: &str) -> io::Result<Child> {
+fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
     Command::new(&helper.program)
         .args(&helper.arguments)
         .arg(plan)
@@ -138,13 +138,13 @@ fn start(helper: &Helper, plan: &str) -> io::Result<Child> {
 }
 
 /// The process group of a child that was not reaped yet, so that its number belongs to nobody else. Ended when dropped.
-struct Group {
+struct ProgramGroup {
     leader: Pid,
     over: bool,
 }
 
-impl Group {
-    fn of(child: &Child) -> io::Result<Self> {
+impl ProgramGroup {
+    fn from_child(child: &Child) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the program has no process id"))?;
         Ok(Self {
@@ -154,12 +154,12 @@ impl Group {
     }
 
     /// Signals every process of the group; none can be forked past it.
-    fn signal(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         let _ = killpg(self.leader, signal);
     }
 
     /// Whether the leader ended; it stays unreaped.
-    fn leader_ended(&self) -> bool {
+    fn has_leader_exited(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         !matches!(
             waitid(Id::Pid(self.leader), flags),
@@ -168,57 +168,61 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProgramGroup {
     fn drop(&mut self) {
         if !self.over {
-            self.signal(Signal::SIGKILL);
+            self.send_signal(Signal::SIGKILL);
         }
     }
 }
 
-struct Watch {
+struct ProgramSupervisor {
     child: Child,
-    group: Group,
+    group: ProgramGroup,
     children: Signals,
     deadline: Instant,
     abandoned: CancellationToken,
 }
 
-impl Watch {
-    async fn watch(mut self) -> Result<Ended, RunError> {
+impl ProgramSupervisor {
+    async fn supervise(mut self) -> Result<ProgramOutput, ProgramRunError> {
         let begun = Instant::now();
         let stdout = self
             .child
             .stdout
             .take()
-            .map(|stream| tokio::spawn(keep(stream)));
+            .map(|stream| tokio::spawn(read_capped(stream)));
         let stderr = self
             .child
             .stderr
             .take()
-            .map(|stream| tokio::spawn(keep(stream)));
+            .map(|stream| tokio::spawn(read_capped(stream)));
         let stopped = tokio::select! {
-            () = leader_end(&mut self.children, &self.group) => None,
-            () = tokio::time::sleep_until(self.deadline) => Some(RunError::Timeout(begun.elapsed())),
-            () = self.abandoned.cancelled() => Some(RunError::Abandoned),
+            () = wait_leader_exit(&mut self.children, &self.group) => None,
+            () = tokio::time::sleep_until(self.deadline) => Some(ProgramRunError::Timeout(begun.elapsed())),
+            () = self.abandoned.cancelled() => Some(ProgramRunError::Abandoned),
         };
         if stopped.is_some() {
-            self.group.signal(Signal::SIGTERM);
-            let _ = tokio::time::timeout(GRACE, leader_end(&mut self.children, &self.group)).await;
+            self.group.send_signal(Signal::SIGTERM);
+            let _ = tokio::time::timeout(
+                TERM_GRACE,
+                wait_leader_exit(&mut self.children, &self.group),
+            )
+            .await;
         }
         // Whoever is left of the group has nobody to answer to.
-        self.group.signal(Signal::SIGKILL);
+        self.group.send_signal(Signal::SIGKILL);
         let status = self.child.wait().await;
         self.group.over = true;
-        let (stdout, stderr) = (collected(stdout).await, collected(stderr).await);
+        let (stdout, stderr) = (collect_output(stdout).await, collect_output(stderr).await);
         match (stopped, status) {
             (Some(why), _) => Err(why),
-            (None, Ok(status)) => Ok(Ended {
+            (None, Ok(status)) => Ok(ProgramOutput {
                 status,
                 stdout,
                 stderr,
             }),
-            (None, Err(source)) => Err(RunError::Start {
+            (None, Err(source)) => Err(ProgramRunError::Start {
                 program: PathBuf::from("the program"),
                 source,
             }),
@@ -226,8 +230,8 @@ impl Watch {
     }
 }
 
-async fn leader_end(children: &mut Signals, group: &Group) {
-    while !group.leader_ended() {
+async fn wait_leader_exit(children: &mut Signals, group: &ProgramGroup) {
+    while !group.has_leader_exited() {
         if children.recv().await.is_none() {
             return;
         }
@@ -235,21 +239,21 @@ async fn leader_end(children: &mut Signals, group: &Group) {
 }
 
 /// Reads a stream to its end, and keeps its beginning: the writer must neither block nor get SIGPIPE.
-async fn keep(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
+async fn read_capped(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = vec![0; 8192];
     while let Ok(size @ 1..) = stream.read(&mut buffer).await {
-        let room = KEPT.saturating_sub(kept.len()).min(size);
+        let room = MAX_OUTPUT_BYTES.saturating_sub(kept.len()).min(size);
         kept.extend_from_slice(buffer.get(..room).unwrap_or_default());
     }
     kept
 }
 
-async fn collected(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+async fn collect_output(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     let Some(mut reader) = reader else {
         return Vec::new();
     };
-    if let Ok(Ok(kept)) = tokio::time::timeout(QUIET, &mut reader).await {
+    if let Ok(Ok(kept)) = tokio::time::timeout(OUTPUT_TIMEOUT, &mut reader).await {
         return kept;
     }
     reader.abort();

@@ -4,31 +4,31 @@
 //! `implemented_by` scripts, whose reply file holds the outputs alone while exit code and error output carry the rest.
 
 use muster_api::ActionError;
-use muster_api::ddl::Action;
-use muster_wire::status::Status;
+use muster_api::ddl::ActionSchema;
+use muster_wire::status::ReplyStatus;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The protocol of a call.
-pub const REQUEST: &str = "io.choria.mcorpc.external.v1.rpc_request";
+pub const REQUEST_PROTOCOL: &str = "io.choria.mcorpc.external.v1.rpc_request";
 /// The protocol of its answer.
-pub const REPLY: &str = "io.choria.mcorpc.external.v1.rpc_reply";
+pub const REPLY_PROTOCOL: &str = "io.choria.mcorpc.external.v1.rpc_reply";
 /// The protocol of the question whether an agent is of use on this node.
-pub const ACTIVATION_REQUEST: &str = "io.choria.mcorpc.external.v1.activation_request";
+pub const ACTIVATION_REQUEST_PROTOCOL: &str = "io.choria.mcorpc.external.v1.activation_request";
 /// The protocol of its answer.
-pub const ACTIVATION_REPLY: &str = "io.choria.mcorpc.external.v1.activation_reply";
+pub const ACTIVATION_REPLY_PROTOCOL: &str = "io.choria.mcorpc.external.v1.activation_reply";
 
 const REQUEST_SCHEMA: &str = "https://choria.io/schemas/mcorpc/external/v1/rpc_request.json";
 const ACTIVATION_SCHEMA: &str =
     "https://choria.io/schemas/mcorpc/external/v1/activation_request.json";
 
 /// The longest message of an agent that is passed on, in characters.
-const MESSAGE_CHARS: usize = 2000;
+const MAX_MESSAGE_CHARS: usize = 2000;
 
 /// A call, as Choria writes it down for an agent.
 #[derive(Debug, Serialize)]
-pub struct Request<'a> {
+pub struct ExternalRequest<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     protocol: &'static str,
@@ -52,12 +52,12 @@ pub struct Request<'a> {
     pub data: &'a Map<String, Value>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ExternalRequest<'a> {
     /// A call of an action with these inputs; the rest is to be filled in.
     pub fn new(agent: &'a str, action: &'a str, data: &'a Map<String, Value>) -> Self {
         Self {
             schema: REQUEST_SCHEMA,
-            protocol: REQUEST,
+            protocol: REQUEST_PROTOCOL,
             agent,
             action,
             requestid: String::new(),
@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
     }
 
     /// The same call, as `MCollective` writes it down for a script.
-    pub fn for_script(&self) -> Value {
+    pub fn to_script_json(&self) -> Value {
         serde_json::json!({
             "agent": self.agent,
             "action": self.action,
@@ -85,12 +85,12 @@ impl<'a> Request<'a> {
 
 /// The question whether an agent is of use on this node.
 pub fn activation_request(agent: &str) -> Value {
-    serde_json::json!({"$schema": ACTIVATION_SCHEMA, "protocol": ACTIVATION_REQUEST, "agent": agent})
+    serde_json::json!({"$schema": ACTIVATION_SCHEMA, "protocol": ACTIVATION_REQUEST_PROTOCOL, "agent": agent})
 }
 
 /// What is wrong with an answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReplyError {
+pub enum ExternalReplyError {
     /// There is none.
     #[error("it wrote no reply")]
     Nothing,
@@ -137,44 +137,47 @@ struct RawActivation {
 /// An agent that fails may still answer with outputs; those that its DDL does not allow are left out then.
 pub fn read_reply(
     bytes: &[u8],
-    action: &Action,
-) -> Result<Result<Map<String, Value>, ActionError>, ReplyError> {
-    let raw: RawReply = parse(bytes)?;
-    expect_protocol(raw.protocol, REPLY)?;
+    action: &ActionSchema,
+) -> Result<Result<Map<String, Value>, ActionError>, ExternalReplyError> {
+    let raw: RawReply = parse_object(bytes)?;
+    expect_protocol(raw.protocol, REPLY_PROTOCOL)?;
     let data = raw.data.unwrap_or_default();
     let status = match raw.statuscode {
-        0 => return outputs(&data, action).map(Ok),
-        1 => Status::Failed,
-        2 => Status::UnknownAction,
-        3 => Status::MissingData,
-        4 => Status::InvalidData,
-        5 => Status::Other,
-        other => return Err(ReplyError::Status(other)),
+        0 => return validate_outputs(&data, action).map(Ok),
+        1 => ReplyStatus::Failed,
+        2 => ReplyStatus::UnknownAction,
+        3 => ReplyStatus::MissingData,
+        4 => ReplyStatus::InvalidData,
+        5 => ReplyStatus::Other,
+        other => return Err(ExternalReplyError::Status(other)),
     };
     let message = raw
         .statusmsg
         .filter(|message| !message.trim().is_empty())
         .map_or_else(
             || "the agent gave no reason".to_owned(),
-            |said| short(&said),
+            |said| shorten_message(&said),
         );
     Ok(Err(ActionError {
         status,
         message,
         reason: None,
-        data: outputs(&data, action).unwrap_or_default(),
+        data: validate_outputs(&data, action).unwrap_or_default(),
     }))
 }
 
 /// Reads the outputs that a script left.
-pub fn read_outputs(bytes: &[u8], action: &Action) -> Result<Map<String, Value>, ReplyError> {
-    outputs(&parse(bytes)?, action)
+pub fn read_outputs(
+    bytes: &[u8],
+    action: &ActionSchema,
+) -> Result<Map<String, Value>, ExternalReplyError> {
+    validate_outputs(&parse_object(bytes)?, action)
 }
 
 /// Reads whether an agent is of use on this node.
-pub fn read_activation(bytes: &[u8]) -> Result<bool, ReplyError> {
-    let raw: RawActivation = parse(bytes)?;
-    expect_protocol(raw.protocol, ACTIVATION_REPLY)?;
+pub fn read_activation(bytes: &[u8]) -> Result<bool, ExternalReplyError> {
+    let raw: RawActivation = parse_object(bytes)?;
+    expect_protocol(raw.protocol, ACTIVATION_REPLY_PROTOCOL)?;
     Ok(raw.activate)
 }
 
@@ -182,14 +185,14 @@ pub fn read_activation(bytes: &[u8]) -> Result<bool, ReplyError> {
 pub fn script_failure(code: i32, message: &str) -> ActionError {
     let message = match message.trim() {
         "" => format!("the script ended with {code} and gave no reason"),
-        said => short(said),
+        said => shorten_message(said),
     };
     let status = match code {
-        2 => Status::UnknownAction,
-        3 => Status::MissingData,
-        4 => Status::InvalidData,
-        5 => Status::Other,
-        _ => Status::Failed,
+        2 => ReplyStatus::UnknownAction,
+        3 => ReplyStatus::MissingData,
+        4 => ReplyStatus::InvalidData,
+        5 => ReplyStatus::Other,
+        _ => ReplyStatus::Failed,
     };
     ActionError {
         status,
@@ -197,9 +200,9 @@ pub fn script_failure(code: i32, message: &str) -> ActionError {
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReplyError> {
+fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ExternalReplyError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(ReplyError::Nothing);
+        return Err(ExternalReplyError::Nothing);
     }
     // The parser's words are not passed on: a value that it repeats could be a secret.
     let object: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
@@ -208,32 +211,39 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReplyError> {
             _ => "no JSON",
         };
         let (line, column) = (error.line(), error.column());
-        ReplyError::Malformed(format!("{what}, at line {line} column {column}"))
+        ExternalReplyError::Malformed(format!("{what}, at line {line} column {column}"))
     })?;
     // Through an object, because a list would pass for one whose fields are all left out.
-    serde_json::from_value(Value::Object(object))
-        .map_err(|_| ReplyError::Malformed("a field is missing or of another type".to_owned()))
+    serde_json::from_value(Value::Object(object)).map_err(|_| {
+        ExternalReplyError::Malformed("a field is missing or of another type".to_owned())
+    })
 }
 
 /// An answer need not say what it is; if it does, it must be right.
-fn expect_protocol(found: Option<String>, expected: &'static str) -> Result<(), ReplyError> {
+fn expect_protocol(
+    found: Option<String>,
+    expected: &'static str,
+) -> Result<(), ExternalReplyError> {
     match found {
-        Some(found) if found != expected => Err(ReplyError::Protocol {
-            found: short(&found),
+        Some(found) if found != expected => Err(ExternalReplyError::Protocol {
+            found: shorten_message(&found),
             expected,
         }),
         _ => Ok(()),
     }
 }
 
-fn outputs(data: &Map<String, Value>, action: &Action) -> Result<Map<String, Value>, ReplyError> {
+fn validate_outputs(
+    data: &Map<String, Value>,
+    action: &ActionSchema,
+) -> Result<Map<String, Value>, ExternalReplyError> {
     let valid = action.validate_output(data);
-    valid.map_err(|error| ReplyError::Outputs(error.to_string()))
+    valid.map_err(|error| ExternalReplyError::Outputs(error.to_string()))
 }
 
-fn short(text: &str) -> String {
+fn shorten_message(text: &str) -> String {
     let text = text.trim();
-    let mut short: String = text.chars().take(MESSAGE_CHARS).collect();
+    let mut short: String = text.chars().take(MAX_MESSAGE_CHARS).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -242,39 +252,39 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_api::ddl::{Action, Ddl};
-    use muster_wire::status::Status;
+    use muster_api::ddl::{ActionSchema, AgentDdl};
+    use muster_wire::status::ReplyStatus;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::{
-        REPLY, REQUEST, ReplyError, Request, activation_request, read_activation, read_outputs,
-        read_reply, script_failure,
+        ExternalReplyError, ExternalRequest, REPLY_PROTOCOL, REQUEST_PROTOCOL, activation_request,
+        read_activation, read_outputs, read_reply, script_failure,
     };
 
-    fn action() -> Action {
+    fn action() -> ActionSchema {
         let ddl = json!({"metadata": {"name": "x"}, "actions": [{"action": "y", "output": {
             "text": {"type": "string", "default": "none"}, "count": {"type": "integer"}}}]});
-        let ddl = Ddl::from_slice(ddl.to_string().as_bytes()).unwrap();
-        ddl.action("y").unwrap().clone()
+        let ddl = AgentDdl::from_slice(ddl.to_string().as_bytes()).unwrap();
+        ddl.find_action("y").unwrap().clone()
     }
 
     #[test]
     fn a_request_is_what_chorias_agents_read() {
         let data = json!({"msg": "hello"}).as_object().cloned().unwrap();
-        let mut request = Request::new("helloworld", "ping", &data);
+        let mut request = ExternalRequest::new("helloworld", "ping", &data);
         request.requestid = "034c527089f746248822ada8a145f499".to_owned();
         (request.senderid, request.callerid, request.collective) = ("rip", "rip", "muster");
         request.msgtime = 1_568_281_519;
         assert_eq!(
             serde_json::to_value(&request).unwrap(),
             json!({"$schema": "https://choria.io/schemas/mcorpc/external/v1/rpc_request.json",
-                   "protocol": REQUEST, "agent": "helloworld", "action": "ping",
+                   "protocol": REQUEST_PROTOCOL, "agent": "helloworld", "action": "ping",
                    "requestid": "034c527089f746248822ada8a145f499", "senderid": "rip",
                    "callerid": "rip", "collective": "muster", "ttl": 60,
                    "msgtime": 1_568_281_519, "data": {"msg": "hello"}})
         );
-        assert_eq!(request.for_script()["uniqid"], json!(request.requestid));
+        assert_eq!(request.to_script_json()["uniqid"], json!(request.requestid));
         assert_eq!(activation_request("x")["agent"], json!("x"));
     }
 
@@ -287,29 +297,38 @@ mod tests {
             json!({"count": 3, "text": "none"})
         );
         let failed = read(
-            json!({"protocol": REPLY, "statuscode": 4, "statusmsg": " no such disk ", "data": {"lie": 1}}),
+            json!({"protocol": REPLY_PROTOCOL, "statuscode": 4, "statusmsg": " no such disk ", "data": {"lie": 1}}),
         );
         let failed = failed.unwrap().unwrap_err();
         assert_eq!(
             (failed.status, failed.message.as_str()),
-            (Status::InvalidData, "no such disk")
+            (ReplyStatus::InvalidData, "no such disk")
         );
         assert!(failed.data.is_empty());
         assert!(matches!(
             read(json!({"statuscode": 0, "data": {"lie": 1}})),
-            Err(ReplyError::Outputs(_))
+            Err(ExternalReplyError::Outputs(_))
         ));
         assert!(matches!(
             read(json!({"statuscode": 0, "data": {"count": "3"}})),
-            Err(ReplyError::Outputs(_))
+            Err(ExternalReplyError::Outputs(_))
         ));
-        assert_eq!(read(json!({"statuscode": 6})), Err(ReplyError::Status(6)));
+        assert_eq!(
+            read(json!({"statuscode": 6})),
+            Err(ExternalReplyError::Status(6))
+        );
         assert!(matches!(
             read(json!({"protocol": "x", "statuscode": 0})),
-            Err(ReplyError::Protocol { .. })
+            Err(ExternalReplyError::Protocol { .. })
         ));
-        assert!(matches!(read(json!([])), Err(ReplyError::Malformed(_))));
-        assert_eq!(read_reply(b" \n", &action()), Err(ReplyError::Nothing));
+        assert!(matches!(
+            read(json!([])),
+            Err(ExternalReplyError::Malformed(_))
+        ));
+        assert_eq!(
+            read_reply(b" \n", &action()),
+            Err(ExternalReplyError::Nothing)
+        );
     }
 
     #[test]
@@ -319,9 +338,9 @@ mod tests {
         let failed = script_failure(3, "the disk is missing\n");
         assert_eq!(
             (failed.status, failed.message.as_str()),
-            (Status::MissingData, "the disk is missing")
+            (ReplyStatus::MissingData, "the disk is missing")
         );
-        assert_eq!(script_failure(77, "").status, Status::Failed);
+        assert_eq!(script_failure(77, "").status, ReplyStatus::Failed);
     }
 
     #[test]
@@ -353,7 +372,7 @@ mod tests {
             match read_reply(reply.to_string().as_bytes(), &action) {
                 Ok(Ok(data)) => prop_assert!(action.validate_output(&data).is_ok()),
                 Ok(Err(error)) => {
-                    prop_assert!(error.status != Status::Ok);
+                    prop_assert!(error.status != ReplyStatus::Ok);
                     prop_assert!(action.validate_output(&error.data).is_ok());
                 }
                 Err(error) => prop_assert!(!error.to_string().is_empty()),

@@ -7,14 +7,14 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope, path_beneath_rules,
 };
 
-use super::{Confinement, Plan};
+use super::{SandboxConfinement, SandboxPlan};
 
 /// Newest kernel interface that is used; an older kernel enforces the rights that it has.
 const NEWEST_ABI: ABI = ABI::V9;
 
 /// What programs of any kind need to read: the system's programs, libraries, names and certificates, but not `/etc` as a
 /// whole, where keys are.
-const SYSTEM: [&str; 24] = [
+const SYSTEM_PATHS: [&str; 24] = [
     "/bin",
     "/sbin",
     "/lib",
@@ -42,12 +42,12 @@ const SYSTEM: [&str; 24] = [
 ];
 
 /// What every program may write to.
-const SINKS: [&str; 1] = ["/dev/null"];
+const WRITABLE_DEVICES: [&str; 1] = ["/dev/null"];
 
 /// What this kernel's Landlock can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a right of its own")]
-pub struct KernelSupport {
+pub struct LandlockSupport {
     /// Files (Linux 5.13).
     pub files: bool,
     /// TCP ports (6.7).
@@ -58,7 +58,7 @@ pub struct KernelSupport {
     pub scopes: bool,
 }
 
-impl KernelSupport {
+impl LandlockSupport {
     /// Asks the running kernel.
     pub fn probe() -> Self {
         let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -73,7 +73,7 @@ impl KernelSupport {
     }
 
     /// The parts that are not enforced, although the kernel confines programs to files.
-    pub fn missing(self) -> Vec<&'static str> {
+    pub fn missing_features(self) -> Vec<&'static str> {
         [
             (self.tcp, "TCP ports"),
             (self.devices, "requests to devices"),
@@ -86,9 +86,9 @@ impl KernelSupport {
 }
 
 /// The rules of a plan. They come into force with `restrict_self`.
-pub(super) fn rules(
-    plan: &Plan,
-    confinement: &Confinement,
+pub(super) fn build_ruleset(
+    plan: &SandboxPlan,
+    confinement: &SandboxConfinement,
 ) -> Result<RulesetCreated, RulesetError> {
     let (all, read) = (
         AccessFs::from_all(NEWEST_ABI),
@@ -104,12 +104,12 @@ pub(super) fn rules(
         ruleset.handle_access(AccessNet::from_all(NEWEST_ABI))?
     };
     let own = plan.program.parent().unwrap_or(Path::new("/"));
-    let readable = SYSTEM
+    let readable = SYSTEM_PATHS
         .iter()
         .map(Path::new)
         .chain(std::iter::once(own))
         .chain(confinement.read.iter().map(PathBuf::as_path));
-    let writable = SINKS
+    let writable = WRITABLE_DEVICES
         .iter()
         .map(Path::new)
         .chain(std::iter::once(plan.directory.as_path()))

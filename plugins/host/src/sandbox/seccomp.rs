@@ -11,7 +11,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, apply_filter, sock_filter,
 };
 
-use super::Confinement;
+use super::SandboxConfinement;
 
 /// `mseal`, the newest call that was judged for the list. The numbers are the same on every architecture from 424 on.
 const NEWEST_SYSCALL: u32 = 462;
@@ -22,7 +22,7 @@ const SOCKET_TYPE_BITS: u64 = 0xf;
 const SOCK_PACKET: libc::c_int = 10;
 
 /// Calls that are refused with `EPERM`.
-const REFUSED: [libc::c_long; 58] = [
+const REFUSED_SYSCALLS: [libc::c_long; 58] = [
     // Clock, names and state of the machine.
     libc::SYS_acct,
     libc::SYS_adjtimex,
@@ -88,7 +88,7 @@ const REFUSED: [libc::c_long; 58] = [
 ];
 
 /// Namespaces that `clone` could make.
-const NAMESPACES: [libc::c_int; 7] = [
+const NAMESPACE_FLAGS: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
     libc::CLONE_NEWNET,
@@ -99,21 +99,21 @@ const NAMESPACES: [libc::c_int; 7] = [
 ];
 
 /// Applies both filters to this process and everything that it starts. The process has renounced new privileges before.
-pub(super) fn apply(confinement: &Confinement) -> Result<(), Error> {
-    apply_filter(&unknown_calls())?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED
+pub(super) fn install_filters(confinement: &SandboxConfinement) -> Result<(), Error> {
+    apply_filter(&unknown_syscall_filter())?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED_SYSCALLS
         .iter()
-        .map(|call| (number(*call), Vec::new()))
+        .map(|call| (syscall_number(*call), Vec::new()))
         .collect();
     for (call, refused) in [
         (libc::SYS_socket, socket_rules(confinement)?),
         (libc::SYS_clone, namespace_rules()?),
         (libc::SYS_ioctl, terminal_rules()?),
     ] {
-        rules.insert(number(call), refused);
+        rules.insert(syscall_number(call), refused);
     }
     if !confinement.unix_sockets {
-        rules.insert(number(libc::SYS_socketpair), pair_rules()?);
+        rules.insert(syscall_number(libc::SYS_socketpair), socketpair_rules()?);
     }
     let filter = SeccompFilter::new(
         rules,
@@ -130,12 +130,12 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), Error> {
     clippy::useless_conversion,
     reason = "the type differs between architectures"
 )]
-fn number(call: libc::c_long) -> i64 {
+fn syscall_number(call: libc::c_long) -> i64 {
     i64::from(call)
 }
 
 /// Makes calls beyond the list, and `clone3`, whose flags a filter cannot see, not exist. C libraries then use `clone`.
-fn unknown_calls() -> BpfProgram {
+fn unknown_syscall_filter() -> BpfProgram {
     let (load, greater, equal, answer) = (
         libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
         libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
@@ -162,7 +162,7 @@ fn unknown_calls() -> BpfProgram {
 }
 
 /// Which sockets are refused: every family that is not granted, and those that see packets of others.
-fn socket_rules(confinement: &Confinement) -> Result<Vec<SeccompRule>, Error> {
+fn socket_rules(confinement: &SandboxConfinement) -> Result<Vec<SeccompRule>, Error> {
     let mut families = Vec::new();
     if confinement.unix_sockets {
         families.push(libc::AF_UNIX);
@@ -175,10 +175,10 @@ fn socket_rules(confinement: &Confinement) -> Result<Vec<SeccompRule>, Error> {
     }
     let other = families
         .iter()
-        .map(|family| argument(0, SeccompCmpOp::Ne, *family))
+        .map(|family| argument_condition(0, SeccompCmpOp::Ne, *family))
         .collect::<Result<_, _>>()?;
-    let kind = |kind| argument(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_BITS), kind);
-    let netlink = |operator| argument(0, operator, libc::AF_NETLINK);
+    let kind = |kind| argument_condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_BITS), kind);
+    let netlink = |operator| argument_condition(0, operator, libc::AF_NETLINK);
     Ok(vec![
         SeccompRule::new(other)?,
         SeccompRule::new(vec![netlink(SeccompCmpOp::Ne)?, kind(libc::SOCK_RAW)?])?,
@@ -186,28 +186,28 @@ fn socket_rules(confinement: &Confinement) -> Result<Vec<SeccompRule>, Error> {
         // Resolvers list the machine's addresses by it.
         SeccompRule::new(vec![
             netlink(SeccompCmpOp::Eq)?,
-            argument(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
+            argument_condition(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
         ])?,
     ])
 }
 
 /// A pair of datagram sockets can be connected again, to a socket of somebody else; pairs of streams cannot.
-fn pair_rules() -> Result<Vec<SeccompRule>, Error> {
+fn socketpair_rules() -> Result<Vec<SeccompRule>, Error> {
     [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .into_iter()
         .map(|kind| {
-            let kind = argument(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_BITS), kind)?;
+            let kind = argument_condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_BITS), kind)?;
             Ok(SeccompRule::new(vec![kind])?)
         })
         .collect()
 }
 
 fn namespace_rules() -> Result<Vec<SeccompRule>, Error> {
-    NAMESPACES
+    NAMESPACE_FLAGS
         .into_iter()
         .map(|flag| {
             let bit = u64::from(flag.unsigned_abs());
-            let flag = argument(0, SeccompCmpOp::MaskedEq(bit), flag)?;
+            let flag = argument_condition(0, SeccompCmpOp::MaskedEq(bit), flag)?;
             Ok(SeccompRule::new(vec![flag])?)
         })
         .collect()
@@ -220,7 +220,7 @@ fn terminal_rules() -> Result<Vec<SeccompRule>, Error> {
     Ok(vec![SeccompRule::new(vec![request])?])
 }
 
-fn argument(
+fn argument_condition(
     index: u8,
     operator: SeccompCmpOp,
     value: libc::c_int,

@@ -1,17 +1,17 @@
 //! `connect`: opens a TCP connection and closes it again. A port that is not open is an answer, not a failure.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::{millis, patience};
+use super::{effective_timeout, round_millis};
 
-pub(crate) struct Connect;
+pub(crate) struct NettestConnectAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct NettestConnectInput {
     host: String,
     port: u32,
     /// In seconds.
@@ -20,27 +20,31 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct NettestConnectOutput {
     connected: bool,
     result: String,
     address: Option<String>,
     ms: f64,
 }
 
-impl Action for Connect {
+impl AgentAction for NettestConnectAction {
     const NAME: &'static str = "connect";
-    type Input = Input;
-    type Output = Output;
+    type Input = NettestConnectInput;
+    type Output = NettestConnectOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: NettestConnectInput,
+    ) -> Result<NettestConnectOutput, ActionError> {
         let port = u16::try_from(input.port).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| {
-            ActionError::invalid(format!("port {} is not one of 1 to 65535", input.port))
+            ActionError::invalid_input(format!("port {} is not one of 1 to 65535", input.port))
         })?;
         let begun = Instant::now();
-        let patience = patience(cx, input.timeout);
+        let patience = effective_timeout(cx, input.timeout);
         let opened = timeout(patience, TcpStream::connect((input.host.as_str(), port))).await;
-        let ms = millis(begun.elapsed());
+        let ms = round_millis(begun.elapsed());
         let (connected, result, address) = match opened {
             Ok(Ok(stream)) => {
                 let address = stream.peer_addr().ok().map(|address| address.to_string());
@@ -53,7 +57,7 @@ impl Action for Connect {
                 None,
             ),
         };
-        Ok(Output {
+        Ok(NettestConnectOutput {
             connected,
             result,
             address,

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout};
 
-use super::{millis, patience};
+use super::{effective_timeout, round_millis};
 
-pub(crate) struct Dns;
+pub(crate) struct NettestDnsAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct NettestDnsInput {
     name: String,
     /// In seconds.
     timeout: u64,
@@ -21,19 +21,23 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct NettestDnsOutput {
     addresses: Vec<String>,
     ms: f64,
 }
 
-impl Action for Dns {
+impl AgentAction for NettestDnsAction {
     const NAME: &'static str = "dns";
-    type Input = Input;
-    type Output = Output;
+    type Input = NettestDnsInput;
+    type Output = NettestDnsOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: NettestDnsInput,
+    ) -> Result<NettestDnsOutput, ActionError> {
         let begun = Instant::now();
-        let patience = patience(cx, input.timeout);
+        let patience = effective_timeout(cx, input.timeout);
         let name = &input.name;
         let found = timeout(patience, lookup_host((name.as_str(), 0))).await;
         let found = found
@@ -43,9 +47,9 @@ impl Action for Dns {
             })?
             .map_err(|error| ActionError::failed(format!("cannot resolve {name}: {error}")))?;
         let addresses: BTreeSet<String> = found.map(|address| address.ip().to_string()).collect();
-        Ok(Output {
+        Ok(NettestDnsOutput {
             addresses: addresses.into_iter().collect(),
-            ms: millis(begun.elapsed()),
+            ms: round_millis(begun.elapsed()),
         })
     }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::Command;
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::patience;
+use super::effective_timeout;
 
-pub(crate) struct Ping;
+pub(crate) struct NettestPingAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct NettestPingInput {
     host: String,
     count: u32,
     /// In seconds, for each echo.
@@ -22,7 +22,7 @@ pub(crate) struct Input {
 
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct NettestPingOutput {
     alive: bool,
     sent: u32,
     received: u32,
@@ -30,22 +30,29 @@ pub(crate) struct Output {
     rtt: Option<f64>,
 }
 
-impl Action for Ping {
+impl AgentAction for NettestPingAction {
     const NAME: &'static str = "ping";
-    type Input = Input;
-    type Output = Output;
+    type Input = NettestPingInput;
+    type Output = NettestPingOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: NettestPingInput,
+    ) -> Result<NettestPingOutput, ActionError> {
         // The name becomes a word of a command line.
         if input.host.starts_with('-') {
-            return Err(ActionError::invalid(format!("{} is no host", input.host)));
+            return Err(ActionError::invalid_input(format!(
+                "{} is no host",
+                input.host
+            )));
         }
         let count = input.count.clamp(1, 10);
         let wait = input.timeout.clamp(1, 10);
-        let limit = patience(cx, u64::from(count).saturating_mul(wait).saturating_add(2));
+        let limit = effective_timeout(cx, u64::from(count).saturating_mul(wait).saturating_add(2));
         let system = Arc::clone(&cx.system);
         let output = cx
-            .blocking(move |cancel| {
+            .run_blocking(move |cancel| {
                 let words = [
                     "ping",
                     "-n",
@@ -58,15 +65,15 @@ impl Action for Ping {
                 command.argv.push(input.host);
                 command.timeout = Some(limit.max(Duration::from_secs(1)));
                 command.cancel = cancel;
-                system.run(&command)
+                system.run_command(&command)
             })
             .await?
             .map_err(|error| {
                 let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
                 ActionError::failed(format!("{error}{}", cause.unwrap_or_default()))
             })?;
-        let text = output.text();
-        read(&text).ok_or_else(|| {
+        let text = output.combined_text();
+        parse_ping_output(&text).ok_or_else(|| {
             let said = text
                 .lines()
                 .find(|line| !line.is_empty())
@@ -77,7 +84,7 @@ impl Action for Ping {
 }
 
 /// The balance, as the programs of iputils and busybox write it.
-fn read(text: &str) -> Option<Output> {
+fn parse_ping_output(text: &str) -> Option<NettestPingOutput> {
     let balance = text
         .lines()
         .find(|line| line.contains("packets transmitted"))?;
@@ -91,7 +98,7 @@ fn read(text: &str) -> Option<Output> {
         let (_, values) = line.split_once('=')?;
         values.split('/').nth(1)?.trim().parse().ok()
     });
-    Some(Output {
+    Some(NettestPingOutput {
         alive: received > 0,
         sent,
         received,
@@ -103,35 +110,38 @@ fn read(text: &str) -> Option<Output> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Output, read};
+    use super::{NettestPingOutput, parse_ping_output};
 
     #[test]
     fn both_usual_programs_are_understood() {
         let iputils = "PING ::1 (::1) 56 data bytes\n64 bytes from ::1: icmp_seq=1 ttl=64 time=0.040 ms\n\n\
                        --- ::1 ping statistics ---\n2 packets transmitted, 1 received, 50% packet loss, time 1001ms\n\
                        rtt min/avg/max/mdev = 0.040/0.045/0.051/0.005 ms\n";
-        let expected = Output {
+        let expected = NettestPingOutput {
             alive: true,
             sent: 2,
             received: 1,
             rtt: Some(0.045),
         };
-        assert_eq!(read(iputils), Some(expected));
+        assert_eq!(parse_ping_output(iputils), Some(expected));
         let busybox = "--- 192.0.2.1 ping statistics ---\n3 packets transmitted, 0 packets received, 100% packet loss\n";
-        let expected = Output {
+        let expected = NettestPingOutput {
             alive: false,
             sent: 3,
             received: 0,
             rtt: None,
         };
-        assert_eq!(read(busybox), Some(expected));
-        assert_eq!(read("ping: nowhere: Name or service not known\n"), None);
+        assert_eq!(parse_ping_output(busybox), Some(expected));
+        assert_eq!(
+            parse_ping_output("ping: nowhere: Name or service not known\n"),
+            None
+        );
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in "(\\PC|packets transmitted|,|=|/|min/avg/max){0,40}") {
-            let _ = read(&text);
+            let _ = parse_ping_output(&text);
         }
     }
 }

@@ -1,49 +1,53 @@
 //! `checkupdates`: which packages have newer versions. Changes nothing, and asks no source: see `refresh`.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use crate::package::Packages;
-use crate::queue::look;
+use crate::package::NodePackages;
+use crate::queue::run_blocking;
 
-pub(crate) struct Checkupdates;
+pub(crate) struct PackageCheckupdatesAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {}
+pub(crate) struct PackageCheckupdatesInput {}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PackageCheckupdatesOutput {
     package_manager: String,
-    outdated_packages: Vec<Outdated>,
+    outdated_packages: Vec<OutdatedPackageRow>,
     count: usize,
 }
 
 /// The names of the field's agent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct Outdated {
+struct OutdatedPackageRow {
     package: String,
     installed: String,
     /// The newest.
     version: String,
 }
 
-impl Action for Checkupdates {
+impl AgentAction for PackageCheckupdatesAction {
     const NAME: &'static str = "checkupdates";
-    type Input = Input;
-    type Output = Output;
+    type Input = PackageCheckupdatesInput;
+    type Output = PackageCheckupdatesOutput;
 
-    async fn run(&self, cx: &Context, _: Input) -> Result<Output, ActionError> {
-        let (tool, outdated) = look(cx, Packages::outdated).await?;
-        let outdated = outdated.into_iter().map(|found| Outdated {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: PackageCheckupdatesInput,
+    ) -> Result<PackageCheckupdatesOutput, ActionError> {
+        let (tool, outdated) = run_blocking(cx, NodePackages::list_outdated).await?;
+        let outdated = outdated.into_iter().map(|found| OutdatedPackageRow {
             package: found.name,
             installed: found.installed,
             version: found.newest,
         });
-        let outdated_packages: Vec<Outdated> = outdated.collect();
-        Ok(Output {
+        let outdated_packages: Vec<OutdatedPackageRow> = outdated.collect();
+        Ok(PackageCheckupdatesOutput {
             package_manager: tool.to_owned(),
             count: outdated_packages.len(),
             outdated_packages,

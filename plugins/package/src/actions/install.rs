@@ -2,31 +2,35 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Deserialize;
 
-use crate::package::Report;
-use crate::queue::Queue;
+use crate::package::PackageChangeOutput;
+use crate::queue::PackageQueue;
 
-pub(crate) struct Install(pub(crate) Arc<Queue>);
+pub(crate) struct PackageInstallAction(pub(crate) Arc<PackageQueue>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PackageInstallInput {
     package: String,
     /// Begins with a digit, the DDL says: the engine has other words for what a package can be, `absent` among them.
     version: Option<String>,
 }
 
-impl Action for Install {
+impl AgentAction for PackageInstallAction {
     const NAME: &'static str = "install";
-    type Input = Input;
-    type Output = Report;
+    type Input = PackageInstallInput;
+    type Output = PackageChangeOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PackageInstallInput,
+    ) -> Result<PackageChangeOutput, ActionError> {
         self.0
-            .change(cx, move |packages| {
-                packages.bring(
+            .run_exclusive(cx, move |packages| {
+                packages.ensure_state(
                     &input.package,
                     input.version.as_deref().unwrap_or("present"),
                 )

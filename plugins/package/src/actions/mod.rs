@@ -8,10 +8,10 @@ mod status;
 mod uninstall;
 mod update;
 
-pub(crate) use checkupdates::Checkupdates;
-pub(crate) use install::Install;
-pub(crate) use purge::Purge;
-pub(crate) use refresh::Refresh;
-pub(crate) use status::Status;
-pub(crate) use uninstall::Uninstall;
-pub(crate) use update::Update;
+pub(crate) use checkupdates::PackageCheckupdatesAction;
+pub(crate) use install::PackageInstallAction;
+pub(crate) use purge::PackagePurgeAction;
+pub(crate) use refresh::PackageRefreshAction;
+pub(crate) use status::PackageStatusAction;
+pub(crate) use uninstall::PackageUninstallAction;
+pub(crate) use update::PackageUpdateAction;

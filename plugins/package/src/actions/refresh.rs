@@ -2,32 +2,39 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use crate::package::Packages;
-use crate::queue::Queue;
+use crate::package::NodePackages;
+use crate::queue::PackageQueue;
 
-pub(crate) struct Refresh(pub(crate) Arc<Queue>);
+pub(crate) struct PackageRefreshAction(pub(crate) Arc<PackageQueue>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {}
+pub(crate) struct PackageRefreshInput {}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PackageRefreshOutput {
     output: String,
 }
 
-impl Action for Refresh {
+impl AgentAction for PackageRefreshAction {
     const NAME: &'static str = "refresh";
-    type Input = Input;
-    type Output = Output;
+    type Input = PackageRefreshInput;
+    type Output = PackageRefreshOutput;
 
-    async fn run(&self, cx: &Context, _: Input) -> Result<Output, ActionError> {
-        let said = self.0.change(cx, Packages::refresh).await?;
-        Ok(Output {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: PackageRefreshInput,
+    ) -> Result<PackageRefreshOutput, ActionError> {
+        let said = self
+            .0
+            .run_exclusive(cx, NodePackages::refresh_lists)
+            .await?;
+        Ok(PackageRefreshOutput {
             output: said.trim_end().to_owned(),
         })
     }

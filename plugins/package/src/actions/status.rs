@@ -1,16 +1,16 @@
 //! `status`: whether a package is installed, and in which version. Changes nothing.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use crate::package::{Input, word};
-use crate::queue::look;
+use crate::package::{PackageNameInput, property_text};
+use crate::queue::run_blocking;
 
-pub(crate) struct Status;
+pub(crate) struct PackageStatusAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PackageStatusOutput {
     name: String,
     /// A version, `absent` or `purged`.
     ensure: String,
@@ -18,17 +18,21 @@ pub(crate) struct Output {
     mark: String,
 }
 
-impl Action for Status {
+impl AgentAction for PackageStatusAction {
     const NAME: &'static str = "status";
-    type Input = Input;
-    type Output = Output;
+    type Input = PackageNameInput;
+    type Output = PackageStatusOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        look(cx, move |packages| {
-            let found = packages.find(&input.package)?;
-            Ok(Output {
-                ensure: word(&found, "ensure"),
-                mark: word(&found, "mark"),
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PackageNameInput,
+    ) -> Result<PackageStatusOutput, ActionError> {
+        run_blocking(cx, move |packages| {
+            let found = packages.query_package(&input.package)?;
+            Ok(PackageStatusOutput {
+                ensure: property_text(&found, "ensure"),
+                mark: property_text(&found, "mark"),
                 name: input.package,
             })
         })

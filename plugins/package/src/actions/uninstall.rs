@@ -2,21 +2,27 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use crate::package::{Input, Report};
-use crate::queue::Queue;
+use crate::package::{PackageChangeOutput, PackageNameInput};
+use crate::queue::PackageQueue;
 
-pub(crate) struct Uninstall(pub(crate) Arc<Queue>);
+pub(crate) struct PackageUninstallAction(pub(crate) Arc<PackageQueue>);
 
-impl Action for Uninstall {
+impl AgentAction for PackageUninstallAction {
     const NAME: &'static str = "uninstall";
-    type Input = Input;
-    type Output = Report;
+    type Input = PackageNameInput;
+    type Output = PackageChangeOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PackageNameInput,
+    ) -> Result<PackageChangeOutput, ActionError> {
         self.0
-            .change(cx, move |packages| packages.bring(&input.package, "absent"))
+            .run_exclusive(cx, move |packages| {
+                packages.ensure_state(&input.package, "absent")
+            })
             .await
     }
 }

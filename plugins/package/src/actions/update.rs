@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use crate::package::{Input, Report};
-use crate::queue::Queue;
+use crate::package::{PackageChangeOutput, PackageNameInput};
+use crate::queue::PackageQueue;
 
-pub(crate) struct Update(pub(crate) Arc<Queue>);
+pub(crate) struct PackageUpdateAction(pub(crate) Arc<PackageQueue>);
 
-impl Action for Update {
+impl AgentAction for PackageUpdateAction {
     const NAME: &'static str = "update";
-    type Input = Input;
-    type Output = Report;
+    type Input = PackageNameInput;
+    type Output = PackageChangeOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PackageNameInput,
+    ) -> Result<PackageChangeOutput, ActionError> {
         self.0
-            .change(cx, move |packages| packages.update(&input.package))
+            .run_exclusive(cx, move |packages| packages.update_package(&input.package))
             .await
     }
 }

@@ -1,41 +1,41 @@
 //! `list`: who holds a pool and who waits for it, as the broker has it.
 
 use muster_api::wire::Millis;
-use muster_api::wire::identity::Name;
-use muster_api::{Action, ActionError, Context};
+use muster_api::wire::identity::SubjectName;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::told;
-use crate::desk::Desk;
-use crate::pool::Party;
+use super::to_action_error;
+use crate::client::PermitClient;
+use crate::pool::PoolMember;
 
-pub(crate) struct List(pub(crate) Desk);
+pub(crate) struct PermitListAction(pub(crate) PermitClient);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PermitListInput {
     pool: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
-    pools: Vec<Shown>,
+pub(crate) struct PermitListOutput {
+    pools: Vec<PermitPoolRow>,
     holders: usize,
     waiting: usize,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct Shown {
+struct PermitPoolRow {
     pool: String,
-    holders: Vec<Row>,
-    waiting: Vec<Row>,
+    holders: Vec<PoolMemberRow>,
+    waiting: Vec<PoolMemberRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct Row {
+struct PoolMemberRow {
     node: String,
     run: String,
     /// Of a holder, the permit's fence; of one who waits, its place in the order of coming.
@@ -50,8 +50,8 @@ struct Row {
     occupied: bool,
 }
 
-impl Row {
-    fn of(party: &Party, at: Millis) -> Self {
+impl PoolMemberRow {
+    fn from_member(party: &PoolMember, at: Millis) -> Self {
         Self {
             node: party.node.to_string(),
             run: party.run.to_string(),
@@ -65,29 +65,44 @@ impl Row {
     }
 }
 
-impl Action for List {
+impl AgentAction for PermitListAction {
     const NAME: &'static str = "list";
-    type Input = Input;
-    type Output = Output;
+    type Input = PermitListInput;
+    type Output = PermitListOutput;
 
-    async fn run(&self, _: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        _: &CallContext,
+        input: PermitListInput,
+    ) -> Result<PermitListOutput, ActionError> {
         let names = match input.pool {
-            Some(pool) => vec![pool_name(&pool)?],
-            None => self.0.pools().await.map_err(|error| told(&error))?,
+            Some(pool) => vec![parse_pool_input(&pool)?],
+            None => self
+                .0
+                .list_pools()
+                .await
+                .map_err(|error| to_action_error(&error))?,
         };
         let mut pools = Vec::new();
         for name in names {
-            let (at, holders, waiting) = self.0.look(&name).await.map_err(|error| told(&error))?;
-            let rows = |parties: &[Party]| -> Vec<Row> {
-                parties.iter().map(|party| Row::of(party, at)).collect()
+            let (at, holders, waiting) = self
+                .0
+                .inspect_pool(&name)
+                .await
+                .map_err(|error| to_action_error(&error))?;
+            let rows = |parties: &[PoolMember]| -> Vec<PoolMemberRow> {
+                parties
+                    .iter()
+                    .map(|party| PoolMemberRow::from_member(party, at))
+                    .collect()
             };
-            pools.push(Shown {
+            pools.push(PermitPoolRow {
                 pool: name.to_string(),
                 holders: rows(&holders),
                 waiting: rows(&waiting),
             });
         }
-        Ok(Output {
+        Ok(PermitListOutput {
             holders: pools.iter().map(|pool| pool.holders.len()).sum(),
             waiting: pools.iter().map(|pool| pool.waiting.len()).sum(),
             pools,
@@ -96,6 +111,6 @@ impl Action for List {
 }
 
 /// A pool's name as a caller gives it.
-pub(super) fn pool_name(text: &str) -> Result<Name, ActionError> {
-    Name::parse(text).map_err(|error| ActionError::invalid(format!("pool: {error}")))
+pub(super) fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
+    SubjectName::parse(text).map_err(|error| ActionError::invalid_input(format!("pool: {error}")))
 }

@@ -3,15 +3,15 @@
 mod list;
 mod release;
 
-pub(crate) use list::List;
-pub(crate) use release::Release;
+pub(crate) use list::PermitListAction;
+pub(crate) use release::PermitReleaseAction;
 
 use std::error::Error;
 
 use muster_api::ActionError;
 
 /// A failure with its causes, for the caller.
-fn told(error: &dyn Error) -> ActionError {
+fn to_action_error(error: &dyn Error) -> ActionError {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -6,20 +6,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_api::system::{ProcessId, Signal, System};
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Seen, Wanted, stat};
+use super::{ProcessDetails, ProcessFilter, read_stat};
 
 /// Most processes that one call signals: a pattern that means more is a mistake.
-const MOST: usize = 200;
+const MAX_SIGNALLED: usize = 200;
 
-pub(crate) struct Kill;
+pub(crate) struct ProcessKillAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ProcessKillInput {
     pattern: Option<String>,
     pid: Option<u32>,
     user: Option<String>,
@@ -29,15 +29,15 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProcessKillOutput {
     matched: usize,
     signalled: usize,
     pids: Vec<u32>,
 }
 
-impl Output {
+impl ProcessKillOutput {
     /// This, or a failure that tells it: one process that cannot be signalled does not protect the others.
-    fn unless(self, faults: &[String]) -> Result<Self, ActionError> {
+    fn fail_on_errors(self, faults: &[String]) -> Result<Self, ActionError> {
         let Some(first) = faults.first() else {
             return Ok(self);
         };
@@ -53,65 +53,71 @@ impl Output {
     }
 }
 
-impl Action for Kill {
+impl AgentAction for ProcessKillAction {
     const NAME: &'static str = "kill";
-    type Input = Input;
-    type Output = Output;
+    type Input = ProcessKillInput;
+    type Output = ProcessKillOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ProcessKillInput,
+    ) -> Result<ProcessKillOutput, ActionError> {
         if input.pattern.as_ref().is_none_or(String::is_empty) == input.pid.is_none() {
-            return Err(ActionError::invalid("give either `pattern` or `pid`"));
+            return Err(ActionError::invalid_input("give either `pattern` or `pid`"));
         }
-        let signal = signal(&input.signal)?;
-        let wanted = Wanted::read(input.pattern.as_deref(), input.user, input.pid)?;
+        let signal = parse_signal(&input.signal)?;
+        let wanted = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, input.pid)?;
         let system = Arc::clone(&cx.system);
-        cx.blocking(move |cancel| {
-            let own = lineage(&*system);
-            let found = wanted.find(&*system, &cancel)?;
+        cx.run_blocking(move |cancel| {
+            let own = daemon_ancestors(&*system);
+            let found = wanted.find_processes(&*system, &cancel)?;
             if let Some(pid) = wanted.pid.filter(|pid| own.contains(pid)) {
                 let message = format!("process {pid} is the daemon itself, or what it descends from, and is not signalled");
-                return Err(ActionError::invalid(message));
+                return Err(ActionError::invalid_input(message));
             }
-            let meant: Vec<Seen> = found
+            let meant: Vec<ProcessDetails> = found
                 .into_iter()
                 .filter(|seen| !own.contains(&seen.process.pid))
                 .collect();
-            if meant.len() > MOST {
-                let message = format!("{} processes match, and at most {MOST} are signalled", meant.len());
-                return Err(ActionError::invalid(message));
+            if meant.len() > MAX_SIGNALLED {
+                let message = format!("{} processes match, and at most {MAX_SIGNALLED} are signalled", meant.len());
+                return Err(ActionError::invalid_input(message));
             }
-            let mut output = Output {
+            let mut output = ProcessKillOutput {
                 matched: meant.len(),
                 signalled: 0,
                 pids: meant.iter().map(|seen| seen.process.pid).collect(),
             };
             let mut faults = Vec::new();
             for seen in meant.iter().filter(|_| !input.plan) {
-                match send(&*system, seen, signal) {
+                match send_signal(&*system, seen, signal) {
                     Ok(was_there) => output.signalled += usize::from(was_there),
                     Err(fault) => faults.push(fault),
                 }
             }
-            output.unless(&faults)
+            output.fail_on_errors(&faults)
         })
         .await?
     }
 }
 
 /// Only the very process that was looked at, should its number belong to another one by now.
-fn send(system: &dyn System, seen: &Seen, signal: Signal) -> Result<bool, String> {
+fn send_signal(system: &dyn System, seen: &ProcessDetails, signal: Signal) -> Result<bool, String> {
     let process = ProcessId {
         pid: seen.process.pid,
         started: seen.stat.started,
     };
-    system.signal(&process, signal, false).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        format!("{error}{}", cause.unwrap_or_default())
-    })
+    system
+        .signal_process(&process, signal, false)
+        .map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            format!("{error}{}", cause.unwrap_or_default())
+        })
 }
 
 /// `TERM`, `SIGTERM` or `term`.
-fn signal(name: &str) -> Result<Signal, ActionError> {
+fn parse_signal(name: &str) -> Result<Signal, ActionError> {
     let upper = name.to_ascii_uppercase();
     let full = if upper.starts_with("SIG") {
         upper
@@ -119,15 +125,15 @@ fn signal(name: &str) -> Result<Signal, ActionError> {
         format!("SIG{upper}")
     };
     full.parse()
-        .map_err(|_| ActionError::invalid(format!("there is no signal {name}")))
+        .map_err(|_| ActionError::invalid_input(format!("there is no signal {name}")))
 }
 
 /// Process 1, and the daemon with everything that it descends from.
-fn lineage(system: &dyn System) -> BTreeSet<u32> {
+fn daemon_ancestors(system: &dyn System) -> BTreeSet<u32> {
     let mut own = BTreeSet::from([1]);
     let mut next = Some(std::process::id());
     while let Some(pid) = next.filter(|pid| own.insert(*pid)) {
-        next = stat(system, pid).map(|stat| stat.parent);
+        next = read_stat(system, pid).map(|stat| stat.parent);
     }
     own
 }

@@ -2,34 +2,34 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::{Seen, Wanted};
+use super::{ProcessDetails, ProcessFilter};
 
 /// Most processes of one answer, and most characters of a command line.
-const TOLD: usize = 1000;
-const LINE: usize = 400;
+const MAX_LISTED: usize = 1000;
+const MAX_COMMAND_CHARS: usize = 400;
 
-pub(crate) struct List;
+pub(crate) struct ProcessListAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ProcessListInput {
     pattern: Option<String>,
     user: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProcessListOutput {
     count: usize,
-    processes: Vec<Row>,
+    processes: Vec<ProcessRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Row {
+pub(crate) struct ProcessRow {
     pid: u32,
     parent: u32,
     user: String,
@@ -39,34 +39,46 @@ pub(crate) struct Row {
     command: String,
 }
 
-impl From<&Seen> for Row {
-    fn from(seen: &Seen) -> Self {
+impl From<&ProcessDetails> for ProcessRow {
+    fn from(seen: &ProcessDetails) -> Self {
         Self {
             pid: seen.process.pid,
             parent: seen.stat.parent,
             user: seen.user.clone(),
             state: seen.stat.state.to_string(),
             memory_bytes: seen.memory,
-            cpu_seconds: seen.seconds(),
-            command: seen.line().chars().take(LINE).collect(),
+            cpu_seconds: seen.cpu_seconds(),
+            command: seen
+                .command_line()
+                .chars()
+                .take(MAX_COMMAND_CHARS)
+                .collect(),
         }
     }
 }
 
-impl Action for List {
+impl AgentAction for ProcessListAction {
     const NAME: &'static str = "list";
-    type Input = Input;
-    type Output = Output;
+    type Input = ProcessListInput;
+    type Output = ProcessListOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let wanted = Wanted::read(input.pattern.as_deref(), input.user, None)?;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ProcessListInput,
+    ) -> Result<ProcessListOutput, ActionError> {
+        let wanted = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
         let system = Arc::clone(&cx.system);
         let found = cx
-            .blocking(move |cancel| wanted.find(&*system, &cancel))
+            .run_blocking(move |cancel| wanted.find_processes(&*system, &cancel))
             .await??;
-        Ok(Output {
+        Ok(ProcessListOutput {
             count: found.len(),
-            processes: found.iter().take(TOLD).map(Row::from).collect(),
+            processes: found
+                .iter()
+                .take(MAX_LISTED)
+                .map(ProcessRow::from)
+                .collect(),
         })
     }
 }

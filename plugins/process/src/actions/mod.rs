@@ -4,44 +4,44 @@ mod kill;
 mod list;
 mod summary;
 
-pub(crate) use kill::Kill;
-pub(crate) use list::List;
-pub(crate) use summary::Summary;
+pub(crate) use kill::ProcessKillAction;
+pub(crate) use list::ProcessListAction;
+pub(crate) use summary::ProcessSummaryAction;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use muster_api::ActionError;
 use muster_api::system::System;
-use muster_api::system::command::Cancel;
-use muster_api::system::process::Stat;
-use muster_api::wire::filter::Pattern;
+use muster_api::system::command::CancelFlag;
+use muster_api::system::process::ProcessStat;
+use muster_api::wire::filter::FilterPattern;
 
-use crate::table::{self, Process};
+use crate::table::{self, ProcessEntry};
 
 /// Clock ticks per second in `/proc`: part of the kernel's interface, the same on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Largest passwd file that is read for names.
-const PASSWD_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 /// Longest `stat` and `status` of a process.
-const STAT_BYTES: u64 = 16 * 1024;
+const MAX_PROC_FILE_BYTES: u64 = 16 * 1024;
 
 /// A process with all that is told of it.
-pub(crate) struct Seen {
-    pub(crate) process: Process,
+pub(crate) struct ProcessDetails {
+    pub(crate) process: ProcessEntry,
     pub(crate) user: String,
-    pub(crate) stat: Stat,
+    pub(crate) stat: ProcessStat,
     /// Bytes of memory that are its own or shared, and present.
     pub(crate) memory: u64,
 }
 
-impl Seen {
-    fn seconds(&self) -> f64 {
+impl ProcessDetails {
+    fn cpu_seconds(&self) -> f64 {
         u32::try_from(self.stat.ticks).map_or(f64::from(u32::MAX), f64::from) / TICKS_PER_SECOND
     }
 
     /// Its words, or the name of a part of the kernel in brackets.
-    fn line(&self) -> String {
+    fn command_line(&self) -> String {
         if self.process.arguments.is_empty() {
             format!("[{}]", self.process.name)
         } else {
@@ -52,83 +52,94 @@ impl Seen {
 
 /// Which processes are meant; all, when nothing is given.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
-    pub(crate) pattern: Option<Pattern>,
+pub(crate) struct ProcessFilter {
+    pub(crate) pattern: Option<FilterPattern>,
     pub(crate) user: Option<String>,
     pub(crate) pid: Option<u32>,
 }
 
-impl Wanted {
-    pub(crate) fn read(
+impl ProcessFilter {
+    pub(crate) fn parse_inputs(
         pattern: Option<&str>,
         user: Option<String>,
         pid: Option<u32>,
     ) -> Result<Self, ActionError> {
-        let pattern = pattern.map(Pattern::parse).transpose();
+        let pattern = pattern.map(FilterPattern::parse).transpose();
         Ok(Self {
-            pattern: pattern.map_err(|error| ActionError::invalid(error.to_string()))?,
+            pattern: pattern.map_err(|error| ActionError::invalid_input(error.to_string()))?,
             user,
             pid,
         })
     }
 
     /// Those of the machine's processes. One that ends while it is looked at is left out. Blocks.
-    pub(crate) fn find(
+    pub(crate) fn find_processes(
         &self,
         system: &dyn System,
-        cancel: &Cancel,
-    ) -> Result<Vec<Seen>, ActionError> {
-        let all =
-            table::read(system, cancel).map_err(|error| ActionError::failed(error.to_string()))?;
-        let users = users(system);
+        cancel: &CancelFlag,
+    ) -> Result<Vec<ProcessDetails>, ActionError> {
+        let all = table::read_processes(system, cancel)
+            .map_err(|error| ActionError::failed(error.to_string()))?;
+        let users = read_user_names(system);
         let seen = all.into_iter().filter_map(|process| {
-            let meant = self.is_meant(&process);
-            meant.then(|| look(system, &users, &process)).flatten()
+            let meant = self.matches_process(&process);
+            meant
+                .then(|| read_details(system, &users, &process))
+                .flatten()
         });
         // What is known of it was read before its words were read again, so both are of one process.
-        let seen = seen.filter(|seen| self.is_meant(&seen.process));
-        let of_user = |seen: &Seen| self.user.as_ref().is_none_or(|user| *user == seen.user);
+        let seen = seen.filter(|seen| self.matches_process(&seen.process));
+        let of_user =
+            |seen: &ProcessDetails| self.user.as_ref().is_none_or(|user| *user == seen.user);
         Ok(seen.filter(of_user).collect())
     }
 
-    fn is_meant(&self, process: &Process) -> bool {
+    fn matches_process(&self, process: &ProcessEntry) -> bool {
         self.pid.is_none_or(|pid| pid == process.pid)
             && self
                 .pattern
                 .as_ref()
-                .is_none_or(|pattern| process.is(pattern))
+                .is_none_or(|pattern| process.matches_pattern(pattern))
     }
 }
 
 /// All that is told of a process. Its words are read once more, after what tells it from others of its number.
-fn look(system: &dyn System, users: &BTreeMap<u32, String>, process: &Process) -> Option<Seen> {
-    let stat = stat(system, process.pid)?;
-    let status = text(system, process.pid, "status")?;
-    let owner = field(&status, "Uid:")?.split_ascii_whitespace().nth(1)?;
+fn read_details(
+    system: &dyn System,
+    users: &BTreeMap<u32, String>,
+    process: &ProcessEntry,
+) -> Option<ProcessDetails> {
+    let stat = read_stat(system, process.pid)?;
+    let status = read_proc_file(system, process.pid, "status")?;
+    let owner = find_status_field(&status, "Uid:")?
+        .split_ascii_whitespace()
+        .nth(1)?;
     let owner: u32 = owner.parse().ok()?;
-    Some(Seen {
+    Some(ProcessDetails {
         stat,
-        memory: resident(&status).unwrap_or_default(),
+        memory: resident_bytes(&status).unwrap_or_default(),
         user: users
             .get(&owner)
             .cloned()
             .unwrap_or_else(|| owner.to_string()),
-        process: table::process(system, process.pid)?,
+        process: table::read_process(system, process.pid)?,
     })
 }
 
-fn stat(system: &dyn System, pid: u32) -> Option<Stat> {
-    Stat::parse(&text(system, pid, "stat")?)
+fn read_stat(system: &dyn System, pid: u32) -> Option<ProcessStat> {
+    ProcessStat::parse(&read_proc_file(system, pid, "stat")?)
 }
 
-fn text(system: &dyn System, pid: u32, file: &str) -> Option<String> {
+fn read_proc_file(system: &dyn System, pid: u32, file: &str) -> Option<String> {
     let path = format!("/proc/{pid}/{file}");
-    let bytes = system.read(Path::new(&path), STAT_BYTES).ok()?;
+    let bytes = system
+        .read_file(Path::new(&path), MAX_PROC_FILE_BYTES)
+        .ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A line of `/proc/PID/status`. Of its users the second is the one that it acts as.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+fn find_status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
     lines
         .find_map(|line| line.strip_prefix(name))
@@ -136,16 +147,16 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Resident memory in bytes, from `/proc/PID/status`; a part of the kernel has none.
-fn resident(status: &str) -> Option<u64> {
-    let size = field(status, "VmRSS:")?;
+fn resident_bytes(status: &str) -> Option<u64> {
+    let size = find_status_field(status, "VmRSS:")?;
     let kibibytes: u64 = size.strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
 /// Names of users by their numbers; a user without one goes by the number.
-fn users(system: &dyn System) -> BTreeMap<u32, String> {
+fn read_user_names(system: &dyn System) -> BTreeMap<u32, String> {
     let passwd = system
-        .read(Path::new("/etc/passwd"), PASSWD_BYTES)
+        .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)
         .unwrap_or_default();
     let passwd = String::from_utf8_lossy(&passwd);
     let entries = passwd.lines().rev().filter_map(|line| {

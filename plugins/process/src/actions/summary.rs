@@ -4,40 +4,44 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::list::Row;
-use super::{Seen, Wanted};
+use super::list::ProcessRow;
+use super::{ProcessDetails, ProcessFilter};
 
-pub(crate) struct Summary;
+pub(crate) struct ProcessSummaryAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ProcessSummaryInput {
     /// How many of the largest are told.
     top: usize,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProcessSummaryOutput {
     count: usize,
     states: BTreeMap<String, usize>,
     users: BTreeMap<String, usize>,
-    by_memory: Vec<Row>,
-    by_cpu: Vec<Row>,
+    by_memory: Vec<ProcessRow>,
+    by_cpu: Vec<ProcessRow>,
 }
 
-impl Action for Summary {
+impl AgentAction for ProcessSummaryAction {
     const NAME: &'static str = "summary";
-    type Input = Input;
-    type Output = Output;
+    type Input = ProcessSummaryInput;
+    type Output = ProcessSummaryOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ProcessSummaryInput,
+    ) -> Result<ProcessSummaryOutput, ActionError> {
         let system = Arc::clone(&cx.system);
         let mut found = cx
-            .blocking(move |cancel| Wanted::default().find(&*system, &cancel))
+            .run_blocking(move |cancel| ProcessFilter::default().find_processes(&*system, &cancel))
             .await??;
         let top = input.top.min(50);
         let (mut states, mut users) = (BTreeMap::new(), BTreeMap::new());
@@ -45,11 +49,12 @@ impl Action for Summary {
             *states.entry(seen.stat.state.to_string()).or_default() += 1;
             *users.entry(seen.user.clone()).or_default() += 1;
         }
-        let largest = |found: &[Seen]| found.iter().take(top).map(Row::from).collect();
+        let largest =
+            |found: &[ProcessDetails]| found.iter().take(top).map(ProcessRow::from).collect();
         found.sort_by_key(|seen| Reverse(seen.memory));
         let by_memory = largest(&found);
         found.sort_by_key(|seen| Reverse(seen.stat.ticks));
-        Ok(Output {
+        Ok(ProcessSummaryOutput {
             count: found.len(),
             states,
             users,

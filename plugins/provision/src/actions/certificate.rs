@@ -2,26 +2,28 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
-use muster_certificate::{Certificate, Request, public_key, verify};
+use muster_api::{ActionError, AgentAction, CallContext};
+use muster_certificate::{
+    CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{Nothing, server};
-use crate::desk::Desk;
-use crate::outcome::reason;
-use crate::puppet::{Places, Puppet, failed, shown};
+use super::{EmptyProvisionInput, server_arguments};
+use crate::outcome::first_error_line;
+use crate::puppet::{PuppetRunner, PuppetSettings, printable_tail, to_action_error};
+use crate::step_context::StepContext;
 
 /// What is forgotten of an earlier authority, by the names of Puppet's settings. The request stays: asking twice must find it.
-const EARLIER: [&str; 3] = ["hostcert", "localcacert", "hostcrl"];
+const STALE_CERTIFICATE_SETTINGS: [&str; 3] = ["hostcert", "localcacert", "hostcrl"];
 /// What Puppet says when the authority has something of that name.
-const CONFLICT: &str = "due to a conflict on the server";
+const CONFLICT_MESSAGE: &str = "due to a conflict on the server";
 
-pub(crate) struct HasCert(pub(crate) Arc<Desk>);
-pub(crate) struct RequestCertificate(pub(crate) Arc<Desk>);
+pub(crate) struct HasCertAction(pub(crate) Arc<StepContext>);
+pub(crate) struct RequestCertificateAction(pub(crate) Arc<StepContext>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Found {
+pub(crate) struct HasCertOutput {
     has_cert: bool,
     problem: String,
     certname: String,
@@ -33,7 +35,7 @@ pub(crate) struct Found {
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RequestCertificateInput {
     fresh: bool,
     server: Option<String>,
     port: Option<u64>,
@@ -43,7 +45,7 @@ pub(crate) struct Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CertificateRequestState {
     Submitted,
     Pending,
     Signed,
@@ -51,8 +53,8 @@ enum State {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Sent {
-    state: State,
+pub(crate) struct RequestCertificateOutput {
+    state: CertificateRequestState,
     certname: String,
     fingerprint: String,
     public_key: String,
@@ -60,25 +62,33 @@ pub(crate) struct Sent {
     output: String,
 }
 
-impl Action for HasCert {
+impl AgentAction for HasCertAction {
     const NAME: &'static str = "has_cert";
-    type Input = Nothing;
-    type Output = Found;
+    type Input = EmptyProvisionInput;
+    type Output = HasCertOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Found, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyProvisionInput,
+    ) -> Result<HasCertOutput, ActionError> {
         self.0
-            .look(cx, |desk, cx, cancel| {
-                let puppet = desk.puppet(cx, cancel, desk.options.request_timeout);
-                let places = puppet.places()?;
-                look(&puppet, &places, cx)
+            .run_blocking(cx, |desk, cx, cancel| {
+                let puppet = desk.puppet_runner(cx, cancel, desk.options.request_timeout);
+                let places = puppet.read_settings()?;
+                check_certificate(&puppet, &places, cx)
             })
             .await
     }
 }
 
 /// The certificate, and whether it is one.
-fn look(puppet: &Puppet<'_>, places: &Places, cx: &Context) -> Result<Found, ActionError> {
-    let mut found = Found {
+fn check_certificate(
+    puppet: &PuppetRunner<'_>,
+    places: &PuppetSettings,
+    cx: &CallContext,
+) -> Result<HasCertOutput, ActionError> {
+    let mut found = HasCertOutput {
         has_cert: false,
         problem: String::new(),
         certname: places.certname.clone(),
@@ -88,13 +98,16 @@ fn look(puppet: &Puppet<'_>, places: &Places, cx: &Context) -> Result<Found, Act
         not_after: 0,
     };
     let missing = |what: &str, setting: &str| {
-        format!("there is no {what} in {}", places.path(setting).display())
+        format!(
+            "there is no {what} in {}",
+            places.setting_path(setting).display()
+        )
     };
-    let Some(certificate) = puppet.text(&places.path("hostcert"))? else {
+    let Some(certificate) = puppet.read_text(&places.setting_path("hostcert"))? else {
         found.problem = missing("certificate", "hostcert");
         return Ok(found);
     };
-    match Certificate::parse(&certificate) {
+    match CertificateInfo::parse(&certificate) {
         Ok(read) if read.name == places.certname => {
             found.fingerprint = read.fingerprint;
             found.public_key = read.public_key;
@@ -110,88 +123,95 @@ fn look(puppet: &Puppet<'_>, places: &Places, cx: &Context) -> Result<Found, Act
             return Ok(found);
         }
     }
-    let Some(key) = puppet.text(&places.path("hostprivkey"))? else {
+    let Some(key) = puppet.read_text(&places.setting_path("hostprivkey"))? else {
         found.problem = missing("private key", "hostprivkey");
         return Ok(found);
     };
-    let Some(authority) = puppet.text(&places.path("localcacert"))? else {
+    let Some(authority) = puppet.read_text(&places.setting_path("localcacert"))? else {
         found.problem = missing("certificate of an authority", "localcacert");
         return Ok(found);
     };
-    let revoked = puppet.text(&places.path("hostcrl"))?;
+    let revoked = puppet.read_text(&places.setting_path("hostcrl"))?;
     let now = cx.system.now();
-    match verify(&certificate, &key, &authority, revoked.as_deref(), now) {
+    match verify_certificate(&certificate, &key, &authority, revoked.as_deref(), now) {
         Ok(()) => found.has_cert = true,
         Err(unfit) => found.problem = format!("the certificate is none: {unfit}"),
     }
     Ok(found)
 }
 
-impl Action for RequestCertificate {
+impl AgentAction for RequestCertificateAction {
     const NAME: &'static str = "request_certificate";
-    type Input = Input;
-    type Output = Sent;
+    type Input = RequestCertificateInput;
+    type Output = RequestCertificateOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Sent, ActionError> {
-        let server = server(input.server.as_deref(), input.port)?;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RequestCertificateInput,
+    ) -> Result<RequestCertificateOutput, ActionError> {
+        let server = server_arguments(input.server.as_deref(), input.port)?;
         self.0
-            .step(cx, input.fence, move |desk, cx, cancel| {
-                let puppet = desk.puppet(cx, cancel, desk.options.request_timeout);
-                let places = puppet.places()?;
+            .run_step(cx, input.fence, move |desk, cx, cancel| {
+                let puppet = desk.puppet_runner(cx, cancel, desk.options.request_timeout);
+                let places = puppet.read_settings()?;
                 if input.fresh {
-                    for setting in EARLIER {
-                        let removed = cx.system.remove_file(&places.path(setting));
-                        removed.map_err(|error| failed(&error))?;
+                    for setting in STALE_CERTIFICATE_SETTINGS {
+                        let removed = cx.system.remove_file(&places.setting_path(setting));
+                        removed.map_err(|error| to_action_error(&error))?;
                     }
                 }
-                submit(&puppet, &places, &server, cx)
+                submit_request(&puppet, &places, &server, cx)
             })
             .await
     }
 }
 
 /// Sends the request, and reads what was sent.
-fn submit(
-    puppet: &Puppet<'_>,
-    places: &Places,
+fn submit_request(
+    puppet: &PuppetRunner<'_>,
+    places: &PuppetSettings,
     server: &[String],
-    cx: &Context,
-) -> Result<Sent, ActionError> {
+    cx: &CallContext,
+) -> Result<RequestCertificateOutput, ActionError> {
     let mut words = vec!["ssl", "submit_request", "--color=false"];
     words.extend(server.iter().map(String::as_str));
-    let output = puppet.run(&words).map_err(|error| failed(&error))?;
-    let text = output.text();
-    let is_conflict = text.contains(CONFLICT);
-    if !output.success() && !is_conflict {
+    let output = puppet
+        .run(&words)
+        .map_err(|error| to_action_error(&error))?;
+    let text = output.combined_text();
+    let is_conflict = text.contains(CONFLICT_MESSAGE);
+    if !output.is_success() && !is_conflict {
         return Err(ActionError::failed(format!(
             "the request was not sent (exit code {}): {}",
             output.code,
-            reason(&text)
+            first_error_line(&text)
         )));
     }
-    let mut answer = Sent {
+    let mut answer = RequestCertificateOutput {
         state: if is_conflict {
-            State::Pending
+            CertificateRequestState::Pending
         } else {
-            State::Submitted
+            CertificateRequestState::Submitted
         },
         certname: places.certname.clone(),
         fingerprint: String::new(),
         public_key: String::new(),
         csr: String::new(),
-        output: shown(&output),
+        output: printable_tail(&output),
     };
-    let path = places.path("hostcsr");
-    let key = puppet.text(&places.path("hostprivkey"))?;
-    let key = key.as_deref().and_then(public_key);
-    if let Some(csr) = puppet.text(&path)? {
+    let path = places.setting_path("hostcsr");
+    let key = puppet.read_text(&places.setting_path("hostprivkey"))?;
+    let key = key.as_deref().and_then(public_key_fingerprint);
+    if let Some(csr) = puppet.read_text(&path)? {
         let unusable = |problem: String| {
             ActionError::failed(format!(
                 "the request in {} cannot be used: {problem}",
                 path.display()
             ))
         };
-        let request = Request::parse(&csr).map_err(|error| unusable(error.to_string()))?;
+        let request =
+            CertificateRequest::parse(&csr).map_err(|error| unusable(error.to_string()))?;
         if request.name != places.certname {
             return Err(unusable(format!(
                 "it is one of {}",
@@ -207,9 +227,9 @@ fn submit(
         }
     }
     // An authority that signs by itself has answered with the certificate, and Puppet has removed the request.
-    let found = look(puppet, places, cx)?;
+    let found = check_certificate(puppet, places, cx)?;
     if found.has_cert {
-        answer.state = State::Signed;
+        answer.state = CertificateRequestState::Signed;
         answer.public_key = found.public_key;
         return Ok(answer);
     }

@@ -4,38 +4,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::Command;
-use muster_api::system::command::Cancel;
-use muster_api::{Action, ActionError, Context};
-use muster_engine::Engine;
+use muster_api::system::command::CancelFlag;
+use muster_api::{ActionError, AgentAction, CallContext};
+use muster_engine::ResourceEngine;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Fenced;
-use crate::desk::Desk;
-use crate::outcome::reason;
-use crate::puppet::{failed, shown};
+use super::FencedStepInput;
+use crate::outcome::first_error_line;
+use crate::puppet::{printable_tail, to_action_error};
+use crate::step_context::StepContext;
 
-pub(crate) struct DaemonizePuppet(pub(crate) Arc<Desk>);
+pub(crate) struct DaemonizePuppetAction(pub(crate) Arc<StepContext>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct DaemonizePuppetOutput {
     changed: bool,
     output: String,
 }
 
-impl Action for DaemonizePuppet {
+impl AgentAction for DaemonizePuppetAction {
     const NAME: &'static str = "daemonize_puppet";
-    type Input = Fenced;
-    type Output = Output;
+    type Input = FencedStepInput;
+    type Output = DaemonizePuppetOutput;
 
-    async fn run(&self, cx: &Context, input: Fenced) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: FencedStepInput,
+    ) -> Result<DaemonizePuppetOutput, ActionError> {
         self.0
-            .step(cx, input.fence, |desk, cx, cancel| {
+            .run_step(cx, input.fence, |desk, cx, cancel| {
                 if desk.options.daemon_command.is_empty() {
-                    serve(desk, cx, cancel)
+                    start_service(desk, cx, cancel)
                 } else {
-                    command(desk, cx, cancel)
+                    run_daemon_command(desk, cx, cancel)
                 }
             })
             .await
@@ -43,21 +47,25 @@ impl Action for DaemonizePuppet {
 }
 
 /// By the machine's own init system.
-fn serve(desk: &Desk, cx: &Context, cancel: Cancel) -> Result<Output, ActionError> {
-    let engine = Engine::new(Arc::clone(&cx.system));
+fn start_service(
+    desk: &StepContext,
+    cx: &CallContext,
+    cancel: CancelFlag,
+) -> Result<DaemonizePuppetOutput, ActionError> {
+    let engine = ResourceEngine::new(Arc::clone(&cx.system));
     let wanted = Map::from_iter([
         ("ensure".to_owned(), Value::from("running")),
         ("enable".to_owned(), Value::from("true")),
     ]);
     let service = &desk.options.service;
     let resource = engine
-        .check("service", service, &wanted)
-        .map_err(|error| ActionError::failed(error.line()))?;
-    let outcome = engine.apply(&resource, cancel, false);
-    let changed = outcome.changed();
+        .check_resource("service", service, &wanted)
+        .map_err(|error| ActionError::failed(error.one_line_message()))?;
+    let outcome = engine.apply_resource(&resource, cancel, false);
+    let changed = outcome.has_changed();
     match outcome.error {
-        Some(error) => Err(ActionError::failed(error.line())),
-        None => Ok(Output {
+        Some(error) => Err(ActionError::failed(error.one_line_message())),
+        None => Ok(DaemonizePuppetOutput {
             changed,
             output: String::new(),
         }),
@@ -65,21 +73,28 @@ fn serve(desk: &Desk, cx: &Context, cancel: Cancel) -> Result<Output, ActionErro
 }
 
 /// By a command of the operator's.
-fn command(desk: &Desk, cx: &Context, cancel: Cancel) -> Result<Output, ActionError> {
+fn run_daemon_command(
+    desk: &StepContext,
+    cx: &CallContext,
+    cancel: CancelFlag,
+) -> Result<DaemonizePuppetOutput, ActionError> {
     let mut command = Command::new(desk.options.daemon_command.clone());
     command.cancel = cancel;
     command.timeout = Some(Duration::from_secs(desk.options.request_timeout));
-    let output = cx.system.run(&command).map_err(|error| failed(&error))?;
-    if !output.success() {
+    let output = cx
+        .system
+        .run_command(&command)
+        .map_err(|error| to_action_error(&error))?;
+    if !output.is_success() {
         return Err(ActionError::failed(format!(
             "`{}` ended with {}: {}",
-            command.program(),
+            command.program_name(),
             output.code,
-            reason(&output.text())
+            first_error_line(&output.combined_text())
         )));
     }
-    Ok(Output {
+    Ok(DaemonizePuppetOutput {
         changed: true,
-        output: shown(&output),
+        output: printable_tail(&output),
     })
 }

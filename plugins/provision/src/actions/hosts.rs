@@ -4,22 +4,22 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::system::{Attributes, System, SystemError};
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::{FileAttributes, System, SystemError};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use crate::desk::Desk;
-use crate::hosts::edit;
-use crate::puppet::failed;
+use crate::hosts::edit_hosts;
+use crate::puppet::to_action_error;
+use crate::step_context::StepContext;
 
 /// Largest hosts file, in bytes.
-const LARGEST: u64 = 16 * 1024 * 1024;
+const MAX_HOSTS_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(crate) struct SetPuppetHost(pub(crate) Arc<Desk>);
+pub(crate) struct SetPuppetHostAction(pub(crate) Arc<StepContext>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct SetPuppetHostInput {
     ipaddress: String,
     ipaddress6: Option<String>,
     host: String,
@@ -28,55 +28,63 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct SetPuppetHostOutput {
     changed: bool,
     lines: Vec<String>,
 }
 
-impl Action for SetPuppetHost {
+impl AgentAction for SetPuppetHostAction {
     const NAME: &'static str = "set_puppet_host";
-    type Input = Input;
-    type Output = Output;
+    type Input = SetPuppetHostInput;
+    type Output = SetPuppetHostOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let mut addresses = vec![address::<IpAddr>(&input.ipaddress)?];
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: SetPuppetHostInput,
+    ) -> Result<SetPuppetHostOutput, ActionError> {
+        let mut addresses = vec![parse_address::<IpAddr>(&input.ipaddress)?];
         if let Some(second) = &input.ipaddress6 {
-            let second = IpAddr::from(address::<Ipv6Addr>(second)?);
+            let second = IpAddr::from(parse_address::<Ipv6Addr>(second)?);
             addresses.retain(|first| *first != second);
             addresses.push(second);
         }
         self.0
-            .step(cx, input.fence, move |desk, cx, _| {
+            .run_step(cx, input.fence, move |desk, cx, _| {
                 let path = &desk.options.hosts;
                 // One at a time: of two edits none is lost.
-                let _guard = desk.hold.open().map_err(|error| failed(&error))?;
-                let wrote = write(&*cx.system, path, &input.host, &addresses);
-                wrote.map_err(|error| failed(&error))
+                let _guard = desk
+                    .hold
+                    .open_guarded()
+                    .map_err(|error| to_action_error(&error))?;
+                let wrote = write_hosts_file(&*cx.system, path, &input.host, &addresses);
+                wrote.map_err(|error| to_action_error(&error))
             })
             .await
     }
 }
 
-fn address<T: std::str::FromStr>(text: &str) -> Result<T, ActionError> {
+fn parse_address<T: std::str::FromStr>(text: &str) -> Result<T, ActionError> {
     let parsed = text.parse();
-    parsed
-        .map_err(|_| ActionError::invalid(format!("`{}` is no such address", text.escape_debug())))
+    parsed.map_err(|_| {
+        ActionError::invalid_input(format!("`{}` is no such address", text.escape_debug()))
+    })
 }
 
-fn write(
+fn write_hosts_file(
     system: &dyn System,
     path: &Path,
     host: &str,
     addresses: &[IpAddr],
-) -> Result<Output, SystemError> {
-    let before = match system.read(path, LARGEST) {
+) -> Result<SetPuppetHostOutput, SystemError> {
+    let before = match system.read_file(path, MAX_HOSTS_BYTES) {
         Err(error) if error.is_not_found() => Vec::new(),
         read => read?,
     };
-    let (after, lines) = edit(&before, host, addresses);
+    let (after, lines) = edit_hosts(&before, host, addresses);
     let changed = after != before;
     if changed {
-        system.write(path, &after, &Attributes::default())?;
+        system.write_file(path, &after, &FileAttributes::default())?;
     }
-    Ok(Output { changed, lines })
+    Ok(SetPuppetHostOutput { changed, lines })
 }

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::Nothing;
-use crate::desk::Desk;
-use crate::hold::Look;
+use super::EmptyProvisionInput;
+use crate::fenced_lock::LockStatus;
+use crate::step_context::StepContext;
 
 /// Leases in seconds.
-const LEASES: std::ops::RangeInclusive<u64> = 5..=3600;
+const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 5..=3600;
 
-pub(crate) struct Lock(pub(crate) Arc<Desk>);
-pub(crate) struct Unlock(pub(crate) Arc<Desk>);
-pub(crate) struct IsLocked(pub(crate) Arc<Desk>);
+pub(crate) struct ProvisionLockAction(pub(crate) Arc<StepContext>);
+pub(crate) struct ProvisionUnlockAction(pub(crate) Arc<StepContext>);
+pub(crate) struct IsLockedAction(pub(crate) Arc<StepContext>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Take {
+pub(crate) struct ProvisionLockInput {
     owner: String,
     /// In seconds.
     lease: u64,
@@ -28,14 +28,14 @@ pub(crate) struct Take {
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct GiveBack {
+pub(crate) struct ProvisionUnlockInput {
     fence: Option<u64>,
     force: bool,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProvisionLockOutput {
     locked: bool,
     owner: String,
     fence: u64,
@@ -45,12 +45,12 @@ pub(crate) struct Output {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct GivenBack {
+pub(crate) struct ProvisionUnlockOutput {
     unlocked: bool,
 }
 
-impl From<Look> for Output {
-    fn from(look: Look) -> Self {
+impl From<LockStatus> for ProvisionLockOutput {
+    fn from(look: LockStatus) -> Self {
         Self {
             expires: look.held.as_ref().map_or(0, |lock| lock.expires / 1000),
             locked: look.held.is_some(),
@@ -60,51 +60,66 @@ impl From<Look> for Output {
     }
 }
 
-impl Action for Lock {
+impl AgentAction for ProvisionLockAction {
     const NAME: &'static str = "lock";
-    type Input = Take;
-    type Output = Output;
+    type Input = ProvisionLockInput;
+    type Output = ProvisionLockOutput;
 
-    async fn run(&self, cx: &Context, input: Take) -> Result<Output, ActionError> {
-        if !LEASES.contains(&input.lease) {
-            return Err(ActionError::invalid("lease must be 5 to 3600 seconds"));
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ProvisionLockInput,
+    ) -> Result<ProvisionLockOutput, ActionError> {
+        if !LEASE_SECONDS_RANGE.contains(&input.lease) {
+            return Err(ActionError::invalid_input(
+                "lease must be 5 to 3600 seconds",
+            ));
         }
         let lease = Duration::from_secs(input.lease);
         self.0
-            .look(cx, move |desk, cx, _| {
+            .run_blocking(cx, move |desk, cx, _| {
                 let now = cx.system.now();
-                desk.hold.take(&input.owner, lease, input.fence, now)?;
-                Ok(desk.hold.look(now)?.into())
+                desk.hold
+                    .acquire_lock(&input.owner, lease, input.fence, now)?;
+                Ok(desk.hold.lock_status(now)?.into())
             })
             .await
     }
 }
 
-impl Action for Unlock {
+impl AgentAction for ProvisionUnlockAction {
     const NAME: &'static str = "unlock";
-    type Input = GiveBack;
-    type Output = GivenBack;
+    type Input = ProvisionUnlockInput;
+    type Output = ProvisionUnlockOutput;
 
-    async fn run(&self, cx: &Context, input: GiveBack) -> Result<GivenBack, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ProvisionUnlockInput,
+    ) -> Result<ProvisionUnlockOutput, ActionError> {
         self.0
-            .look(cx, move |desk, cx, _| {
+            .run_blocking(cx, move |desk, cx, _| {
                 let now = cx.system.now();
-                let unlocked = desk.hold.give_back(input.fence, input.force, now)?;
-                Ok(GivenBack { unlocked })
+                let unlocked = desk.hold.release_lock(input.fence, input.force, now)?;
+                Ok(ProvisionUnlockOutput { unlocked })
             })
             .await
     }
 }
 
-impl Action for IsLocked {
+impl AgentAction for IsLockedAction {
     const NAME: &'static str = "is_locked";
-    type Input = Nothing;
-    type Output = Output;
+    type Input = EmptyProvisionInput;
+    type Output = ProvisionLockOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyProvisionInput,
+    ) -> Result<ProvisionLockOutput, ActionError> {
         self.0
-            .look(cx, |desk, cx, _| {
-                Ok(desk.hold.look(cx.system.now())?.into())
+            .run_blocking(cx, |desk, cx, _| {
+                Ok(desk.hold.lock_status(cx.system.now())?.into())
             })
             .await
     }

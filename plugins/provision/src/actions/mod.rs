@@ -4,15 +4,17 @@ mod certificate;
 mod daemonize;
 mod hosts;
 mod lock;
-mod marks;
+mod markers;
 mod run;
 
-pub(crate) use certificate::{HasCert, RequestCertificate};
-pub(crate) use daemonize::DaemonizePuppet;
-pub(crate) use hosts::SetPuppetHost;
-pub(crate) use lock::{IsLocked, Lock, Unlock};
-pub(crate) use marks::{Disable, IsDisabled, Release, Reprovision};
-pub(crate) use run::{BootstrapPuppet, RunPuppet};
+pub(crate) use certificate::{HasCertAction, RequestCertificateAction};
+pub(crate) use daemonize::DaemonizePuppetAction;
+pub(crate) use hosts::SetPuppetHostAction;
+pub(crate) use lock::{IsLockedAction, ProvisionLockAction, ProvisionUnlockAction};
+pub(crate) use markers::{
+    IsDisabledAction, ProvisionDisableAction, ProvisionReleaseAction, ReprovisionAction,
+};
+pub(crate) use run::{BootstrapPuppetAction, RunPuppetAction};
 
 use muster_api::ActionError;
 use serde::Deserialize;
@@ -20,21 +22,21 @@ use serde::Deserialize;
 /// The input of an action that needs nothing.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyProvisionInput {}
 
 /// The input of a step that needs nothing but the right to do it.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Fenced {
+pub(crate) struct FencedStepInput {
     fence: Option<u64>,
 }
 
 /// Which server is asked, as arguments of Puppet.
-fn server(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
+fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
     let mut words = Vec::new();
     if let Some(server) = server {
         if server.starts_with('-') {
-            return Err(ActionError::invalid(format!(
+            return Err(ActionError::invalid_input(format!(
                 "`{server}` is no name of a server"
             )));
         }
@@ -42,7 +44,8 @@ fn server(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, Action
     }
     if let Some(port) = port {
         let port = u16::try_from(port).ok().filter(|port| *port > 0);
-        let port = port.ok_or_else(|| ActionError::invalid("port must be between 1 and 65535"))?;
+        let port =
+            port.ok_or_else(|| ActionError::invalid_input("port must be between 1 and 65535"))?;
         // Of the authority too: it follows the server's port only where nothing else is configured.
         let port = port.to_string();
         words.extend([

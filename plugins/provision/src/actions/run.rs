@@ -3,24 +3,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::system::error::{chain, with_causes};
+use muster_api::system::error::{error_chain, with_causes};
 use muster_api::system::{StateDir, SystemError};
-use muster_api::wire::identity::Name;
-use muster_api::wire::status::Reason;
-use muster_api::{Action, ActionError, Context};
-use muster_engine::lock::{LockError, RunLock};
-use muster_permits::{Ask, Permit};
+use muster_api::wire::identity::SubjectName;
+use muster_api::wire::status::ReplyReason;
+use muster_api::{ActionError, AgentAction, CallContext};
+use muster_engine::lock::{CatalogRunLock, LockError};
+use muster_permits::{Permit, PermitRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::server;
-use crate::desk::Desk;
-use crate::outcome::{Class, Evidence, Exit, judge};
-use crate::puppet::{Puppet, failed, shown};
-use crate::summary::Summary;
+use super::server_arguments;
+use crate::outcome::{ProcessExit, ProvisionRunEvidence, PuppetRunClass, classify_run};
+use crate::puppet::{PuppetRunner, printable_tail, to_action_error};
+use crate::step_context::StepContext;
+use crate::summary::ProvisionRunSummary;
 
 /// A run in the foreground, once, with everything said and the detailed exit code.
-const RUN: [&str; 9] = [
+const RUN_ARGUMENTS: [&str; 9] = [
     "agent",
     "--onetime",
     "--no-daemonize",
@@ -32,12 +32,12 @@ const RUN: [&str; 9] = [
     "--waitforcert=0",
 ];
 
-pub(crate) struct BootstrapPuppet(pub(crate) Arc<Desk>);
-pub(crate) struct RunPuppet(pub(crate) Arc<Desk>);
+pub(crate) struct BootstrapPuppetAction(pub(crate) Arc<StepContext>);
+pub(crate) struct RunPuppetAction(pub(crate) Arc<StepContext>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RunPuppetInput {
     environment: Option<String>,
     server: Option<String>,
     port: Option<u64>,
@@ -46,8 +46,8 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Ran {
-    class: Class,
+pub(crate) struct RunPuppetOutput {
+    class: PuppetRunClass,
     exitcode: i32,
     resources: Map<String, Value>,
     config_version: String,
@@ -57,51 +57,70 @@ pub(crate) struct Ran {
     output: String,
 }
 
-impl Action for BootstrapPuppet {
+impl AgentAction for BootstrapPuppetAction {
     const NAME: &'static str = "bootstrap_puppet";
-    type Input = Input;
-    type Output = Ran;
+    type Input = RunPuppetInput;
+    type Output = RunPuppetOutput;
 
-    async fn run(&self, cx: &Context, mut input: Input) -> Result<Ran, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        mut input: RunPuppetInput,
+    ) -> Result<RunPuppetOutput, ActionError> {
         let configured = || self.0.options.bootstrap_environment.clone();
         input.environment.get_or_insert_with(configured);
-        run(&self.0, cx, input).await
+        run_puppet(&self.0, cx, input).await
     }
 }
 
-impl Action for RunPuppet {
+impl AgentAction for RunPuppetAction {
     const NAME: &'static str = "run_puppet";
-    type Input = Input;
-    type Output = Ran;
+    type Input = RunPuppetInput;
+    type Output = RunPuppetOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Ran, ActionError> {
-        run(&self.0, cx, input).await
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RunPuppetInput,
+    ) -> Result<RunPuppetOutput, ActionError> {
+        run_puppet(&self.0, cx, input).await
     }
 }
 
-async fn run(desk: &Arc<Desk>, cx: &Context, input: Input) -> Result<Ran, ActionError> {
-    let mut words: Vec<String> = RUN.iter().map(|word| (*word).to_owned()).collect();
-    words.extend(server(input.server.as_deref(), input.port)?);
+async fn run_puppet(
+    desk: &Arc<StepContext>,
+    cx: &CallContext,
+    input: RunPuppetInput,
+) -> Result<RunPuppetOutput, ActionError> {
+    let mut words: Vec<String> = RUN_ARGUMENTS
+        .iter()
+        .map(|word| (*word).to_owned())
+        .collect();
+    words.extend(server_arguments(input.server.as_deref(), input.port)?);
     if let Some(environment) = &input.environment {
         words.extend(["--environment".to_owned(), environment.clone()]);
     }
     // First the node's own lock, then a place among the nodes, so that nobody waits for us who could run.
     let lock = desk
-        .step(cx, input.fence, |desk, _, _| match lock(desk) {
+        .run_step(cx, input.fence, |desk, _, _| match acquire_run_lock(desk) {
             Ok(lock) => Ok(lock),
-            Err(LockError::Running { .. }) => {
-                Err(refused(Class::Locked, "another run goes on on this node"))
-            }
-            Err(error) => Err(ActionError::failed(chain(&error))),
+            Err(LockError::Running { .. }) => Err(run_error(
+                PuppetRunClass::Locked,
+                "another run goes on on this node",
+            )),
+            Err(error) => Err(ActionError::failed(error_chain(&error))),
         })
         .await?;
-    let permit = permit(desk, cx).await?;
+    let permit = acquire_permit(desk, cx).await?;
     // Ends with the call, and with the permit.
     let mut call = cx.clone();
     call.cancel = cx.cancel.child_token();
-    let work = desk.step(&call, input.fence, move |desk, cx, cancel| {
+    let work = desk.run_step(&call, input.fence, move |desk, cx, cancel| {
         let _lock = lock;
-        once(&desk.puppet(cx, cancel, desk.options.run_timeout), &words)
+        run_once(
+            &desk.puppet_runner(cx, cancel, desk.options.run_timeout),
+            &words,
+        )
     });
     let Some(permit) = permit else {
         return work.await;
@@ -112,101 +131,110 @@ async fn run(desk: &Arc<Desk>, cx: &Context, input: Input) -> Result<Ran, Action
             permit.release().await;
             return done;
         }
-        () = permit.lost().cancelled() => "the run's permit was lost, and the run was stopped",
+        () = permit.lost_token().cancelled() => "the run's permit was lost, and the run was stopped",
     };
     call.cancel.cancel();
     let stopped = work.await;
     permit.release().await;
-    stopped.map_err(|error| refused(Class::Stopped, lost).with_data(error.data))
+    stopped.map_err(|error| run_error(PuppetRunClass::Stopped, lost).with_data(error.data))
 }
 
 /// A place among the nodes that may run at once, where the operator wants that.
-async fn permit(desk: &Desk, cx: &Context) -> Result<Option<Permit>, ActionError> {
+async fn acquire_permit(
+    desk: &StepContext,
+    cx: &CallContext,
+) -> Result<Option<Permit>, ActionError> {
     let Some(limit) = desk.options.limit else {
         return Ok(None);
     };
-    let pool = Name::parse(&desk.options.pool).map_err(|error| {
+    let pool = SubjectName::parse(&desk.options.pool).map_err(|error| {
         ActionError::failed(with_causes(
             "pool in [plugins.provision] is no name",
             &error,
         ))
     })?;
     let patience = Duration::from_secs(desk.options.permit_wait);
-    let ask = Ask::new(pool, limit, cx.request, patience);
-    cx.progress("waiting for a permit");
-    let entered = desk.permits.enter(ask, &cx.cancel).await;
+    let ask = PermitRequest::new(pool, limit, cx.request, patience);
+    cx.report_progress("waiting for a permit");
+    let entered = desk.permits.acquire_permit(ask, &cx.cancel).await;
     entered
         .map(Some)
-        .map_err(|error| refused(Class::NoPermit, &chain(&error)))
+        .map_err(|error| run_error(PuppetRunClass::NoPermit, &error_chain(&error)))
 }
 
 /// Our own lock of runs. Puppet's is Puppet's to take.
-fn lock(desk: &Desk) -> Result<RunLock, LockError> {
+fn acquire_run_lock(desk: &StepContext) -> Result<CatalogRunLock, LockError> {
     let state = StateDir::open(&desk.engine)?;
-    RunLock::take(&state, &[], Duration::ZERO)
+    CatalogRunLock::acquire(&state, &[], Duration::ZERO)
 }
 
 /// One run. What did not end well is an error that carries what is known.
-fn once(puppet: &Puppet<'_>, words: &[String]) -> Result<Ran, ActionError> {
-    let places = puppet.places()?;
-    let disabled = puppet.disabled(&places);
-    let before = puppet.summary_mark(&places);
+fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutput, ActionError> {
+    let places = puppet.read_settings()?;
+    let disabled = puppet.disabled_reason(&places);
+    let before = puppet.summary_version(&places);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let begun = Instant::now();
     let (exit, text, output) = match puppet.run(&words) {
-        Ok(output) => (Exit::Code(output.code), output.text(), shown(&output)),
-        Err(SystemError::Timeout { .. }) => (Exit::Timeout, String::new(), String::new()),
-        Err(SystemError::Cancelled { .. }) => (Exit::Cancelled, String::new(), String::new()),
-        Err(error) => return Err(failed(&error)),
+        Ok(output) => (
+            ProcessExit::Code(output.code),
+            output.combined_text(),
+            printable_tail(&output),
+        ),
+        Err(SystemError::Timeout { .. }) => (ProcessExit::Timeout, String::new(), String::new()),
+        Err(SystemError::Cancelled { .. }) => {
+            (ProcessExit::Cancelled, String::new(), String::new())
+        }
+        Err(error) => return Err(to_action_error(&error)),
     };
-    let after = puppet.summary_mark(&places);
+    let after = puppet.summary_version(&places);
     let summary = (after.is_some() && after != before)
-        .then(|| puppet.summary(&places))
+        .then(|| puppet.read_summary(&places))
         .flatten();
-    let (class, problem) = judge(&Evidence {
+    let (class, problem) = classify_run(&ProvisionRunEvidence {
         exit,
         summary: summary.as_ref(),
         disabled: disabled.as_deref(),
-        is_locked: matches!(exit, Exit::Code(1)) && puppet.is_locked(&places),
+        is_locked: matches!(exit, ProcessExit::Code(1)) && puppet.is_locked(&places),
         text: &text,
     });
-    let answer = Ran {
+    let answer = RunPuppetOutput {
         class,
         exitcode: match exit {
-            Exit::Code(code) => code,
-            Exit::Timeout | Exit::Cancelled => -1,
+            ProcessExit::Code(code) => code,
+            ProcessExit::Timeout | ProcessExit::Cancelled => -1,
         },
         config_version: summary
             .as_ref()
-            .and_then(Summary::config_version)
+            .and_then(ProvisionRunSummary::config_version)
             .unwrap_or_default(),
         environment: summary
             .as_ref()
-            .and_then(Summary::environment)
+            .and_then(ProvisionRunSummary::environment)
             .unwrap_or_default(),
         resources: summary.map(|it| it.resources).unwrap_or_default(),
         duration: begun.elapsed().as_secs_f64(),
         output,
     };
-    if class.is_good() {
+    if class.is_success() {
         return Ok(answer);
     }
-    let mut error = refused(class, &problem);
+    let mut error = run_error(class, &problem);
     if let Ok(Value::Object(data)) = serde_json::to_value(&answer) {
         error.data = data;
     }
     error.reason = match exit {
-        Exit::Timeout => Some(Reason::Timeout {
+        ProcessExit::Timeout => Some(ReplyReason::Timeout {
             after_ms: u64::try_from(puppet.timeout().as_millis()).unwrap_or(u64::MAX),
         }),
-        Exit::Cancelled => Some(Reason::Cancelled),
-        Exit::Code(_) => None,
+        ProcessExit::Cancelled => Some(ReplyReason::Cancelled),
+        ProcessExit::Code(_) => None,
     };
     Err(error)
 }
 
 /// A run that was none, or failed.
-fn refused(class: Class, problem: &str) -> ActionError {
+fn run_error(class: PuppetRunClass, problem: &str) -> ActionError {
     let data = serde_json::to_value(class).map(|class| ("class".to_owned(), class));
     ActionError::failed(problem).with_data(data.into_iter().collect())
 }

@@ -1,7 +1,10 @@
 //! The actions of the agent `provisioner`.
 
-mod ask;
+mod control;
 mod status;
 
-pub(crate) use ask::{Pause, Resume, Retire, Retry};
-pub(crate) use status::Status;
+pub(crate) use control::{
+    ProvisionerPauseAction, ProvisionerResumeAction, ProvisionerRetireAction,
+    ProvisionerRetryAction,
+};
+pub(crate) use status::ProvisionerStatusAction;

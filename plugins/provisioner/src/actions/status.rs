@@ -1,20 +1,20 @@
 //! `status`: where every node stands, and who leads.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::desk::Desk;
-use crate::record::{Record, What};
+use crate::handle::ProvisionerHandle;
+use crate::record::{EventKind, NodeRecord};
 
 /// Most nodes of one answer.
-const TOLD: usize = 1000;
+const MAX_LISTED_NODES: usize = 1000;
 
-pub(crate) struct Status(pub(crate) Desk);
+pub(crate) struct ProvisionerStatusAction(pub(crate) ProvisionerHandle);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ProvisionerStatusInput {
     node: Option<String>,
     state: Option<String>,
     history: bool,
@@ -22,16 +22,16 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ProvisionerStatusOutput {
     leader: String,
     counts: Map<String, Value>,
-    nodes: Vec<Row>,
+    nodes: Vec<ProvisionedNodeRow>,
     more: usize,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Row {
+pub(crate) struct ProvisionedNodeRow {
     node: String,
     state: String,
     /// The step that is under way or comes next; empty when there is none.
@@ -45,29 +45,33 @@ pub(crate) struct Row {
     serial: String,
     since: u64,
     changed: u64,
-    history: Vec<Entry>,
+    history: Vec<NodeHistoryRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct Entry {
+struct NodeHistoryRow {
     at: u64,
     step: String,
     what: String,
     words: String,
 }
 
-impl Action for Status {
+impl AgentAction for ProvisionerStatusAction {
     const NAME: &'static str = "status";
-    type Input = Input;
-    type Output = Output;
+    type Input = ProvisionerStatusInput;
+    type Output = ProvisionerStatusOutput;
 
-    async fn run(&self, _: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        _: &CallContext,
+        input: ProvisionerStatusInput,
+    ) -> Result<ProvisionerStatusOutput, ActionError> {
         let mut counts = Map::new();
         let mut nodes = Vec::new();
         let mut more = 0;
-        for record in self.0.all().await? {
-            let word = record.state.word();
+        for record in self.0.list_records().await? {
+            let word = record.state.as_str();
             let counted = counts.get(word).and_then(Value::as_u64).unwrap_or_default();
             counts.insert(word.to_owned(), (counted + 1).into());
             let wanted = input.state.as_deref().is_none_or(|state| state == word)
@@ -75,14 +79,14 @@ impl Action for Status {
                     .node
                     .as_deref()
                     .is_none_or(|node| node == record.identity.as_str());
-            if wanted && nodes.len() < TOLD {
-                nodes.push(row(&record, input.history));
+            if wanted && nodes.len() < MAX_LISTED_NODES {
+                nodes.push(build_row(&record, input.history));
             } else if wanted {
                 more += 1;
             }
         }
-        let leader = self.0.leader().await?;
-        Ok(Output {
+        let leader = self.0.current_leader().await?;
+        Ok(ProvisionerStatusOutput {
             leader: leader.map_or(String::new(), |leader| leader.host.to_string()),
             counts,
             nodes,
@@ -91,18 +95,18 @@ impl Action for Status {
     }
 }
 
-fn row(record: &Record, history: bool) -> Row {
-    let text = |name: &str| record.text(name).unwrap_or_default().to_owned();
-    let entry = |happened: &crate::record::Happened| Entry {
+fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
+    let text = |name: &str| record.text_value(name).unwrap_or_default().to_owned();
+    let entry = |happened: &crate::record::HistoryEntry| NodeHistoryRow {
         at: happened.at,
         step: happened.step.clone(),
-        what: word(happened.what).to_owned(),
+        what: event_kind_name(happened.what).to_owned(),
         words: happened.words.clone(),
     };
     let current = record.current.as_ref();
-    Row {
+    ProvisionedNodeRow {
         node: record.identity.to_string(),
-        state: record.state.word().to_owned(),
+        state: record.state.as_str().to_owned(),
         step: current.map_or(String::new(), |at| at.step.to_string()),
         attempt: current.map_or(0, |at| at.attempt),
         done: record.done.iter().map(ToString::to_string).collect(),
@@ -120,12 +124,12 @@ fn row(record: &Record, history: bool) -> Row {
     }
 }
 
-fn word(what: What) -> &'static str {
+fn event_kind_name(what: EventKind) -> &'static str {
     match what {
-        What::Began => "began",
-        What::Done => "done",
-        What::Failed => "failed",
-        What::Deferred => "deferred",
-        What::Asked => "asked",
+        EventKind::Began => "began",
+        EventKind::Done => "done",
+        EventKind::Failed => "failed",
+        EventKind::Deferred => "deferred",
+        EventKind::Asked => "asked",
     }
 }

@@ -2,43 +2,47 @@
 
 use std::sync::Arc;
 
-use muster_api::system::Attributes;
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::FileAttributes;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{failed, places};
-use crate::files::look::disabled;
-use crate::runs::Runs;
+use super::{find_paths, to_action_error};
+use crate::files::activity::disabled_reason;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct Disable(pub(crate) Arc<Runs>);
+pub(crate) struct PuppetDisableAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetDisableInput {
     message: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetDisableOutput {
     status: String,
     enabled: bool,
     disable_message: String,
 }
 
-impl Action for Disable {
+impl AgentAction for PuppetDisableAction {
     const NAME: &'static str = "disable";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetDisableInput;
+    type Output = PuppetDisableOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetDisableInput,
+    ) -> Result<PuppetDisableOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         let caller = cx.caller.clone();
-        cx.blocking(move |_| {
-            let places = places(&runs.options, &*system)?;
-            if let Some(first) = disabled(&*system, &places).map_err(failed)? {
-                return Ok(Output {
+        cx.run_blocking(move |_| {
+            let places = find_paths(&runs.options, &*system)?;
+            if let Some(first) = disabled_reason(&*system, &places).map_err(to_action_error)? {
+                return Ok(PuppetDisableOutput {
                     status: format!("disabled already: {first}"),
                     enabled: false,
                     disable_message: first,
@@ -47,15 +51,15 @@ impl Action for Disable {
             let message = input
                 .message
                 .unwrap_or_else(|| format!("Disabled via Muster by {caller}"));
-            let attributes = Attributes {
+            let attributes = FileAttributes {
                 mode: Some(0o644),
-                ..Attributes::default()
+                ..FileAttributes::default()
             };
             let lock = json!({ "disabled_message": message }).to_string();
             system
-                .write(&places.disabled_lock(), lock.as_bytes(), &attributes)
-                .map_err(failed)?;
-            Ok(Output {
+                .write_file(&places.disabled_lock_path(), lock.as_bytes(), &attributes)
+                .map_err(to_action_error)?;
+            Ok(PuppetDisableOutput {
                 status: format!("disabled: {message}"),
                 enabled: false,
                 disable_message: message,

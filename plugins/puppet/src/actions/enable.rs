@@ -2,44 +2,48 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::{failed, places};
-use crate::files::look::disabled;
-use crate::runs::Runs;
+use super::{find_paths, to_action_error};
+use crate::files::activity::disabled_reason;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct Enable(pub(crate) Arc<Runs>);
+pub(crate) struct PuppetEnableAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {}
+pub(crate) struct PuppetEnableInput {}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetEnableOutput {
     status: String,
     enabled: bool,
 }
 
-impl Action for Enable {
+impl AgentAction for PuppetEnableAction {
     const NAME: &'static str = "enable";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetEnableInput;
+    type Output = PuppetEnableOutput;
 
-    async fn run(&self, cx: &Context, _: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: PuppetEnableInput,
+    ) -> Result<PuppetEnableOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let places = places(&runs.options, &*system)?;
-            let was = disabled(&*system, &places).map_err(failed)?;
+        cx.run_blocking(move |_| {
+            let places = find_paths(&runs.options, &*system)?;
+            let was = disabled_reason(&*system, &places).map_err(to_action_error)?;
             system
-                .remove_file(&places.disabled_lock())
-                .map_err(failed)?;
+                .remove_file(&places.disabled_lock_path())
+                .map_err(to_action_error)?;
             let status = match was {
                 Some(reason) => format!("enabled; it was disabled: {reason}"),
                 None => "enabled already".to_owned(),
             };
-            Ok(Output {
+            Ok(PuppetEnableOutput {
                 status,
                 enabled: true,
             })

@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::places;
-use crate::files::report::{Happened, Report};
+use super::find_paths;
+use crate::classification;
+use crate::files::report::{PuppetResourceEvent, PuppetRunReport};
 use crate::program;
-use crate::runs::Runs;
-use crate::verdict;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct LastRunReport(pub(crate) Arc<Runs>);
+pub(crate) struct LastRunReportAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct LastRunReportInput {
     logs: bool,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct LastRunReportOutput {
     status: String,
     class: String,
     transaction_uuid: Option<String>,
@@ -34,49 +34,57 @@ pub(crate) struct Output {
     noop_pending: Option<bool>,
     cached_catalog_status: Option<String>,
     puppet_version: Option<String>,
-    events: Vec<Happened>,
+    events: Vec<PuppetResourceEvent>,
     failed: Vec<String>,
     skipped: Vec<String>,
     metrics: Map<String, Value>,
     logs: Vec<String>,
 }
 
-impl Output {
-    fn of(report: &Report, logs: bool) -> Self {
+impl LastRunReportOutput {
+    fn from_report(report: &PuppetRunReport, logs: bool) -> Self {
         Self {
-            status: report.text("status").unwrap_or_default(),
-            class: verdict::class_of(report).to_owned(),
-            transaction_uuid: report.text("transaction_uuid"),
-            transaction_completed: report.flag("transaction_completed"),
-            time: report.text("time"),
-            environment: report.text("environment"),
-            config_version: report.text("configuration_version"),
-            noop: report.flag("noop"),
-            noop_pending: report.flag("noop_pending"),
-            cached_catalog_status: report.text("cached_catalog_status"),
-            puppet_version: report.text("puppet_version"),
-            events: report.events(),
-            failed: report.which(&["failed", "failed_to_restart"]),
-            skipped: report.which(&["skipped"]),
-            metrics: report.metrics(),
-            logs: if logs { report.log(&[]) } else { Vec::new() },
+            status: report.text_field("status").unwrap_or_default(),
+            class: classification::class_by_report(report).to_owned(),
+            transaction_uuid: report.text_field("transaction_uuid"),
+            transaction_completed: report.flag_field("transaction_completed"),
+            time: report.text_field("time"),
+            environment: report.text_field("environment"),
+            config_version: report.text_field("configuration_version"),
+            noop: report.flag_field("noop"),
+            noop_pending: report.flag_field("noop_pending"),
+            cached_catalog_status: report.text_field("cached_catalog_status"),
+            puppet_version: report.text_field("puppet_version"),
+            events: report.resource_events(),
+            failed: report.resources_with(&["failed", "failed_to_restart"]),
+            skipped: report.resources_with(&["skipped"]),
+            metrics: report.all_metrics(),
+            logs: if logs {
+                report.log_lines(&[])
+            } else {
+                Vec::new()
+            },
         }
     }
 }
 
-impl Action for LastRunReport {
+impl AgentAction for LastRunReportAction {
     const NAME: &'static str = "last_run_report";
-    type Input = Input;
-    type Output = Output;
+    type Input = LastRunReportInput;
+    type Output = LastRunReportOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: LastRunReportInput,
+    ) -> Result<LastRunReportOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let places = places(&runs.options, &*system)?;
-            let report = program::report(&*system, &places).ok_or_else(|| {
+        cx.run_blocking(move |_| {
+            let places = find_paths(&runs.options, &*system)?;
+            let report = program::wait_for_report(&*system, &places).ok_or_else(|| {
                 ActionError::failed("Puppet left no report of a run that can be read")
             })?;
-            Ok(Output::of(&report, input.logs))
+            Ok(LastRunReportOutput::from_report(&report, input.logs))
         })
         .await?
     }

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{failed, places};
-use crate::files::look;
+use super::{find_paths, to_action_error};
+use crate::classification;
+use crate::files::activity;
 use crate::program;
-use crate::runs::Runs;
-use crate::verdict;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct LastRunSummary(pub(crate) Arc<Runs>);
+pub(crate) struct LastRunSummaryAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct LastRunSummaryInput {
     logs: bool,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct LastRunSummaryOutput {
     out_of_sync_resources: u64,
     failed_resources: u64,
     corrected_resources: u64,
@@ -45,71 +45,79 @@ pub(crate) struct Output {
     cached_catalog_status: Option<String>,
 }
 
-impl Action for LastRunSummary {
+impl AgentAction for LastRunSummaryAction {
     const NAME: &'static str = "last_run_summary";
-    type Input = Input;
-    type Output = Output;
+    type Input = LastRunSummaryInput;
+    type Output = LastRunSummaryOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: LastRunSummaryInput,
+    ) -> Result<LastRunSummaryOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| summary(&runs, &*system, input.logs))
+        cx.run_blocking(move |_| summarise_last_run(&runs, &*system, input.logs))
             .await?
     }
 }
 
-fn summary(runs: &Runs, system: &dyn System, logs: bool) -> Result<Output, ActionError> {
-    let places = places(&runs.options, system)?;
-    let Some(summary) = look::summary(system, &places).map_err(failed)? else {
+fn summarise_last_run(
+    runs: &PuppetRunManager,
+    system: &dyn System,
+    logs: bool,
+) -> Result<LastRunSummaryOutput, ActionError> {
+    let places = find_paths(&runs.options, system)?;
+    let Some(summary) = activity::read_summary(system, &places).map_err(to_action_error)? else {
         return Err(ActionError::failed(
             "Puppet left no summary of a run that can be read",
         ));
     };
-    let report = program::report(system, &places);
+    let report = program::wait_for_report(system, &places);
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let count = |name: &str| summary.resources(name).unwrap_or_default();
+    let count = |name: &str| summary.resource_count(name).unwrap_or_default();
     let lastrun = summary.last_run();
     let class = match &report {
-        Some(report) if !summary.failed_run() => verdict::class_of(report),
-        _ => verdict::class_by_counts(&summary),
+        Some(report) if !summary.is_failed_run() => classification::class_by_report(report),
+        _ => classification::class_by_counts(&summary),
     };
-    Ok(Output {
+    Ok(LastRunSummaryOutput {
         out_of_sync_resources: count("out_of_sync"),
         failed_resources: count("failed") + count("failed_to_restart"),
         corrected_resources: count("corrective_change"),
         changed_resources: count("changed"),
         total_resources: count("total"),
-        config_retrieval_time: summary.time("config_retrieval"),
-        total_time: summary.time("total"),
+        config_retrieval_time: summary.time_value("config_retrieval"),
+        total_time: summary.time_value("total"),
         logs: report
             .as_ref()
             .filter(|_| logs)
-            .map(|report| report.log(&[]))
+            .map(|report| report.log_lines(&[]))
             .unwrap_or_default(),
         lastrun,
         since_lastrun: lastrun.map(|then| now.as_secs().saturating_sub(then)),
         config_version: summary.config_version(),
-        type_distribution: types(system, &places.state().join("resources.txt")),
-        failed_run: summary.failed_run(),
+        type_distribution: count_types(system, &places.state_dir().join("resources.txt")),
+        failed_run: summary.is_failed_run(),
         class: class.to_owned(),
         environment: summary.environment(),
-        cached_catalog_status: report.and_then(|report| report.text("cached_catalog_status")),
-        summary: summary.whole().clone(),
+        cached_catalog_status: report.and_then(|report| report.text_field("cached_catalog_status")),
+        summary: summary.all_sections().clone(),
     })
 }
 
 /// How many resources of each type the last catalog had, by the list that Puppet keeps of them.
-fn types(system: &dyn System, path: &std::path::Path) -> BTreeMap<String, u64> {
-    let bytes = system.read(path, 16 * 1024 * 1024).unwrap_or_default();
+fn count_types(system: &dyn System, path: &std::path::Path) -> BTreeMap<String, u64> {
+    let bytes = system.read_file(path, 16 * 1024 * 1024).unwrap_or_default();
     let mut types = BTreeMap::new();
     for line in String::from_utf8_lossy(&bytes).lines() {
         if let Some((name, _)) = line.split_once('[') {
-            *types.entry(capital(name)).or_default() += 1;
+            *types.entry(capitalise_type(name)).or_default() += 1;
         }
     }
     types
 }
 
-fn capital(name: &str) -> String {
+fn capitalise_type(name: &str) -> String {
     let parts = name.split("::").map(|part| {
         let mut letters = part.chars();
         let first = letters.next().map(|letter| letter.to_ascii_uppercase());

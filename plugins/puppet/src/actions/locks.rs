@@ -5,31 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::{StateDir, System};
-use muster_api::{Action, ActionError, Context};
-use muster_engine::lock::{LockError, OwnLock};
+use muster_api::{ActionError, AgentAction, CallContext};
+use muster_engine::lock::{LockError, MusterRunLock};
 use serde::{Deserialize, Serialize};
 
-use super::{failed, places};
-use crate::files::look::{Holder, disabled, holder};
-use crate::places::Places;
-use crate::runs::Runs;
+use super::{find_paths, to_action_error};
+use crate::files::activity::{LockHolder, disabled_reason, lock_holder};
+use crate::paths::PuppetPaths;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct Locks(pub(crate) Arc<Runs>);
+pub(crate) struct PuppetLocksAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {}
+pub(crate) struct PuppetLocksInput {}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetLocksOutput {
     held: usize,
-    locks: Vec<Lock>,
+    locks: Vec<PuppetLockRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Lock {
+pub(crate) struct PuppetLockRow {
     name: String,
     path: String,
     state: String,
@@ -38,27 +38,31 @@ pub(crate) struct Lock {
     message: Option<String>,
 }
 
-impl Action for Locks {
+impl AgentAction for PuppetLocksAction {
     const NAME: &'static str = "locks";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetLocksInput;
+    type Output = PuppetLocksOutput;
 
-    async fn run(&self, cx: &Context, _: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: PuppetLocksInput,
+    ) -> Result<PuppetLocksOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| {
-            let mut locks = vec![own(&runs)?];
-            if let Ok(places) = places(&runs.options, &*system) {
-                locks.extend(puppets(&*system, &places)?);
+        cx.run_blocking(move |_| {
+            let mut locks = vec![engine_lock_row(&runs)?];
+            if let Ok(places) = find_paths(&runs.options, &*system) {
+                locks.extend(puppet_lock_rows(&*system, &places)?);
             }
             let held = locks.iter().filter(|lock| lock.state == "held").count();
-            Ok(Output { held, locks })
+            Ok(PuppetLocksOutput { held, locks })
         })
         .await?
     }
 }
 
-fn lock(name: &str, path: &Path, state: &str) -> Lock {
-    Lock {
+fn lock_row(name: &str, path: &Path, state: &str) -> PuppetLockRow {
+    PuppetLockRow {
         name: name.to_owned(),
         path: path.display().to_string(),
         state: state.to_owned(),
@@ -69,42 +73,45 @@ fn lock(name: &str, path: &Path, state: &str) -> Lock {
 }
 
 /// Our own: it is tried for, because nothing is written in it.
-fn own(runs: &Runs) -> Result<Lock, ActionError> {
+fn engine_lock_row(runs: &PuppetRunManager) -> Result<PuppetLockRow, ActionError> {
     let directory = runs.engine_dir();
-    let state = StateDir::open(&directory).map_err(failed)?;
-    let is_held = match OwnLock::take(&state, Duration::ZERO) {
+    let state = StateDir::open(&directory).map_err(to_action_error)?;
+    let is_held = match MusterRunLock::acquire(&state, Duration::ZERO) {
         Ok(_) => false,
         Err(LockError::Running { .. }) => true,
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(to_action_error(error)),
     };
     let path = directory.join("run.lock");
-    let mut lock = lock("run", &path, if is_held { "held" } else { "free" });
+    let mut lock = lock_row("run", &path, if is_held { "held" } else { "free" });
     lock.message = runs
-        .current()
-        .map(|outcome| format!("run {} is {}", outcome.run, outcome.state.word()));
+        .current_outcome()
+        .map(|outcome| format!("run {} is {}", outcome.run, outcome.state.as_str()));
     Ok(lock)
 }
 
-fn puppets(system: &dyn System, places: &Places) -> Result<Vec<Lock>, ActionError> {
+fn puppet_lock_rows(
+    system: &dyn System,
+    places: &PuppetPaths,
+) -> Result<Vec<PuppetLockRow>, ActionError> {
     let mut locks = Vec::new();
     let ssl = places.ssldir.join("ssl.lock");
-    for (name, path) in [("puppet", places.run_lock()), ("ssl", ssl)] {
-        let found = holder(system, &path).map_err(failed)?;
+    for (name, path) in [("puppet", places.run_lock_path()), ("ssl", ssl)] {
+        let found = lock_holder(system, &path).map_err(to_action_error)?;
         let state = match found {
-            Holder::Nobody => continue,
-            Holder::Stale(_) => "stale",
-            Holder::Process(_) => "held",
+            LockHolder::Nobody => continue,
+            LockHolder::Stale(_) => "stale",
+            LockHolder::Process(_) => "held",
         };
-        let mut lock = lock(name, &path, state);
+        let mut lock = lock_row(name, &path, state);
         lock.pid = found.pid();
         lock.holder = match found {
-            Holder::Process(pid) => program(system, pid),
+            LockHolder::Process(pid) => process_name(system, pid),
             _ => None,
         };
         locks.push(lock);
     }
-    if let Some(reason) = disabled(system, places).map_err(failed)? {
-        let mut lock = lock("disabled", &places.disabled_lock(), "held");
+    if let Some(reason) = disabled_reason(system, places).map_err(to_action_error)? {
+        let mut lock = lock_row("disabled", &places.disabled_lock_path(), "held");
         lock.message = Some(reason);
         locks.push(lock);
     }
@@ -112,9 +119,9 @@ fn puppets(system: &dyn System, places: &Places) -> Result<Vec<Lock>, ActionErro
 }
 
 /// What a process is called.
-fn program(system: &dyn System, pid: u32) -> Option<String> {
+fn process_name(system: &dyn System, pid: u32) -> Option<String> {
     let name = system
-        .read(format!("/proc/{pid}/comm").as_ref(), 4096)
+        .read_file(format!("/proc/{pid}/comm").as_ref(), 4096)
         .ok()?;
     Some(String::from_utf8_lossy(&name).trim().to_owned())
 }

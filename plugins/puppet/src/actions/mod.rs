@@ -9,41 +9,41 @@ mod runonce;
 mod runs;
 mod status;
 
-pub(crate) use disable::Disable;
-pub(crate) use enable::Enable;
-pub(crate) use last_run_report::LastRunReport;
-pub(crate) use last_run_summary::LastRunSummary;
-pub(crate) use locks::Locks;
-pub(crate) use runonce::RunOnce;
-pub(crate) use runs::Runs;
-pub(crate) use status::Status;
+pub(crate) use disable::PuppetDisableAction;
+pub(crate) use enable::PuppetEnableAction;
+pub(crate) use last_run_report::LastRunReportAction;
+pub(crate) use last_run_summary::LastRunSummaryAction;
+pub(crate) use locks::PuppetLocksAction;
+pub(crate) use runonce::PuppetRunOnceAction;
+pub(crate) use runs::PuppetRunsAction;
+pub(crate) use status::PuppetStatusAction;
 
 use std::error::Error;
 
 use muster_api::ActionError;
 use muster_api::system::System;
-use muster_api::system::error::chain;
+use muster_api::system::error::error_chain;
 use uuid::Uuid;
 
 use crate::options::Options;
-use crate::places::Places;
+use crate::paths::PuppetPaths;
 
 /// An error of the machine, as an answer.
-fn failed(error: impl Error) -> ActionError {
-    ActionError::failed(chain(&error))
+fn to_action_error(error: impl Error) -> ActionError {
+    ActionError::failed(error_chain(&error))
 }
 
-fn places(options: &Options, system: &dyn System) -> Result<Places, ActionError> {
-    Places::find(options, system).map_err(failed)
+fn find_paths(options: &Options, system: &dyn System) -> Result<PuppetPaths, ActionError> {
+    PuppetPaths::find(options, system).map_err(to_action_error)
 }
 
-fn run_id(text: &str) -> Result<Uuid, ActionError> {
+fn parse_run_id(text: &str) -> Result<Uuid, ActionError> {
     Uuid::try_parse(text)
-        .map_err(|error| ActionError::invalid(format!("run `{text}` is no UUID: {error}")))
+        .map_err(|error| ActionError::invalid_input(format!("run `{text}` is no UUID: {error}")))
 }
 
 /// `1 hours 05 minutes 07 seconds`, as the `puppet` agent of the field has it.
-fn ago(seconds: u64) -> String {
+fn format_elapsed(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
     match (days, hours, minutes) {
@@ -56,7 +56,7 @@ fn ago(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ago;
+    use super::format_elapsed;
 
     #[test]
     fn a_duration_is_told_as_mcollective_tells_it() {
@@ -66,7 +66,7 @@ mod tests {
             (3601, "1 hours 0 minutes 01 seconds"),
             (90_061, "1 day 1 hours 1 minutes 01 seconds"),
         ] {
-            assert_eq!(ago(seconds), told);
+            assert_eq!(format_elapsed(seconds), told);
         }
     }
 }

@@ -6,28 +6,28 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::wire::identity::Name;
-use muster_api::{Action, ActionError, Context};
+use muster_api::wire::identity::SubjectName;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{failed, run_id};
-use crate::arguments::Wish;
-use crate::options::Engine;
-use crate::outcome::Outcome;
-use crate::permit::Wanted;
-use crate::runs::{Asked, Attached, Begun, Runs, millis};
+use super::{parse_run_id, to_action_error};
+use crate::arguments::PuppetRunOptions;
+use crate::options::CatalogEngine;
+use crate::outcome::PuppetRunOutcome;
+use crate::permit::PermitParameters;
+use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter, unix_millis_now};
 
 /// The answer leaves so long before the request's time is up.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
-pub(crate) struct RunOnce(pub(crate) Arc<Runs>);
+pub(crate) struct PuppetRunOnceAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetRunOnceInput {
     force: Option<bool>,
     server: Option<String>,
     tags: Option<String>,
@@ -46,66 +46,72 @@ pub(crate) struct Input {
     background: Option<bool>,
 }
 
-impl Action for RunOnce {
+impl AgentAction for PuppetRunOnceAction {
     const NAME: &'static str = "runonce";
-    type Input = Input;
-    type Output = Outcome;
+    type Input = PuppetRunOnceInput;
+    type Output = PuppetRunOutcome;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Outcome, ActionError> {
-        let asked = asked(cx, &self.0, input)?;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetRunOnceInput,
+    ) -> Result<PuppetRunOutcome, ActionError> {
+        let asked = parse_request(cx, &self.0, input)?;
         let (in_background, runs) = (asked.in_background, Arc::clone(&self.0));
         let system = Arc::clone(&cx.system);
         let begun = cx
-            .blocking(move |_| runs.begin(asked, &system))
+            .run_blocking(move |_| runs.begin_run(asked, &system))
             .await?
-            .map_err(failed)?;
+            .map_err(to_action_error)?;
         match begun {
-            Begun::Over(outcome) => answer(*outcome),
-            Begun::Waits(attached, was_begun) if in_background => {
-                let mut outcome = attached.live().outcome.borrow().clone();
+            BeginRunResult::Over(outcome) => check_outcome(*outcome),
+            BeginRunResult::Waits(attached, was_begun) if in_background => {
+                let mut outcome = attached.active_run().outcome.borrow().clone();
                 outcome.attached = was_begun;
                 Ok(outcome)
             }
-            Begun::Waits(attached, was_begun) => self.wait(cx, &attached, was_begun).await,
+            BeginRunResult::Waits(attached, was_begun) => {
+                self.wait_for_outcome(cx, &attached, was_begun).await
+            }
         }
     }
 }
 
-impl RunOnce {
+impl PuppetRunOnceAction {
     /// Waits for the end of the run, and tells how far it is.
-    async fn wait(
+    async fn wait_for_outcome(
         &self,
-        cx: &Context,
-        attached: &Attached,
+        cx: &CallContext,
+        attached: &RunWaiter,
         was_begun: bool,
-    ) -> Result<Outcome, ActionError> {
-        let live = attached.live();
+    ) -> Result<PuppetRunOutcome, ActionError> {
+        let live = attached.active_run();
         let mut news = live.outcome.subscribe();
-        let tell = |outcome: &Outcome| {
-            cx.emit(json!({
-                "state": outcome.state.word(),
+        let tell = |outcome: &PuppetRunOutcome| {
+            cx.emit_event(json!({
+                "state": outcome.state.as_str(),
                 "run": outcome.run,
-                "at": millis(&*cx.system),
+                "at": unix_millis_now(&*cx.system),
                 "elapsed": live.since.elapsed().as_secs_f64(),
             }));
         };
         tell(&news.borrow_and_update());
-        let last = cx.deadline - LAST_WORDS;
+        let last = cx.deadline - ANSWER_MARGIN;
         loop {
             tokio::select! {
-                outcome = next(&mut news) => {
+                outcome = next_outcome(&mut news) => {
                     tell(&outcome);
                     if outcome.state.is_over() {
-                        return answer(Outcome { attached: was_begun, ..outcome });
+                        return check_outcome(PuppetRunOutcome { attached: was_begun, ..outcome });
                     }
                 }
-                () = tokio::time::sleep_until(last) => return Err(goes_on(live.outcome.borrow().clone(), "the request's time is up")),
-                () = self.0.leaving.cancelled() => return Err(goes_on(live.outcome.borrow().clone(), "the daemon is stopping")),
+                () = tokio::time::sleep_until(last) => return Err(still_running_error(live.outcome.borrow().clone(), "the request's time is up")),
+                () = self.0.leaving.cancelled() => return Err(still_running_error(live.outcome.borrow().clone(), "the daemon is stopping")),
                 () = cx.cancel.cancelled() => {
-                    attached.cancel();
+                    attached.cancel_run();
                     let outcome = news.wait_for(|outcome| outcome.state.is_over()).await;
                     let outcome = outcome.map(|outcome| outcome.clone());
-                    return answer(outcome.map_err(|_| ActionError::cancelled())?);
+                    return check_outcome(outcome.map_err(|_| ActionError::cancelled())?);
                 }
             }
         }
@@ -113,31 +119,31 @@ impl RunOnce {
 }
 
 /// The outcome, when it has changed.
-async fn next(news: &mut watch::Receiver<Outcome>) -> Outcome {
+async fn next_outcome(news: &mut watch::Receiver<PuppetRunOutcome>) -> PuppetRunOutcome {
     // The sender lives as long as we are attached.
     let _ = news.changed().await;
     news.borrow_and_update().clone()
 }
 
-fn answer(outcome: Outcome) -> Result<Outcome, ActionError> {
-    if outcome.is_good() {
+fn check_outcome(outcome: PuppetRunOutcome) -> Result<PuppetRunOutcome, ActionError> {
+    if outcome.is_success() {
         return Ok(outcome);
     }
     let summary = outcome.summary.clone().unwrap_or_default();
     let class = outcome.class.clone().unwrap_or_default();
-    Err(with_data(format!("{class}: {summary}"), outcome))
+    Err(error_with_outcome(format!("{class}: {summary}"), outcome))
 }
 
-fn goes_on(outcome: Outcome, why: &str) -> ActionError {
+fn still_running_error(outcome: PuppetRunOutcome, why: &str) -> ActionError {
     let message = format!(
         "{why}; run {} is {}: ask for it again by its name",
         outcome.run,
-        outcome.state.word()
+        outcome.state.as_str()
     );
-    with_data(message, outcome)
+    error_with_outcome(message, outcome)
 }
 
-fn with_data(message: String, outcome: Outcome) -> ActionError {
+fn error_with_outcome(message: String, outcome: PuppetRunOutcome) -> ActionError {
     let error = ActionError::failed(message);
     match serde_json::to_value(outcome) {
         Ok(Value::Object(data)) => error.with_data(data),
@@ -146,19 +152,23 @@ fn with_data(message: String, outcome: Outcome) -> ActionError {
 }
 
 /// What is asked for, judged before anything is begun.
-fn asked(cx: &Context, runs: &Runs, input: Input) -> Result<Asked, ActionError> {
+fn parse_request(
+    cx: &CallContext,
+    runs: &PuppetRunManager,
+    input: PuppetRunOnceInput,
+) -> Result<PuppetRunRequest, ActionError> {
     let options = &runs.options;
     if input.server.is_some() && !options.allow_server_override {
-        return Err(ActionError::denied(
+        return Err(ActionError::denied_by_rule(
             "this node does not let callers choose the server: [plugins.puppet] allow_server_override",
             "plugins.puppet.allow_server_override",
         ));
     }
-    let id = input.run.as_deref().map(run_id).transpose()?;
+    let id = input.run.as_deref().map(parse_run_id).transpose()?;
     let pool = match input.pool.as_deref() {
         None => runs.pool.clone(),
-        Some(pool) => Name::parse(pool)
-            .map_err(|error| ActionError::invalid(format!("pool `{pool}`: {error}")))?,
+        Some(pool) => SubjectName::parse(pool)
+            .map_err(|error| ActionError::invalid_input(format!("pool `{pool}`: {error}")))?,
     };
     let limit = match input.limit {
         None => NonZeroU32::new(options.limit),
@@ -167,42 +177,47 @@ fn asked(cx: &Context, runs: &Runs, input: Input) -> Result<Asked, ActionError> 
                 .ok()
                 .and_then(NonZeroU32::new)
                 .ok_or_else(|| {
-                    ActionError::invalid(format!("limit {limit} is no positive number"))
+                    ActionError::invalid_input(format!("limit {limit} is no positive number"))
                 })?,
         ),
     };
-    let wish = Wish {
+    let wish = PuppetRunOptions {
         noop: input.noop,
-        tags: words(input.tags),
-        skip_tags: words(input.skip_tags),
+        tags: split_words(input.tags),
+        skip_tags: split_words(input.skip_tags),
         environment: input.environment,
         splay: input.splay,
         splaylimit: input
             .splaylimit
-            .map(|value| whole("splaylimit", value))
+            .map(|value| parse_seconds("splaylimit", value))
             .transpose()?,
         server: input.server,
         ignoreschedules: input.ignoreschedules,
         use_cached_catalog: input.use_cached_catalog,
         force: input.force == Some(true),
     };
-    if options.engine == Engine::Native {
-        refuse_puppets(&wish)?;
+    if options.engine == CatalogEngine::Native {
+        refuse_puppet_inputs(&wish)?;
     }
-    let wait = input.wait.map(|value| whole("wait", value)).transpose()?;
+    let wait = input
+        .wait
+        .map(|value| parse_seconds("wait", value))
+        .transpose()?;
     let priority = input.priority.unwrap_or_default();
-    Ok(Asked {
+    Ok(PuppetRunRequest {
         id: id.unwrap_or_else(Uuid::now_v7),
         request: cx.request,
         caller: cx.caller.to_string(),
         trace: cx.trace.as_ref().map(ToString::to_string),
         host: cx.node.identity().to_string(),
         wish,
-        wanted: Wanted {
+        wanted: PermitParameters {
             pool,
             limit,
             priority: i8::try_from(priority).map_err(|_| {
-                ActionError::invalid(format!("priority {priority} is not between -128 and 127"))
+                ActionError::invalid_input(format!(
+                    "priority {priority} is not between -128 and 127"
+                ))
             })?,
             patience: Duration::from_secs(wait.unwrap_or(options.wait)),
         },
@@ -211,7 +226,7 @@ fn asked(cx: &Context, runs: &Runs, input: Input) -> Result<Asked, ActionError> 
 }
 
 /// What only Puppet knows.
-fn refuse_puppets(wish: &Wish) -> Result<(), ActionError> {
+fn refuse_puppet_inputs(wish: &PuppetRunOptions) -> Result<(), ActionError> {
     let given = [
         ("environment", wish.environment.is_some()),
         ("server", wish.server.is_some()),
@@ -220,24 +235,24 @@ fn refuse_puppets(wish: &Wish) -> Result<(), ActionError> {
         ("use_cached_catalog", wish.use_cached_catalog == Some(false)),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => Err(ActionError::invalid(format!(
+        Some((name, _)) => Err(ActionError::invalid_input(format!(
             "{name} means nothing here: [plugins.puppet] engine is `native`"
         ))),
         None => Ok(()),
     }
 }
 
-fn whole(name: &str, value: i64) -> Result<u64, ActionError> {
+fn parse_seconds(name: &str, value: i64) -> Result<u64, ActionError> {
     u64::try_from(value)
         .ok()
         .filter(|value| *value <= 86_400)
         .ok_or_else(|| {
-            ActionError::invalid(format!("{name} {value} is not between 0 and 86400 seconds"))
+            ActionError::invalid_input(format!("{name} {value} is not between 0 and 86400 seconds"))
         })
 }
 
 /// Words between commas.
-fn words(text: Option<String>) -> Vec<String> {
+fn split_words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     let words = text.split(',').map(str::trim);
     words

@@ -2,39 +2,45 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::run_id;
-use crate::outcome::Outcome;
+use super::parse_run_id;
+use crate::outcome::PuppetRunOutcome;
 use crate::runs;
 
-pub(crate) struct Runs(pub(crate) Arc<runs::Runs>);
+pub(crate) struct PuppetRunsAction(pub(crate) Arc<runs::PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetRunsInput {
     run: Option<String>,
     count: usize,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetRunsOutput {
     count: usize,
-    runs: Vec<Outcome>,
+    runs: Vec<PuppetRunOutcome>,
 }
 
-impl Action for Runs {
+impl AgentAction for PuppetRunsAction {
     const NAME: &'static str = "runs";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetRunsInput;
+    type Output = PuppetRunsOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let id = input.run.as_deref().map(run_id).transpose()?;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetRunsInput,
+    ) -> Result<PuppetRunsOutput, ActionError> {
+        let id = input.run.as_deref().map(parse_run_id).transpose()?;
         let runs = Arc::clone(&self.0);
-        let runs = cx.blocking(move |_| runs.told(id, input.count)).await?;
-        Ok(Output {
+        let runs = cx
+            .run_blocking(move |_| runs.list_outcomes(id, input.count))
+            .await?;
+        Ok(PuppetRunsOutput {
             count: runs.len(),
             runs,
         })

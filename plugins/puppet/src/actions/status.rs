@@ -4,26 +4,26 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::{ago, failed, places};
-use crate::files::look::{Holder, look};
-use crate::files::summary::Summary;
-use crate::options::Engine;
+use super::{find_paths, format_elapsed, to_action_error};
+use crate::files::activity::{LockHolder, read_activity};
+use crate::files::summary::PuppetRunSummary;
+use crate::options::CatalogEngine;
 use crate::program;
 use crate::runs;
 
-pub(crate) struct Status(pub(crate) Arc<runs::Runs>);
+pub(crate) struct PuppetStatusAction(pub(crate) Arc<runs::PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {}
+pub(crate) struct PuppetStatusInput {}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 #[expect(clippy::struct_excessive_bools, reason = "MCollective's outputs")]
-pub(crate) struct Output {
+pub(crate) struct PuppetStatusOutput {
     applying: bool,
     idling: bool,
     enabled: bool,
@@ -41,48 +41,58 @@ pub(crate) struct Output {
     engine: String,
 }
 
-impl Action for Status {
+impl AgentAction for PuppetStatusAction {
     const NAME: &'static str = "status";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetStatusInput;
+    type Output = PuppetStatusOutput;
 
-    async fn run(&self, cx: &Context, _: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: PuppetStatusInput,
+    ) -> Result<PuppetStatusOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| status(&runs, &*system)).await?
+        cx.run_blocking(move |_| build_status(&runs, &*system))
+            .await?
     }
 }
 
-fn status(runs: &runs::Runs, system: &dyn System) -> Result<Output, ActionError> {
-    let doing = match places(&runs.options, system) {
-        Ok(places) => look(system, &places).map_err(failed)?,
+fn build_status(
+    runs: &runs::PuppetRunManager,
+    system: &dyn System,
+) -> Result<PuppetStatusOutput, ActionError> {
+    let doing = match find_paths(&runs.options, system) {
+        Ok(places) => read_activity(system, &places).map_err(to_action_error)?,
         // Where our own engine does the work, there need not be a Puppet.
-        Err(_) if runs.options.engine == Engine::Native => crate::files::look::Doing::nothing(),
+        Err(_) if runs.options.engine == CatalogEngine::Native => {
+            crate::files::activity::AgentActivity::without_puppet()
+        }
         Err(error) => return Err(error),
     };
-    let current = runs.current();
+    let current = runs.current_outcome();
     let is_ours = current
         .as_ref()
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let lastrun = doing.summary.as_ref().and_then(Summary::last_run);
+    let lastrun = doing.summary.as_ref().and_then(PuppetRunSummary::last_run);
     let since = lastrun.map(|then| now.as_secs().saturating_sub(then));
-    let (status, applying) = match doing.status() {
+    let (status, applying) = match doing.status_name() {
         "disabled" => ("disabled", doing.run.is_held() || is_ours),
         _ if is_ours => ("applying a catalog", true),
         other => (other, doing.run.is_held()),
     };
     let last = since.map_or_else(
         || "last completed run unknown".to_owned(),
-        |since| format!("last completed run {} ago", ago(since)),
+        |since| format!("last completed run {} ago", format_elapsed(since)),
     );
     let holder = match doing.run {
         _ if is_ours => "ours",
-        Holder::Nobody => "none",
-        Holder::Stale(_) => "stale",
-        Holder::Process(pid) if pid == std::process::id() => "ours",
-        Holder::Process(_) => "puppet",
+        LockHolder::Nobody => "none",
+        LockHolder::Stale(_) => "stale",
+        LockHolder::Process(pid) if pid == std::process::id() => "ours",
+        LockHolder::Process(_) => "puppet",
     };
-    Ok(Output {
+    Ok(PuppetStatusOutput {
         applying,
         idling: doing.daemon_present && !applying,
         enabled: doing.disabled.is_none(),
@@ -95,8 +105,8 @@ fn status(runs: &runs::Runs, system: &dyn System) -> Result<Output, ActionError>
         holder: holder.to_owned(),
         holder_pid: doing.run.pid(),
         run: current.as_ref().map(|outcome| outcome.run.clone()),
-        run_state: current.map(|outcome| outcome.state.word().to_owned()),
-        pending: program::owed(&runs.engine_dir()).len(),
-        engine: runs.options.engine.word().to_owned(),
+        run_state: current.map(|outcome| outcome.state.as_str().to_owned()),
+        pending: program::owed_targets(&runs.engine_dir()).len(),
+        engine: runs.options.engine.as_str().to_owned(),
     })
 }

@@ -1,6 +1,6 @@
 //! What Puppet leaves on the disk, read with care: summary, report, locks. Nothing here changes anything.
 
-pub(crate) mod look;
+pub(crate) mod activity;
 pub(crate) mod report;
 pub(crate) mod summary;
 pub mod yaml;

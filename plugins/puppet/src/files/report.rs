@@ -3,23 +3,23 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::summary::text;
+use super::summary::value_text;
 use super::yaml;
 
 /// Largest report, in bytes. One of a thousand resources with every line of its log has about two megabytes.
-pub(crate) const BYTES: u64 = 64 * 1024 * 1024;
+pub(crate) const MAX_REPORT_BYTES: u64 = 64 * 1024 * 1024;
 /// Most events, and most names, of one answer.
-const TOLD: usize = 500;
+const MAX_LISTED_ITEMS: usize = 500;
 
 /// A report, as far as it is of use here.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Report {
+pub(crate) struct PuppetRunReport {
     document: Value,
 }
 
 /// Which report it is: every run has another one. Old Puppets have no number, but a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct ReportIdentity {
     transaction_uuid: Option<String>,
     time: Option<String>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Mark {
 /// What happened to a resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Happened {
+pub(crate) struct PuppetResourceEvent {
     resource: String,
     property: Option<String>,
     status: String,
@@ -36,37 +36,37 @@ pub(crate) struct Happened {
 
 /// How a resource fared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Fared {
+pub(crate) struct ResourceOutcome {
     pub(crate) failed: bool,
     pub(crate) failed_to_restart: bool,
     pub(crate) skipped: bool,
 }
 
-impl Report {
+impl PuppetRunReport {
     /// A whole report.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let document = yaml::mapping(text)?;
+        let document = yaml::parse_mapping(text)?;
         document.get("status")?;
         Some(Self { document })
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            transaction_uuid: self.text("transaction_uuid"),
-            time: self.text("time"),
+    pub(crate) fn report_identity(&self) -> ReportIdentity {
+        ReportIdentity {
+            transaction_uuid: self.text_field("transaction_uuid"),
+            time: self.text_field("time"),
         }
     }
 
-    pub(crate) fn text(&self, name: &str) -> Option<String> {
-        text(self.document.get(name)?)
+    pub(crate) fn text_field(&self, name: &str) -> Option<String> {
+        value_text(self.document.get(name)?)
     }
 
-    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+    pub(crate) fn flag_field(&self, name: &str) -> Option<bool> {
         self.document.get(name)?.as_bool()
     }
 
     /// One of the numbers of a metric: `resources`, `total`.
-    pub(crate) fn metric(&self, metric: &str, name: &str) -> Option<f64> {
+    pub(crate) fn metric_value(&self, metric: &str, name: &str) -> Option<f64> {
         let values = self.document.get("metrics")?.get(metric)?.get("values")?;
         let value = values.as_array()?.iter().find_map(|value| {
             let found = value.get(0)?.as_str()? == name;
@@ -76,69 +76,70 @@ impl Report {
     }
 
     /// One of the counters of resources.
-    pub(crate) fn counted(&self, name: &str) -> Option<u64> {
+    pub(crate) fn resource_count(&self, name: &str) -> Option<u64> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "counters are whole and small; a cast saturates"
         )]
-        self.metric("resources", name).map(|value| value as u64)
+        self.metric_value("resources", name)
+            .map(|value| value as u64)
     }
 
     /// All numbers, by metric and name.
-    pub(crate) fn metrics(&self) -> Map<String, Value> {
+    pub(crate) fn all_metrics(&self) -> Map<String, Value> {
         let metrics = self.document.get("metrics").and_then(Value::as_object);
-        metrics.into_iter().flatten().map(by_name).collect()
+        metrics.into_iter().flatten().map(metric_by_name).collect()
     }
 
     /// Whether there was no catalog to apply, or it was given up before everybody had a turn. Older reports do not say whether
     /// they were completed.
-    pub(crate) fn failed_run(&self) -> bool {
-        let total = self.counted("total").unwrap_or_default();
-        total == 0 || self.flag("transaction_completed") == Some(false)
+    pub(crate) fn is_failed_run(&self) -> bool {
+        let total = self.resource_count("total").unwrap_or_default();
+        total == 0 || self.flag_field("transaction_completed") == Some(false)
     }
 
     /// Whether the run, or something in it, failed.
-    pub(crate) fn failed(&self) -> bool {
-        self.text("status").as_deref() == Some("failed")
-            || self.counted("failed").unwrap_or_default() > 0
-            || self.counted("failed_to_restart").unwrap_or_default() > 0
-            || self.failed_run()
+    pub(crate) fn has_failures(&self) -> bool {
+        self.text_field("status").as_deref() == Some("failed")
+            || self.resource_count("failed").unwrap_or_default() > 0
+            || self.resource_count("failed_to_restart").unwrap_or_default() > 0
+            || self.is_failed_run()
     }
 
     /// How a resource fared; nothing if the catalog does not have it.
-    pub(crate) fn fared(&self, reference: &str) -> Option<Fared> {
+    pub(crate) fn resource_outcome(&self, reference: &str) -> Option<ResourceOutcome> {
         let status = self.document.get("resource_statuses")?.get(reference)?;
         let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
-        Some(Fared {
+        Some(ResourceOutcome {
             failed: is("failed"),
             failed_to_restart: is("failed_to_restart"),
             skipped: is("skipped"),
         })
     }
 
-    fn statuses(&self) -> impl Iterator<Item = (&String, &Value)> {
+    fn resource_statuses(&self) -> impl Iterator<Item = (&String, &Value)> {
         let statuses = self.document.get("resource_statuses");
         statuses.and_then(Value::as_object).into_iter().flatten()
     }
 
     /// The resources of which this is true, the first of them.
-    pub(crate) fn which(&self, flags: &[&str]) -> Vec<String> {
+    pub(crate) fn resources_with(&self, flags: &[&str]) -> Vec<String> {
         let is = |status: &Value, flag: &str| status.get(flag).and_then(Value::as_bool);
-        self.statuses()
+        self.resource_statuses()
             .filter(|(_, status)| flags.iter().any(|flag| is(status, flag) == Some(true)))
             .map(|(reference, _)| reference.clone())
-            .take(TOLD)
+            .take(MAX_LISTED_ITEMS)
             .collect()
     }
 
     /// What happened, the first of it.
-    pub(crate) fn events(&self) -> Vec<Happened> {
-        let of = |(reference, status): (&String, &Value)| -> Vec<Happened> {
+    pub(crate) fn resource_events(&self) -> Vec<PuppetResourceEvent> {
+        let of = |(reference, status): (&String, &Value)| -> Vec<PuppetResourceEvent> {
             let events = status.get("events").and_then(Value::as_array);
             let told = |event: &Value| {
-                let word = |name: &str| event.get(name).and_then(text);
-                Happened {
+                let word = |name: &str| event.get(name).and_then(value_text);
+                PuppetResourceEvent {
                     resource: reference.clone(),
                     property: word("property"),
                     status: word("status").unwrap_or_default(),
@@ -147,25 +148,28 @@ impl Report {
             };
             events.into_iter().flatten().map(told).collect()
         };
-        self.statuses().flat_map(of).take(TOLD).collect()
+        self.resource_statuses()
+            .flat_map(of)
+            .take(MAX_LISTED_ITEMS)
+            .collect()
     }
 
     /// Lines of the log, the last ones: those of these levels, all when none is given.
-    pub(crate) fn log(&self, levels: &[&str]) -> Vec<String> {
+    pub(crate) fn log_lines(&self, levels: &[&str]) -> Vec<String> {
         let logs = self.document.get("logs").and_then(Value::as_array);
         let line = |log: &Value| {
-            let word = |name: &str| log.get(name).and_then(text).unwrap_or_default();
+            let word = |name: &str| log.get(name).and_then(value_text).unwrap_or_default();
             let level = word("level");
             let wanted = levels.is_empty() || levels.contains(&level.as_str());
             wanted.then(|| format!("{level}: {}: {}", word("source"), word("message")))
         };
         let mut lines: Vec<String> = logs.into_iter().flatten().filter_map(line).collect();
-        lines.drain(..lines.len().saturating_sub(TOLD));
+        lines.drain(..lines.len().saturating_sub(MAX_LISTED_ITEMS));
         lines
     }
 }
 
-fn by_name((metric, body): (&String, &Value)) -> (String, Value) {
+fn metric_by_name((metric, body): (&String, &Value)) -> (String, Value) {
     let values = body.get("values").and_then(Value::as_array);
     let pair = |value: &Value| Some((value.get(0)?.as_str()?.to_owned(), value.get(2)?.clone()));
     let values: Map<String, Value> = values.into_iter().flatten().filter_map(pair).collect();

@@ -5,67 +5,69 @@ use serde_json::{Map, Value};
 use super::yaml;
 
 /// Largest summary, in bytes.
-pub(crate) const BYTES: u64 = 256 * 1024;
+pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
 
 /// What a run left. Sections that a failed run does not write are not there.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Summary(Map<String, Value>);
+pub(crate) struct PuppetRunSummary(Map<String, Value>);
 
-impl Summary {
+impl PuppetRunSummary {
     /// A whole summary; Puppet 3 writes the word `false` first.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        match yaml::mapping(text)? {
+        match yaml::parse_mapping(text)? {
             Value::Object(sections) => Some(Self(sections)),
             _ => None,
         }
     }
 
-    fn value(&self, section: &str, name: &str) -> Option<&Value> {
+    fn section_value(&self, section: &str, name: &str) -> Option<&Value> {
         self.0.get(section)?.get(name)
     }
 
     /// When the run ended, in seconds since 1970.
     pub(crate) fn last_run(&self) -> Option<u64> {
-        self.value("time", "last_run")?.as_u64()
+        self.section_value("time", "last_run")?.as_u64()
     }
 
     /// One of the times, in seconds.
-    pub(crate) fn time(&self, name: &str) -> Option<f64> {
-        self.value("time", name)?.as_f64()
+    pub(crate) fn time_value(&self, name: &str) -> Option<f64> {
+        self.section_value("time", name)?.as_f64()
     }
 
     /// The catalog's version, whatever the site writes there.
     pub(crate) fn config_version(&self) -> Option<String> {
-        text(self.value("version", "config")?)
+        value_text(self.section_value("version", "config")?)
     }
 
     /// The environment that counted in the end.
     pub(crate) fn environment(&self) -> Option<String> {
-        text(self.value("application", "converged_environment")?)
+        value_text(self.section_value("application", "converged_environment")?)
     }
 
     /// One of the counters of resources.
-    pub(crate) fn resources(&self, name: &str) -> Option<u64> {
-        self.value("resources", name)?.as_u64()
+    pub(crate) fn resource_count(&self, name: &str) -> Option<u64> {
+        self.section_value("resources", name)?.as_u64()
     }
 
     /// Seconds spent by type: what `time` has besides the phases of a run.
-    pub(crate) fn whole(&self) -> &Map<String, Value> {
+    pub(crate) fn all_sections(&self) -> &Map<String, Value> {
         &self.0
     }
 
     /// Whether the run failed as a whole. A run without a catalog counts no failures: it is told by what it lacks.
-    pub(crate) fn failed_run(&self) -> bool {
+    pub(crate) fn is_failed_run(&self) -> bool {
         self.config_version().is_none()
-            || self.time("config_retrieval").is_none()
-            || self.resources("total").unwrap_or_default() == 0
+            || self.time_value("config_retrieval").is_none()
+            || self.resource_count("total").unwrap_or_default() == 0
     }
 
     /// Whether the run, or something in it, failed.
-    pub(crate) fn failed(&self) -> bool {
-        let some = |name| self.resources(name).unwrap_or_default() > 0;
-        let failures = self.value("events", "failure").and_then(Value::as_u64);
-        self.failed_run()
+    pub(crate) fn has_failures(&self) -> bool {
+        let some = |name| self.resource_count(name).unwrap_or_default() > 0;
+        let failures = self
+            .section_value("events", "failure")
+            .and_then(Value::as_u64);
+        self.is_failed_run()
             || some("failed")
             || some("failed_to_restart")
             || failures.unwrap_or_default() > 0
@@ -73,7 +75,7 @@ impl Summary {
 }
 
 /// A value as text; nothing and the empty text are none.
-pub(crate) fn text(value: &Value) -> Option<String> {
+pub(crate) fn value_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -83,7 +85,7 @@ pub(crate) fn text(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Summary;
+    use super::PuppetRunSummary;
 
     /// Recorded from Puppet 7.23 and its forebears, and what they mean.
     #[test]
@@ -101,13 +103,13 @@ mod tests {
             (puppet_4_failed_compile, true, true),
             (symbols, false, true),
         ] {
-            let summary = Summary::parse(text).unwrap();
+            let summary = PuppetRunSummary::parse(text).unwrap();
             assert_eq!(
-                (summary.failed_run(), summary.failed()),
+                (summary.is_failed_run(), summary.has_failures()),
                 (failed_run, failed),
                 "{text}"
             );
         }
-        assert_eq!(Summary::parse("false"), None);
+        assert_eq!(PuppetRunSummary::parse("false"), None);
     }
 }

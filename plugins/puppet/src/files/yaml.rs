@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Reads a document. `None` when it cannot be read, or is not a mapping: Puppet 3 writes the word `false` before the summary.
-pub fn mapping(text: &str) -> Option<Value> {
+pub fn parse_mapping(text: &str) -> Option<Value> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 20_000_000,
@@ -12,24 +12,24 @@ pub fn mapping(text: &str) -> Option<Value> {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
     };
     let document: Value = serde_saphyr::from_str_with_options(text, options).ok()?;
-    document.is_object().then(|| plain(document))
+    document.is_object().then(|| strip_symbols(document))
 }
 
 /// Without Ruby's symbols: `:changed` is the word `changed`, as a key and as a value.
-fn plain(value: Value) -> Value {
+fn strip_symbols(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(symbol(text)),
-        Value::Array(items) => items.into_iter().map(plain).collect(),
+        Value::String(text) => Value::String(strip_symbol(text)),
+        Value::Array(items) => items.into_iter().map(strip_symbols).collect(),
         Value::Object(map) => Value::Object(
             map.into_iter()
-                .map(|(key, value)| (symbol(key), plain(value)))
+                .map(|(key, value)| (strip_symbol(key), strip_symbols(value)))
                 .collect(),
         ),
         other => other,
     }
 }
 
-fn symbol(text: String) -> String {
+fn strip_symbol(text: String) -> String {
     match text.strip_prefix(':') {
         Some(word)
             if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -48,14 +48,14 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::mapping;
+    use super::parse_mapping;
 
     #[test]
     fn tags_and_symbols_of_ruby_are_plain_values() {
         let text = "--- !ruby/object:Puppet::Transaction::Report\nstatus: :changed\n:kind: !ruby/sym apply\nlogs:\n\
             - !ruby/object:Puppet::Util::Log\n  message: ': a b'\n  level: !ruby/sym notice\nempty:\n";
         assert_eq!(
-            mapping(text).unwrap(),
+            parse_mapping(text).unwrap(),
             json!({"status": "changed", "kind": "apply", "logs": [{"message": ": a b", "level": "notice"}], "empty": null})
         );
     }
@@ -63,14 +63,14 @@ mod tests {
     #[test]
     fn what_is_no_mapping_is_none() {
         for text in ["", "false", "--- [", "- a\n- b\n", "\u{0}"] {
-            assert_eq!(mapping(text), None, "{text:?}");
+            assert_eq!(parse_mapping(text), None, "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in "\\PC{0,200}") {
-            let _ = mapping(&text);
+            let _ = parse_mapping(&text);
         }
     }
 }

@@ -6,7 +6,7 @@ use muster_api::ActionError;
 use muster_api::system::System;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::TestNode;
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 
 use crate::{Options, data_sources};
@@ -17,7 +17,7 @@ async fn query(system: &Arc<dyn System>) -> Result<Map<String, Value>, ActionErr
         .context("rpcutil", "get_data", Arc::clone(system))
         .unwrap();
     let source = data_sources(Options::default()).unwrap().remove(0);
-    source.query(&cx, None).await
+    source.query_values(&cx, None).await
 }
 
 async fn data(system: &Arc<dyn System>) -> Map<String, Value> {
@@ -33,9 +33,9 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
     let system = FakeSystem::new();
     let shared: Arc<dyn System> = Arc::new(system.clone());
     let none = query(&shared).await;
-    assert_eq!(none.unwrap_err().status, Status::Failed);
+    assert_eq!(none.unwrap_err().status, ReplyStatus::Failed);
 
-    system.dir("/var/cache/puppet/state");
+    system.add_directory("/var/cache/puppet/state");
     let idle = data(&shared).await;
     let told = |values: &Map<String, Value>, names: &[&str]| -> Vec<Value> {
         names.iter().map(|name| values[*name].clone()).collect()
@@ -63,17 +63,17 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
     );
 
     // A lock that nobody holds is none; a Ruby that is no Puppet does not hold it either.
-    system.file("/var/cache/puppet/state/agent_catalog_run.lock", "4711");
+    system.add_file("/var/cache/puppet/state/agent_catalog_run.lock", "4711");
     assert_eq!(data(&shared).await["applying"], json!(false));
-    system.file("/proc/4711/comm", "ruby\n");
-    system.file("/proc/4711/cmdline", "ruby\0irb\0");
+    system.add_file("/proc/4711/comm", "ruby\n");
+    system.add_file("/proc/4711/cmdline", "ruby\0irb\0");
     assert_eq!(data(&shared).await["applying"], json!(false));
-    system.file(
+    system.add_file(
         "/proc/4711/cmdline",
         "/usr/bin/ruby\0/usr/bin/puppet\0agent\0",
     );
-    system.file("/run/puppet/agent.pid", "12\n");
-    system.file("/proc/12/comm", "puppet\n");
+    system.add_file("/run/puppet/agent.pid", "12\n");
+    system.add_file("/proc/12/comm", "puppet\n");
     let busy = data(&shared).await;
     assert_eq!(
         told(&busy, &state[..5]),
@@ -86,14 +86,14 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
         ]
     );
 
-    system.file(
+    system.add_file(
         "/var/cache/puppet/state/agent_disabled.lock",
         "{\"disabled_message\":\"hand hacking\"}",
     );
     let summary = "---\nversion:\n  config: 1699999990\n  puppet: 7.23.0\nresources:\n  changed: 2\n  \
         corrective_change: 1\n  failed: 0\n  failed_to_restart: 0\n  out_of_sync: 3\n  total: 120\ntime:\n  \
         config_retrieval: 0.5\n  total: 12.5\n  last_run: 1699999400\nchanges:\n  total: 2\nevents:\n  failure: 0\n  total: 2\n";
-    system.file("/var/cache/puppet/public/last_run_summary.yaml", summary);
+    system.add_file("/var/cache/puppet/public/last_run_summary.yaml", summary);
     let off = data(&shared).await;
     assert_eq!(
         told(
@@ -142,7 +142,7 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
         ("false", Value::Null),
         ("--- [", Value::Null),
     ] {
-        system.file("/var/cache/puppet/public/last_run_summary.yaml", text);
+        system.add_file("/var/cache/puppet/public/last_run_summary.yaml", text);
         assert_eq!(data(&shared).await["failed"], failed, "{text}");
     }
 }

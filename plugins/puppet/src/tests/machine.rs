@@ -9,13 +9,13 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, Context};
-use muster_permits::Desk;
+use muster_api::{ActionError, CallContext};
+use muster_permits::PermitClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Options, Puppet};
+use crate::{Options, PuppetPlugin};
 
 /// Reads the flags that matter, writes down how it was called, and does what `behave` says.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -118,9 +118,9 @@ impl Machine {
         argv.iter().filter(|word| *word == "--logdest").count()
     }
 
-    pub(crate) fn puppet(&self) -> Puppet {
+    pub(crate) fn puppet(&self) -> PuppetPlugin {
         let node = Identity::parse("dev1.example.net").unwrap();
-        Puppet::new(self.options.clone(), Desk::new(node)).unwrap()
+        PuppetPlugin::new(self.options.clone(), PermitClient::new(node)).unwrap()
     }
 }
 
@@ -128,31 +128,35 @@ pub(crate) fn system() -> Arc<dyn System> {
     Arc::new(RealSystem::new("/".into()))
 }
 
-pub(crate) fn context(action: &str) -> Context {
+pub(crate) fn context(action: &str) -> CallContext {
     let node = TestNode::named("dev1.example.net").unwrap();
     node.context("puppet", action, system()).unwrap()
 }
 
 /// Asks as the host does: inputs and outputs pass the DDL.
 pub(crate) async fn ask_in(
-    puppet: &Puppet,
-    cx: &Context,
+    puppet: &PuppetPlugin,
+    cx: &CallContext,
     input: Value,
 ) -> Result<Value, ActionError> {
-    let agent = puppet.agent().unwrap();
+    let agent = puppet.build_agent().unwrap();
     let action = cx.action.as_str();
-    let declared = agent.ddl().action(action).unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
-    let output = agent.handler(action).unwrap().call(cx, input).await?;
+    let output = agent.find_handler(action).unwrap().call(cx, input).await?;
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
 }
 
-pub(crate) async fn ask(puppet: &Puppet, action: &str, input: Value) -> Result<Value, ActionError> {
+pub(crate) async fn ask(
+    puppet: &PuppetPlugin,
+    action: &str,
+    input: Value,
+) -> Result<Value, ActionError> {
     ask_in(puppet, &context(action), input).await
 }
 
 /// The result of a run, good or bad.
-pub(crate) async fn run(puppet: &Puppet, input: Value) -> Value {
+pub(crate) async fn run(puppet: &PuppetPlugin, input: Value) -> Value {
     match ask(puppet, "runonce", input).await {
         Ok(outcome) => outcome,
         Err(error) => Value::Object(error.data),
@@ -160,7 +164,7 @@ pub(crate) async fn run(puppet: &Puppet, input: Value) -> Value {
 }
 
 /// Awaits a state of a run.
-pub(crate) async fn until(puppet: &Puppet, run: &str, wanted: &[&str]) -> Value {
+pub(crate) async fn until(puppet: &PuppetPlugin, run: &str, wanted: &[&str]) -> Value {
     let what = format!("the run {run} is one of {wanted:?}");
     awaited(&what, async || {
         let told = ask(puppet, "runs", json!({"run": run})).await.unwrap();
@@ -192,8 +196,8 @@ async fn awaited<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Begins the resident's work; it ends when the token is cancelled.
-pub(crate) fn reside(puppet: &Puppet) -> CancellationToken {
+pub(crate) fn reside(puppet: &PuppetPlugin) -> CancellationToken {
     let stop = CancellationToken::new();
-    tokio::spawn(puppet.resident(system()).run(stop.clone()));
+    tokio::spawn(puppet.build_monitor(system()).run(stop.clone()));
     stop
 }

@@ -9,24 +9,24 @@ mod running;
 mod surviving;
 mod traces;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::{data_differences, differences};
 
 use crate::{actions, data as source};
 
 #[test]
 fn types_names_and_examples_equal_the_ddls() {
-    let ddl = Ddl::from_slice(builtin("puppet").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("puppet").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Status>(&ddl),
-        differences::<actions::RunOnce>(&ddl),
-        differences::<actions::Runs>(&ddl),
-        differences::<actions::Enable>(&ddl),
-        differences::<actions::Disable>(&ddl),
-        differences::<actions::LastRunSummary>(&ddl),
-        differences::<actions::LastRunReport>(&ddl),
-        differences::<actions::Locks>(&ddl),
-        data_differences::<source::Puppet>(),
+        differences::<actions::PuppetStatusAction>(&ddl),
+        differences::<actions::PuppetRunOnceAction>(&ddl),
+        differences::<actions::PuppetRunsAction>(&ddl),
+        differences::<actions::PuppetEnableAction>(&ddl),
+        differences::<actions::PuppetDisableAction>(&ddl),
+        differences::<actions::LastRunSummaryAction>(&ddl),
+        differences::<actions::LastRunReportAction>(&ddl),
+        differences::<actions::PuppetLocksAction>(&ddl),
+        data_differences::<source::PuppetDataSource>(),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_api::progress;
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -47,7 +47,7 @@ async fn a2_5_the_answer_is_the_runs_result() {
     assert_eq!(outcome["transaction_uuid"].as_str().unwrap().len(), 36);
     machine.behave("report failed 9 1 1; exit 0");
     let failed = ask(&puppet, "runonce", json!({})).await.unwrap_err();
-    assert_eq!(failed.status, Status::Failed);
+    assert_eq!(failed.status, ReplyStatus::Failed);
     assert!(
         failed.message.starts_with("failed+changed: "),
         "{}",
@@ -272,7 +272,7 @@ async fn a2_8_a_server_is_refused_unless_the_operator_allows_it() {
     let refused = ask(&machine.puppet(), "runonce", input.clone())
         .await
         .unwrap_err();
-    assert_eq!(refused.status, Status::Other);
+    assert_eq!(refused.status, ReplyStatus::Other);
     assert!(
         refused.message.contains("allow_server_override"),
         "{}",
@@ -304,7 +304,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_begun() {
         json!({"splaylimit": 100_000}),
     ] {
         let refused = ask(&puppet, "runonce", input.clone()).await.unwrap_err();
-        assert_eq!(refused.status, Status::InvalidData, "{input}");
+        assert_eq!(refused.status, ReplyStatus::InvalidData, "{input}");
     }
     assert_eq!(ask(&puppet, "runs", json!({})).await.unwrap()["count"], 0);
 }
@@ -314,12 +314,12 @@ async fn each_state_is_told_with_both_clocks() {
     let machine = Machine::new(
         "say info Puppet \"Applying configuration version '7'\"; sleep 0.5; report changed 9 2 0",
     );
-    let (sink, source) = progress::channel();
+    let (sink, source) = progress::progress_channel();
     let mut cx = context("runonce");
     cx.progress = sink;
     ask_in(&machine.puppet(), &cx, json!({})).await.unwrap();
     source.close();
-    let told = source.take(usize::MAX).await.unwrap();
+    let told = source.take_events(usize::MAX).await.unwrap();
     let states: Vec<&str> = told
         .iter()
         .map(|event| event["state"].as_str().unwrap())
@@ -378,7 +378,7 @@ async fn our_own_engine_can_take_puppets_place() {
     )
     .unwrap();
     machine.options = Options {
-        engine: crate::Engine::Native,
+        engine: crate::CatalogEngine::Native,
         catalog: Some(catalog.clone()),
         ..machine.options
     };
@@ -396,6 +396,6 @@ async fn our_own_engine_can_take_puppets_place() {
     let refused = ask(&puppet, "runonce", json!({"environment": "dev"}))
         .await
         .unwrap_err();
-    assert_eq!(refused.status, Status::InvalidData);
+    assert_eq!(refused.status, ReplyStatus::InvalidData);
     assert_eq!(machine.calls(), 0);
 }

@@ -1,18 +1,18 @@
 //! Runs outlive the daemon, and what Puppet forgets is remembered.
 
 use muster_api::system::StateDir;
-use muster_engine::ledger::Ledger;
+use muster_engine::ledger::RefreshLedger;
 use serde_json::{Value, json};
 
 use super::machine::{Machine, ask, ask_in, context, reside, run, until, until_there};
-use crate::{Application, Puppet};
+use crate::{PuppetApplication, PuppetPlugin};
 
 const SLOW: &str = "lock; touch \"$state/begun\"; while [ ! -e \"$state/go\" ]; do sleep 0.05; done; report changed 9 2 0; unlock; exit 2";
 
 /// A daemon of its own: when it is dropped, everything that it did stops, as when it is killed.
 struct Daemon {
     runtime: tokio::runtime::Runtime,
-    puppet: Puppet,
+    puppet: PuppetPlugin,
 }
 
 impl Daemon {
@@ -92,7 +92,9 @@ fn a_run_that_had_not_begun_when_the_daemon_was_killed_is_told_so() {
     let machine = Machine::new(SLOW);
     // Somebody holds the node's lock.
     let engine = StateDir::open(&machine.path("muster/engine")).unwrap();
-    let lock = engine.lock("run.lock", std::time::Duration::ZERO).unwrap();
+    let lock = engine
+        .acquire_lock("run.lock", std::time::Duration::ZERO)
+        .unwrap();
     let first = Daemon::start(&machine);
     let begun = first.ask("runonce", json!({"background": true}));
     let id = begun["run"].as_str().unwrap();
@@ -131,7 +133,7 @@ async fn a_daemon_that_stops_answers_and_lets_the_program_go_on() {
 
 fn owed(machine: &Machine) -> Vec<String> {
     let engine = StateDir::open(&machine.path("muster/engine")).unwrap();
-    let debts = Ledger::peek(&engine).unwrap();
+    let debts = RefreshLedger::read_owed(&engine).unwrap();
     debts
         .into_iter()
         .map(|debt| format!("{} by {}", debt.target, debt.source))
@@ -159,7 +161,7 @@ async fn m6_a_killed_run_leaves_debts_and_the_next_one_pays_them_with_its_catalo
     );
     let path = machine.path("catalog.json");
     std::fs::write(&path, catalog()).unwrap();
-    machine.options.application = Application::Apply;
+    machine.options.application = PuppetApplication::Apply;
     machine.options.catalog = Some(path);
     let puppet = machine.puppet();
     let outcome = run(&puppet, json!({})).await;

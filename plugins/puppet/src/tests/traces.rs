@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::wrapper::follow::{Follower, Note};
-use crate::wrapper::relations::Relations;
-use crate::wrapper::trace::{Line, Lines};
+use crate::wrapper::interpreter::{RefreshEvent, TraceInterpreter};
+use crate::wrapper::relations::CatalogRelations;
+use crate::wrapper::trace::{TraceLine, TraceSplitter};
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!(
@@ -17,30 +17,30 @@ fn fixture(name: &str) -> Vec<u8> {
     .unwrap()
 }
 
-fn lines() -> Vec<Line> {
-    Lines::default().add(&fixture("containers.jsonl"))
+fn lines() -> Vec<TraceLine> {
+    TraceSplitter::default().push_bytes(&fixture("containers.jsonl"))
 }
 
-fn relations() -> Relations {
+fn relations() -> CatalogRelations {
     let catalog: Value = serde_json::from_slice(&fixture("containers.json")).unwrap();
-    Relations::of(&catalog)
+    CatalogRelations::from_catalog(&catalog)
 }
 
 /// Who is owed a refresh when the run ends after these lines.
-fn owed(lines: &[Line]) -> BTreeSet<String> {
+fn owed(lines: &[TraceLine]) -> BTreeSet<String> {
     let relations = relations();
-    let mut follower = Follower::new(false);
-    let mut notes: Vec<Note> = lines
+    let mut follower = TraceInterpreter::new(false);
+    let mut notes: Vec<RefreshEvent> = lines
         .iter()
-        .flat_map(|line| follower.hear(line, &relations))
+        .flat_map(|line| follower.process_line(line, &relations))
         .collect();
-    notes.extend(follower.end(&relations));
+    notes.extend(follower.finish_run(&relations));
     let mut owed = BTreeSet::new();
     for note in notes {
         match note {
-            Note::Owed { target, .. } => drop(owed.insert(target)),
-            Note::Paid { target } => drop(owed.remove(&target)),
-            Note::Tried { .. } | Note::Kept { .. } => {}
+            RefreshEvent::Owed { target, .. } => drop(owed.insert(target)),
+            RefreshEvent::Paid { target } => drop(owed.remove(&target)),
+            RefreshEvent::Tried { .. } | RefreshEvent::Kept { .. } => {}
         }
     }
     owed
@@ -104,12 +104,12 @@ fn the_class_drops_its_events_when_another_member_failed() {
 #[test]
 fn a_run_in_noop_owes_nothing() {
     let relations = relations();
-    let mut follower = Follower::new(true);
-    let notes: Vec<Note> = lines()
+    let mut follower = TraceInterpreter::new(true);
+    let notes: Vec<RefreshEvent> = lines()
         .iter()
-        .flat_map(|line| follower.hear(line, &relations))
+        .flat_map(|line| follower.process_line(line, &relations))
         .collect();
-    assert!(notes.is_empty() && follower.end(&relations).is_empty());
+    assert!(notes.is_empty() && follower.finish_run(&relations).is_empty());
 }
 
 proptest! {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// Most steps from a resource to its outermost container.
-const DEPTH: usize = 100;
+const MAX_CONTAINER_DEPTH: usize = 100;
 
 /// The relations of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Relations {
+pub struct CatalogRelations {
     /// How the catalog spells each reference, by how it is compared.
     spelled: BTreeMap<String, String>,
     notifies: BTreeMap<String, BTreeSet<String>>,
@@ -19,7 +19,7 @@ pub struct Relations {
 }
 
 /// A reference as it is compared: class names have no case.
-pub fn key(reference: &str) -> String {
+pub fn comparison_key(reference: &str) -> String {
     if reference.starts_with("Class[") {
         reference.to_lowercase()
     } else {
@@ -32,17 +32,17 @@ fn is_container(reference: &str, members: &BTreeMap<String, String>) -> bool {
     members.values().any(|container| container == reference)
 }
 
-impl Relations {
+impl CatalogRelations {
     /// Reads a catalog; what is no catalog has no relations.
-    pub fn of(catalog: &Value) -> Self {
+    pub fn from_catalog(catalog: &Value) -> Self {
         let mut relations = Self::default();
         let resources = catalog.get("resources").and_then(Value::as_array);
         for resource in resources.into_iter().flatten() {
-            relations.add(resource);
+            relations.add_resource(resource);
         }
         let edges = catalog.get("edges").and_then(Value::as_array);
         for edge in edges.into_iter().flatten() {
-            let end = |name: &str| edge.get(name).and_then(Value::as_str).map(key);
+            let end = |name: &str| edge.get(name).and_then(Value::as_str).map(comparison_key);
             if let (Some(container), Some(member)) = (end("source"), end("target")) {
                 relations.container.insert(member, container);
             }
@@ -50,24 +50,24 @@ impl Relations {
         relations
     }
 
-    fn add(&mut self, resource: &Value) {
+    fn add_resource(&mut self, resource: &Value) {
         let word = |name: &str| resource.get(name).and_then(Value::as_str);
         let (Some(type_name), Some(title)) = (word("type"), word("title")) else {
             return;
         };
         let spelled = format!("{type_name}[{title}]");
-        let own = key(&spelled);
+        let own = comparison_key(&spelled);
         self.spelled.insert(own.clone(), spelled);
         let parameters = resource.get("parameters");
         let references = |name: &str| {
             let value = parameters.and_then(|parameters| parameters.get(name));
-            value.map(names).unwrap_or_default()
+            value.map(reference_keys).unwrap_or_default()
         };
         for target in references("notify") {
-            self.notify(own.clone(), target);
+            self.add_notification(own.clone(), target);
         }
         for source in references("subscribe") {
-            self.notify(source, own.clone());
+            self.add_notification(source, own.clone());
         }
         let noop = parameters.and_then(|parameters| parameters.get("noop"));
         if noop.and_then(Value::as_bool) == Some(true) {
@@ -75,39 +75,45 @@ impl Relations {
         }
     }
 
-    fn notify(&mut self, source: String, target: String) {
+    fn add_notification(&mut self, source: String, target: String) {
         self.notifies.entry(source).or_default().insert(target);
     }
 
     /// How the catalog spells a reference; nothing if it does not have it.
-    pub fn spelled(&self, reference: &str) -> Option<&str> {
-        self.spelled.get(&key(reference)).map(String::as_str)
+    pub fn catalog_spelling(&self, reference: &str) -> Option<&str> {
+        self.spelled
+            .get(&comparison_key(reference))
+            .map(String::as_str)
     }
 
     /// Whether the resource is in noop by itself.
     pub fn is_noop(&self, reference: &str) -> bool {
-        self.noop.contains(&key(reference))
+        self.noop.contains(&comparison_key(reference))
     }
 
     /// Whether something is inside of it.
     pub fn is_container(&self, reference: &str) -> bool {
-        is_container(&key(reference), &self.container)
+        is_container(&comparison_key(reference), &self.container)
     }
 
     /// Whom it notifies by itself, in the catalog's spelling.
-    pub fn targets(&self, reference: &str) -> Vec<String> {
-        let targets = self.notifies.get(&key(reference)).into_iter().flatten();
+    pub fn notify_targets(&self, reference: &str) -> Vec<String> {
+        let targets = self
+            .notifies
+            .get(&comparison_key(reference))
+            .into_iter()
+            .flatten();
         targets
             .filter_map(|target| self.spelled.get(target).cloned())
             .collect()
     }
 
     /// Its containers, the innermost first.
-    pub fn containers(&self, reference: &str) -> Vec<String> {
+    pub fn container_chain(&self, reference: &str) -> Vec<String> {
         let mut found = Vec::new();
-        let mut at = key(reference);
+        let mut at = comparison_key(reference);
         while let Some(container) = self.container.get(&at)
-            && found.len() < DEPTH
+            && found.len() < MAX_CONTAINER_DEPTH
         {
             let spelled = self.spelled.get(container).unwrap_or(container);
             found.push(spelled.clone());
@@ -117,13 +123,15 @@ impl Relations {
     }
 
     /// The resource that a place in the log stands for: `/Stage[main]/Main/File[/etc/motd]` is `File[/etc/motd]`.
-    pub fn resource_of(&self, place: &str) -> String {
+    pub fn resource_for_source(&self, place: &str) -> String {
         if !place.starts_with('/') {
             return place.to_owned();
         }
         let inside = |(at, _): (usize, &str)| place.get(at + 1..);
         let tails: Vec<&str> = place.match_indices('/').filter_map(inside).collect();
-        let known = tails.iter().find(|tail| self.spelled(tail).is_some());
+        let known = tails
+            .iter()
+            .find(|tail| self.catalog_spelling(tail).is_some());
         let looks = |tail: &&&str| {
             let (type_name, _) = tail.split_once('[').unwrap_or_default();
             type_name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -137,10 +145,10 @@ impl Relations {
 }
 
 /// One reference, or a list of them.
-fn names(value: &Value) -> Vec<String> {
+fn reference_keys(value: &Value) -> Vec<String> {
     match value {
-        Value::String(one) => vec![key(one)],
-        Value::Array(several) => several.iter().flat_map(names).collect(),
+        Value::String(one) => vec![comparison_key(one)],
+        Value::Array(several) => several.iter().flat_map(reference_keys).collect(),
         _ => Vec::new(),
     }
 }
@@ -149,10 +157,10 @@ fn names(value: &Value) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
-    use super::Relations;
+    use super::CatalogRelations;
 
-    fn relations() -> Relations {
-        Relations::of(&json!({
+    fn relations() -> CatalogRelations {
+        CatalogRelations::from_catalog(&json!({
             "resources": [
                 {"type": "Stage", "title": "main"},
                 {"type": "Class", "title": "main"},
@@ -174,13 +182,13 @@ mod tests {
     #[test]
     fn who_notifies_whom_is_known_from_both_sides() {
         let relations = relations();
-        assert_eq!(relations.targets("File[/etc/a]"), ["Class[Web]"]);
-        assert_eq!(relations.targets("Class[web]"), ["Exec[Y]"]);
-        assert_eq!(relations.targets("File[/etc/b]"), ["Exec[Z]"]);
-        assert_eq!(relations.targets("Exec[Z]"), [""; 0]);
+        assert_eq!(relations.notify_targets("File[/etc/a]"), ["Class[Web]"]);
+        assert_eq!(relations.notify_targets("Class[web]"), ["Exec[Y]"]);
+        assert_eq!(relations.notify_targets("File[/etc/b]"), ["Exec[Z]"]);
+        assert_eq!(relations.notify_targets("Exec[Z]"), [""; 0]);
         assert!(relations.is_noop("File[/etc/b]") && !relations.is_noop("Exec[Y]"));
         assert_eq!(
-            relations.containers("File[/etc/c]"),
+            relations.container_chain("File[/etc/c]"),
             ["Web::Site[x/y]", "Class[Web]", "Class[main]", "Stage[main]"]
         );
         assert!(relations.is_container("Class[Main]") && !relations.is_container("Exec[Y]"));
@@ -199,13 +207,18 @@ mod tests {
             ("Class[Web]", "Class[Web]"),
             ("Puppet", "Puppet"),
         ] {
-            assert_eq!(relations.resource_of(place), resource);
+            assert_eq!(relations.resource_for_source(place), resource);
         }
     }
 
     #[test]
     fn containers_that_contain_each_other_end() {
         let ring = json!({"resources": [], "edges": [{"source": "A[x]", "target": "B[x]"}, {"source": "B[x]", "target": "A[x]"}]});
-        assert_eq!(Relations::of(&ring).containers("A[x]").len(), super::DEPTH);
+        assert_eq!(
+            CatalogRelations::from_catalog(&ring)
+                .container_chain("A[x]")
+                .len(),
+            super::MAX_CONTAINER_DEPTH
+        );
     }
 }

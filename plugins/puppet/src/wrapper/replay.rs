@@ -5,33 +5,33 @@
 use serde_json::{Map, Value, json};
 
 /// The title of that resource.
-const TITLE: &str = "Refreshes that earlier runs owe";
+const REPLAY_TITLE: &str = "Refreshes that earlier runs owe";
 
 /// Its reference.
-pub fn reference() -> String {
-    format!("Notify[{TITLE}]")
+pub fn replay_reference() -> String {
+    format!("Notify[{REPLAY_TITLE}]")
 }
 
 /// The catalog with it; what was there of an earlier replay is taken out. `None` when it is no catalog.
-pub fn with(mut catalog: Value, targets: &[String]) -> Option<Value> {
+pub fn add_replay_resource(mut catalog: Value, targets: &[String]) -> Option<Value> {
     let map = catalog.as_object_mut()?;
     let is_ours = |resource: &Value| {
         let word = |name: &str| resource.get(name).and_then(Value::as_str);
-        word("type") == Some("Notify") && word("title") == Some(TITLE)
+        word("type") == Some("Notify") && word("title") == Some(REPLAY_TITLE)
     };
     let resources = map.get_mut("resources")?.as_array_mut()?;
     resources.retain(|resource| !is_ours(resource));
     let container = resources.iter().find_map(main_class);
     resources.push(json!({
-        "type": "Notify", "title": TITLE, "kind": "compilable_type", "exported": false,
+        "type": "Notify", "title": REPLAY_TITLE, "kind": "compilable_type", "exported": false,
         "tags": ["notify", "muster"],
-        "parameters": {"message": message(targets), "loglevel": "info", "notify": targets},
+        "parameters": {"message": replay_message(targets), "loglevel": "info", "notify": targets},
     }));
-    contain(map, container.as_deref());
+    add_containment(map, container.as_deref());
     Some(catalog)
 }
 
-fn message(targets: &[String]) -> String {
+fn replay_message(targets: &[String]) -> String {
     format!(
         "owed a refresh since an earlier run: {}",
         targets.join(", ")
@@ -45,8 +45,8 @@ fn main_class(resource: &Value) -> Option<String> {
 }
 
 /// The containment of the resource: without it, it would stand outside of every stage.
-fn contain(catalog: &mut Map<String, Value>, container: Option<&str>) {
-    let own = reference();
+fn add_containment(catalog: &mut Map<String, Value>, container: Option<&str>) {
+    let own = replay_reference();
     let edges = catalog.entry("edges").or_insert_with(|| json!([]));
     let Some(edges) = edges.as_array_mut() else {
         return;
@@ -61,12 +61,12 @@ fn contain(catalog: &mut Map<String, Value>, container: Option<&str>) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{reference, with};
+    use super::{add_replay_resource, replay_reference};
 
     #[test]
     fn one_resource_is_added_however_often() {
         let catalog = json!({"name": "n1", "resources": [{"type": "Class", "title": "main"}, {"type": "Exec", "title": "Y"}]});
-        let once = with(catalog, &["Exec[Y]".to_owned()]).unwrap();
+        let once = add_replay_resource(catalog, &["Exec[Y]".to_owned()]).unwrap();
         assert_eq!(
             once["resources"][2]["parameters"]["notify"],
             json!(["Exec[Y]"])
@@ -74,9 +74,9 @@ mod tests {
         assert_eq!(once["resources"][2]["kind"], "compilable_type");
         assert_eq!(
             once["edges"],
-            json!([{"source": "Class[main]", "target": reference()}])
+            json!([{"source": "Class[main]", "target": replay_reference()}])
         );
-        let twice = with(once, &["Exec[Z]".to_owned()]).unwrap();
+        let twice = add_replay_resource(once, &["Exec[Z]".to_owned()]).unwrap();
         assert_eq!(twice["resources"].as_array().unwrap().len(), 3);
         assert_eq!(twice["edges"].as_array().unwrap().len(), 1);
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn what_is_no_catalog_is_left_alone() {
         for document in [Value::Null, json!([]), json!({}), json!({"resources": 1})] {
-            assert_eq!(with(document, &[]), None);
+            assert_eq!(add_replay_resource(document, &[]), None);
         }
     }
 }

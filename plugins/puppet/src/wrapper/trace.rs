@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 /// Largest line, in bytes; a longer one is left out.
-pub const LINE: usize = 1024 * 1024;
+pub const MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Line {
+pub struct TraceLine {
     /// How loud: `info`, `notice`, `warning`, `err`.
     pub level: String,
     /// What is said.
@@ -18,7 +18,7 @@ pub struct Line {
 
 /// What a line tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum TraceEvent {
     /// The run has a catalog and begins to apply it.
     Applying,
     /// The turn of the source has come.
@@ -53,76 +53,76 @@ pub enum Step {
     Other,
 }
 
-impl Line {
+impl TraceLine {
     /// Reads a line without its newline; `None` when it is none.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = line.strip_suffix(b",").unwrap_or(line);
-        if line.len() > LINE {
+        if line.len() > MAX_LINE_BYTES {
             return None;
         }
         serde_json::from_slice(line).ok()
     }
 
     /// What it tells.
-    pub fn step(&self) -> Step {
+    pub fn classify_line(&self) -> TraceEvent {
         let message = self.message.as_str();
         match self.level.as_str() {
-            "info" => info(message),
-            "notice" if message.starts_with("Triggered '") => Step::Triggered,
-            "notice" if message.starts_with("Would have triggered '") => Step::WouldTrigger,
-            "notice" if message.ends_with("(noop)") => Step::Noop,
-            "notice" => Step::Said,
+            "info" => classify_info(message),
+            "notice" if message.starts_with("Triggered '") => TraceEvent::Triggered,
+            "notice" if message.starts_with("Would have triggered '") => TraceEvent::WouldTrigger,
+            "notice" if message.ends_with("(noop)") => TraceEvent::Noop,
+            "notice" => TraceEvent::Said,
             "err" | "alert" | "emerg" | "crit" => match message.strip_prefix("Failed to call ") {
-                Some(reason) => Step::RefreshFailed {
+                Some(reason) => TraceEvent::RefreshFailed {
                     reason: reason.to_owned(),
                 },
-                None => Step::Failed,
+                None => TraceEvent::Failed,
             },
-            _ => Step::Other,
+            _ => TraceEvent::Other,
         }
     }
 }
 
-fn info(message: &str) -> Step {
+fn classify_info(message: &str) -> TraceEvent {
     if message.starts_with("Starting to evaluate the resource") {
-        return Step::Started;
+        return TraceEvent::Started;
     }
     if message.starts_with("Evaluated in ") {
-        return Step::Evaluated;
+        return TraceEvent::Evaluated;
     }
     if message.starts_with("Applying configuration version") {
-        return Step::Applying;
+        return TraceEvent::Applying;
     }
     if message.starts_with("Unscheduling all events on ") {
-        return Step::Unscheduled;
+        return TraceEvent::Unscheduled;
     }
     if message.starts_with("Unscheduling ") {
-        return Step::Needless;
+        return TraceEvent::Needless;
     }
     match message
         .strip_prefix("Scheduling ")
         .and_then(|rest| rest.split_once(" of "))
     {
-        Some((_, target)) => Step::Scheduled {
+        Some((_, target)) => TraceEvent::Scheduled {
             target: target.to_owned(),
         },
-        None => Step::Other,
+        None => TraceEvent::Other,
     }
 }
 
 /// Cuts a log that grows into lines. A line that is not whole yet stays for later.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct TraceSplitter {
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl TraceSplitter {
     /// The lines that these bytes complete, those that can be understood.
-    pub fn add(&mut self, bytes: &[u8]) -> Vec<Line> {
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> Vec<TraceLine> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             // A line without an end is not kept for ever.
-            if self.rest.len() > LINE {
+            if self.rest.len() > MAX_LINE_BYTES {
                 self.rest.clear();
             }
             return Vec::new();
@@ -131,7 +131,7 @@ impl Lines {
         let whole = std::mem::replace(&mut self.rest, tail);
         whole
             .split(|byte| *byte == b'\n')
-            .filter_map(Line::parse)
+            .filter_map(TraceLine::parse)
             .collect()
     }
 }
@@ -140,11 +140,13 @@ impl Lines {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Line, Lines, Step};
+    use super::{TraceEvent, TraceLine, TraceSplitter};
 
-    fn step(level: &str, message: &str) -> Step {
+    fn step(level: &str, message: &str) -> TraceEvent {
         let json = serde_json::json!({"level": level, "message": message, "source": "Exec[x]", "tags": []});
-        Line::parse(json.to_string().as_bytes()).unwrap().step()
+        TraceLine::parse(json.to_string().as_bytes())
+            .unwrap()
+            .classify_line()
     }
 
     /// Messages recorded from Puppet 7.23.
@@ -152,66 +154,72 @@ mod tests {
     fn puppets_messages_are_understood() {
         assert_eq!(
             step("info", "Applying configuration version '1795314054'"),
-            Step::Applying
+            TraceEvent::Applying
         );
         assert_eq!(
             step("info", "Starting to evaluate the resource (1 of 17)"),
-            Step::Started
+            TraceEvent::Started
         );
-        assert_eq!(step("info", "Evaluated in 0.00 seconds"), Step::Evaluated);
+        assert_eq!(
+            step("info", "Evaluated in 0.00 seconds"),
+            TraceEvent::Evaluated
+        );
         assert_eq!(
             step("info", "Scheduling refresh of Exec[a of b]"),
-            Step::Scheduled {
+            TraceEvent::Scheduled {
                 target: "Exec[a of b]".to_owned()
             }
         );
         assert_eq!(
             step("info", "Unscheduling all events on Class[Main]"),
-            Step::Unscheduled
+            TraceEvent::Unscheduled
         );
         assert_eq!(
             step("info", "Unscheduling refresh on Service[x]"),
-            Step::Needless
+            TraceEvent::Needless
         );
         assert_eq!(
             step("notice", "Triggered 'refresh' from 2 events"),
-            Step::Triggered
+            TraceEvent::Triggered
         );
         assert_eq!(
             step("notice", "Would have triggered 'refresh' from 1 event"),
-            Step::WouldTrigger
+            TraceEvent::WouldTrigger
         );
         assert_eq!(
             step("notice", "current_value 'absent', should be 'file' (noop)"),
-            Step::Noop
+            TraceEvent::Noop
         );
-        assert_eq!(step("notice", "executed successfully"), Step::Said);
+        assert_eq!(step("notice", "executed successfully"), TraceEvent::Said);
         assert_eq!(
             step(
                 "err",
                 "Failed to call refresh: '/bin/false' returned 1 instead of one of [0]"
             ),
-            Step::RefreshFailed {
+            TraceEvent::RefreshFailed {
                 reason: "refresh: '/bin/false' returned 1 instead of one of [0]".to_owned()
             }
         );
-        assert_eq!(step("err", "change from 'x' to 'y' failed"), Step::Failed);
+        assert_eq!(
+            step("err", "change from 'x' to 'y' failed"),
+            TraceEvent::Failed
+        );
         assert_eq!(
             step("warning", "Skipping because of failed dependencies"),
-            Step::Other
+            TraceEvent::Other
         );
     }
 
     #[test]
     fn lines_are_the_same_however_the_file_grows() {
         let text = "{\"level\":\"info\",\"message\":\"a\\nb\",\"source\":\"ü\"}\ngarbage\n{\"level\":\"err\",\"message\":\"\",\"source\":\"x\"}\n{\"lev";
-        let whole = Lines::default().add(text.as_bytes());
+        let whole = TraceSplitter::default().push_bytes(text.as_bytes());
         assert_eq!(whole.len(), 2);
-        let mut slow = Lines::default();
-        let pieces: Vec<Line> = text
+        let mut slow = TraceSplitter::default();
+        let pieces: Vec<TraceLine> = text
             .as_bytes()
             .chunks(3)
-            .flat_map(|piece| slow.add(piece))
+            .flat_map(|piece| slow.push_bytes(piece))
             .collect();
         assert_eq!(pieces, whole);
     }
@@ -219,10 +227,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
-            let mut lines = Lines::default();
+            let mut lines = TraceSplitter::default();
             for piece in pieces {
-                for line in lines.add(&piece) {
-                    let _ = line.step();
+                for line in lines.push_bytes(&piece) {
+                    let _ = line.classify_line();
                 }
             }
         }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use super::{Named, at};
-use crate::desk::{Cleaned, Desk};
+use super::{CertNameInput, run_blocking};
+use crate::ca_service::{CaService, CleanOutcome};
 use crate::name::CertName;
 
-pub(crate) struct Clean(pub(crate) Arc<Desk>);
+pub(crate) struct PuppetcaCleanAction(pub(crate) Arc<CaService>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetcaCleanOutput {
     certname: String,
     found: bool,
     revoked: bool,
@@ -21,20 +21,24 @@ pub(crate) struct Output {
     message: String,
 }
 
-impl Action for Clean {
+impl AgentAction for PuppetcaCleanAction {
     const NAME: &'static str = "clean";
-    type Input = Named;
-    type Output = Output;
+    type Input = CertNameInput;
+    type Output = PuppetcaCleanOutput;
 
-    async fn run(&self, cx: &Context, input: Named) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: CertNameInput,
+    ) -> Result<PuppetcaCleanOutput, ActionError> {
         let name = CertName::parse(&input.certname)?;
-        at(&self.0, cx, move |desk, ca| {
-            let done = desk.clean(ca, &name)?;
-            Ok(Output {
+        run_blocking(&self.0, cx, move |desk, ca| {
+            let done = desk.clean_certificate(ca, &name)?;
+            Ok(PuppetcaCleanOutput {
                 certname: input.certname,
                 found: done.found,
                 revoked: done.revoked,
-                message: words(&done).to_owned(),
+                message: describe_outcome(&done).to_owned(),
                 serial: done.serial,
             })
         })
@@ -43,7 +47,7 @@ impl Action for Clean {
 }
 
 /// What was done.
-fn words(done: &Cleaned) -> &'static str {
+fn describe_outcome(done: &CleanOutcome) -> &'static str {
     match (done.found, done.revoked) {
         (false, _) => "the authority does not know this name",
         (true, true) => "revoked the certificate and removed it",

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::at;
-use crate::authority::State;
-use crate::desk::Desk;
+use super::run_blocking;
+use crate::authority::CertState;
+use crate::ca_service::CaService;
 
 /// Names of each kind in one answer.
-const MOST: usize = 5000;
+const MAX_NAMES_PER_STATE: usize = 5000;
 
-pub(crate) struct List(pub(crate) Arc<Desk>);
+pub(crate) struct PuppetcaListAction(pub(crate) Arc<CaService>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
-    state: Which,
+pub(crate) struct PuppetcaListInput {
+    state: CertStateFilter,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-enum Which {
+enum CertStateFilter {
     All,
     Requested,
     Signed,
@@ -32,36 +32,40 @@ enum Which {
 
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetcaListOutput {
     requests: Vec<String>,
     signed: Vec<String>,
     revoked: Vec<String>,
     count: usize,
 }
 
-impl Action for List {
+impl AgentAction for PuppetcaListAction {
     const NAME: &'static str = "list";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetcaListInput;
+    type Output = PuppetcaListOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetcaListInput,
+    ) -> Result<PuppetcaListOutput, ActionError> {
         let state = match input.state {
-            Which::All => None,
-            Which::Requested => Some(State::Requested),
-            Which::Signed => Some(State::Signed),
-            Which::Revoked => Some(State::Revoked),
+            CertStateFilter::All => None,
+            CertStateFilter::Requested => Some(CertState::Requested),
+            CertStateFilter::Signed => Some(CertState::Signed),
+            CertStateFilter::Revoked => Some(CertState::Revoked),
         };
-        at(&self.0, cx, move |_, ca| {
-            let entries = ca.list(state)?;
-            let mut output = Output {
+        run_blocking(&self.0, cx, move |_, ca| {
+            let entries = ca.list_entries(state)?;
+            let mut output = PuppetcaListOutput {
                 count: entries.len(),
-                ..Output::default()
+                ..PuppetcaListOutput::default()
             };
             for entry in entries {
                 match entry.state {
-                    State::Requested => output.requests.push(entry.name),
-                    State::Signed => output.signed.push(entry.name),
-                    State::Revoked => output.revoked.push(entry.name),
+                    CertState::Requested => output.requests.push(entry.name),
+                    CertState::Signed => output.signed.push(entry.name),
+                    CertState::Revoked => output.revoked.push(entry.name),
                 }
             }
             for names in [
@@ -70,7 +74,7 @@ impl Action for List {
                 &mut output.revoked,
             ] {
                 names.sort_unstable();
-                names.truncate(MOST);
+                names.truncate(MAX_NAMES_PER_STATE);
             }
             Ok(output)
         })

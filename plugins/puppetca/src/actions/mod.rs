@@ -6,36 +6,36 @@ mod revoke;
 mod sign;
 mod status;
 
-pub(crate) use clean::Clean;
-pub(crate) use list::List;
-pub(crate) use revoke::Revoke;
-pub(crate) use sign::Sign;
-pub(crate) use status::Status;
+pub(crate) use clean::PuppetcaCleanAction;
+pub(crate) use list::PuppetcaListAction;
+pub(crate) use revoke::PuppetcaRevokeAction;
+pub(crate) use sign::PuppetcaSignAction;
+pub(crate) use status::PuppetcaStatusAction;
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, Context};
+use muster_api::{ActionError, CallContext};
 use serde::Deserialize;
 
-use crate::authority::{Authority, CaError};
-use crate::desk::Desk;
+use crate::authority::{CaError, CertAuthority};
+use crate::ca_service::CaService;
 
 /// The input of an action on one name.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Named {
+pub(crate) struct CertNameInput {
     pub(crate) certname: String,
 }
 
 /// Does the work at the authority, on a thread of its own.
-async fn at<T: Send + 'static>(
-    desk: &Arc<Desk>,
-    cx: &Context,
-    work: impl FnOnce(&Desk, &dyn Authority) -> Result<T, CaError> + Send + 'static,
+async fn run_blocking<T: Send + 'static>(
+    desk: &Arc<CaService>,
+    cx: &CallContext,
+    work: impl FnOnce(&CaService, &dyn CertAuthority) -> Result<T, CaError> + Send + 'static,
 ) -> Result<T, ActionError> {
     let (desk, call) = (Arc::clone(desk), cx.clone());
-    let done = cx.blocking(move |cancel| {
-        let authority = desk.authority(&call, cancel)?;
+    let done = cx.run_blocking(move |cancel| {
+        let authority = desk.connect_authority(&call, cancel)?;
         work(&desk, &*authority)
     });
     done.await?.map_err(ActionError::from)

@@ -2,33 +2,37 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use super::{Named, at};
-use crate::desk::Desk;
+use super::{CertNameInput, run_blocking};
+use crate::ca_service::CaService;
 use crate::name::CertName;
 
-pub(crate) struct Revoke(pub(crate) Arc<Desk>);
+pub(crate) struct PuppetcaRevokeAction(pub(crate) Arc<CaService>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetcaRevokeOutput {
     certname: String,
     changed: bool,
     serial: String,
 }
 
-impl Action for Revoke {
+impl AgentAction for PuppetcaRevokeAction {
     const NAME: &'static str = "revoke";
-    type Input = Named;
-    type Output = Output;
+    type Input = CertNameInput;
+    type Output = PuppetcaRevokeOutput;
 
-    async fn run(&self, cx: &Context, input: Named) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: CertNameInput,
+    ) -> Result<PuppetcaRevokeOutput, ActionError> {
         let name = CertName::parse(&input.certname)?;
-        at(&self.0, cx, move |_, ca| {
-            let (changed, serial) = Desk::revoke(ca, &name)?;
-            Ok(Output {
+        run_blocking(&self.0, cx, move |_, ca| {
+            let (changed, serial) = CaService::revoke_certificate(ca, &name)?;
+            Ok(PuppetcaRevokeOutput {
                 certname: input.certname,
                 changed,
                 serial,

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::at;
-use crate::desk::{Ask, Desk};
+use super::run_blocking;
+use crate::ca_service::{CaService, SigningSpec};
 use crate::name::CertName;
 
-pub(crate) struct Sign(pub(crate) Arc<Desk>);
+pub(crate) struct PuppetcaSignAction(pub(crate) Arc<CaService>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetcaSignInput {
     certname: String,
     /// Of the request.
     fingerprint: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetcaSignOutput {
     changed: bool,
     message: String,
     certname: String,
@@ -35,27 +35,31 @@ pub(crate) struct Output {
     not_after: i64,
 }
 
-impl Action for Sign {
+impl AgentAction for PuppetcaSignAction {
     const NAME: &'static str = "sign";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetcaSignInput;
+    type Output = PuppetcaSignOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetcaSignInput,
+    ) -> Result<PuppetcaSignOutput, ActionError> {
         if input.ttl == Some(0) {
-            return Err(ActionError::invalid(
+            return Err(ActionError::invalid_input(
                 "ttl must be a number of seconds above 0",
             ));
         }
-        let ask = Ask {
+        let ask = SigningSpec {
             name: CertName::parse(&input.certname)?,
             fingerprint: input.fingerprint,
             public_key: input.public_key,
             ttl: input.ttl,
         };
-        at(&self.0, cx, move |desk, ca| {
-            let (changed, known) = desk.sign(ca, &ask)?;
+        run_blocking(&self.0, cx, move |desk, ca| {
+            let (changed, known) = desk.sign_verified_request(ca, &ask)?;
             let message = if changed { "signed" } else { "already signed" };
-            Ok(Output {
+            Ok(PuppetcaSignOutput {
                 changed,
                 message: message.to_owned(),
                 certname: input.certname,

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Named, at};
-use crate::desk::Desk;
+use super::{CertNameInput, run_blocking};
+use crate::ca_service::CaService;
 use crate::name::CertName;
 
-pub(crate) struct Status(pub(crate) Arc<Desk>);
+pub(crate) struct PuppetcaStatusAction(pub(crate) Arc<CaService>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetcaStatusOutput {
     certname: String,
     state: String,
     fingerprint: String,
@@ -26,16 +26,20 @@ pub(crate) struct Output {
     authorization_extensions: Map<String, Value>,
 }
 
-impl Action for Status {
+impl AgentAction for PuppetcaStatusAction {
     const NAME: &'static str = "status";
-    type Input = Named;
-    type Output = Output;
+    type Input = CertNameInput;
+    type Output = PuppetcaStatusOutput;
 
-    async fn run(&self, cx: &Context, input: Named) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: CertNameInput,
+    ) -> Result<PuppetcaStatusOutput, ActionError> {
         let name = CertName::parse(&input.certname)?;
-        at(&self.0, cx, move |_, ca| {
-            let known = Desk::look(ca, &name)?;
-            Ok(Output {
+        run_blocking(&self.0, cx, move |_, ca| {
+            let known = CaService::query_certificate(ca, &name)?;
+            Ok(PuppetcaStatusOutput {
                 certname: input.certname,
                 state: known.state.to_owned(),
                 fingerprint: known.fingerprint,

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::change::{Changer, Mode, Report, Wanted};
+use crate::change::{ChangeMode, ChangeReport, DesiredResource, ResourceChanger};
 
-pub(crate) struct Do(pub(crate) Arc<Changer>);
+pub(crate) struct PuppetralDoAction(pub(crate) Arc<ResourceChanger>);
 
 /// Without `Debug`: there may be passwords in it.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetralDoInput {
     #[serde(rename = "type")]
     type_name: Option<String>,
     name: Option<String>,
@@ -24,13 +24,17 @@ pub(crate) struct Input {
     words: Map<String, Value>,
 }
 
-impl Action for Do {
+impl AgentAction for PuppetralDoAction {
     const NAME: &'static str = "do";
-    type Input = Input;
-    type Output = Report;
+    type Input = PuppetralDoInput;
+    type Output = ChangeReport;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
-        let Input {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetralDoInput,
+    ) -> Result<ChangeReport, ActionError> {
+        let PuppetralDoInput {
             type_name,
             name,
             undo,
@@ -38,22 +42,22 @@ impl Action for Do {
             words,
         } = input;
         let wanted = match (undo, type_name, name) {
-            (Some(id), None, None) if words.is_empty() => self.0.recall(cx, id).await?,
-            (None, Some(type_name), Some(title)) => Wanted {
+            (Some(id), None, None) if words.is_empty() => self.0.recall_resource(cx, id).await?,
+            (None, Some(type_name), Some(title)) => DesiredResource {
                 type_name,
                 title,
                 words,
             },
             _ => {
                 let problem = "give `type` and `name`, or `undo` alone";
-                return Err(ActionError::invalid(problem));
+                return Err(ActionError::invalid_input(problem));
             }
         };
         let mode = if noop == Some(true) {
-            Mode::Noop
+            ChangeMode::Noop
         } else {
-            Mode::Apply
+            ChangeMode::Apply
         };
-        self.0.bring(cx, wanted, mode).await
+        self.0.apply_resource(cx, wanted, mode).await
     }
 }

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use muster_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engines::{Engines, check_foreign, own_read_only};
+use crate::engines::{EngineFactory, check_foreign, read_only_for_own_types};
 use crate::options::Options;
-use crate::{managed, refusal, shown};
+use crate::{action_errors, managed, properties};
 
-pub(crate) struct Find(pub(crate) Arc<Options>, pub(crate) Arc<Engines>);
+pub(crate) struct PuppetralFindAction(pub(crate) Arc<Options>, pub(crate) Arc<EngineFactory>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetralFindInput {
     #[serde(rename = "type")]
     type_name: String,
     name: String,
@@ -23,7 +23,7 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetralFindOutput {
     #[serde(rename = "type")]
     type_name: String,
     name: String,
@@ -32,26 +32,30 @@ pub(crate) struct Output {
     properties: Map<String, Value>,
 }
 
-impl Action for Find {
+impl AgentAction for PuppetralFindAction {
     const NAME: &'static str = "find";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetralFindInput;
+    type Output = PuppetralFindOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetralFindInput,
+    ) -> Result<PuppetralFindOutput, ActionError> {
         let (system, options) = (Arc::clone(&cx.system), Arc::clone(&self.0));
-        let engine = self.1.on(&system);
-        cx.blocking(move |_| {
+        let engine = self.1.engine_for(&system);
+        cx.run_blocking(move |_| {
             let (type_name, name) = (input.type_name.to_lowercase(), input.name);
-            let refused = |error: EngineError| refusal::of_engine(&error);
+            let refused = |error: EngineError| action_errors::from_engine_error(&error);
             // The name goes to whatever program provides the type, so that an operator has to have allowed the type.
             check_foreign(&options, &engine, &type_name)?;
-            let engine = own_read_only(engine, &type_name);
-            let state = engine.find(&type_name, &name).map_err(refused)?;
-            let resource = engine.named(&type_name, &name).map_err(refused)?;
-            let managed = managed::look_up(&*system, &options, &resource)
-                .map_err(|error| refusal::of_system(&error))?;
-            Ok(Output {
-                properties: shown::properties(&engine, &type_name, &state.values),
+            let engine = read_only_for_own_types(engine, &type_name);
+            let state = engine.find_state(&type_name, &name).map_err(refused)?;
+            let resource = engine.empty_resource(&type_name, &name).map_err(refused)?;
+            let managed = managed::look_up_managed(&*system, &options, &resource)
+                .map_err(|error| action_errors::from_system_error(&error))?;
+            Ok(PuppetralFindOutput {
+                properties: properties::declared_properties(&engine, &type_name, &state.values),
                 managed: managed.into(),
                 type_name,
                 name,

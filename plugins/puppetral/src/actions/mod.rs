@@ -5,7 +5,7 @@ mod find;
 mod plan;
 mod search;
 
-pub(crate) use r#do::Do;
-pub(crate) use find::Find;
-pub(crate) use plan::Plan;
-pub(crate) use search::Search;
+pub(crate) use r#do::PuppetralDoAction;
+pub(crate) use find::PuppetralFindAction;
+pub(crate) use plan::PuppetralPlanAction;
+pub(crate) use search::PuppetralSearchAction;

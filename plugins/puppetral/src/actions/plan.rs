@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::change::{Changer, Mode, Report, Wanted};
+use crate::change::{ChangeMode, ChangeReport, DesiredResource, ResourceChanger};
 
-pub(crate) struct Plan(pub(crate) Arc<Changer>);
+pub(crate) struct PuppetralPlanAction(pub(crate) Arc<ResourceChanger>);
 
 /// Without `Debug`: there may be passwords in it.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetralPlanInput {
     #[serde(rename = "type")]
     type_name: String,
     name: String,
@@ -22,26 +22,30 @@ pub(crate) struct Input {
     words: Map<String, Value>,
 }
 
-impl Action for Plan {
+impl AgentAction for PuppetralPlanAction {
     const NAME: &'static str = "plan";
-    type Input = Input;
-    type Output = Report;
+    type Input = PuppetralPlanInput;
+    type Output = ChangeReport;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
-        let Input {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetralPlanInput,
+    ) -> Result<ChangeReport, ActionError> {
+        let PuppetralPlanInput {
             type_name,
             name: title,
             words,
         } = input;
         self.0
-            .bring(
+            .apply_resource(
                 cx,
-                Wanted {
+                DesiredResource {
                     type_name,
                     title,
                     words,
                 },
-                Mode::Plan,
+                ChangeMode::Plan,
             )
             .await
     }

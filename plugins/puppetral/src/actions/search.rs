@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engines::{Engines, own_read_only};
-use crate::{refusal, shown};
+use crate::engines::{EngineFactory, read_only_for_own_types};
+use crate::{action_errors, properties};
 
-pub(crate) struct Search(pub(crate) Arc<Engines>);
+pub(crate) struct PuppetralSearchAction(pub(crate) Arc<EngineFactory>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct PuppetralSearchInput {
     #[serde(rename = "type")]
     type_name: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct PuppetralSearchOutput {
     #[serde(rename = "type")]
     type_name: String,
     /// Properties by title.
@@ -28,25 +28,30 @@ pub(crate) struct Output {
     count: usize,
 }
 
-impl Action for Search {
+impl AgentAction for PuppetralSearchAction {
     const NAME: &'static str = "search";
-    type Input = Input;
-    type Output = Output;
+    type Input = PuppetralSearchInput;
+    type Output = PuppetralSearchOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let engine = self.0.on(&cx.system);
-        cx.blocking(move |_| {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: PuppetralSearchInput,
+    ) -> Result<PuppetralSearchOutput, ActionError> {
+        let engine = self.0.engine_for(&cx.system);
+        cx.run_blocking(move |_| {
             let type_name = input.type_name.to_lowercase();
-            let engine = own_read_only(engine, &type_name);
+            let engine = read_only_for_own_types(engine, &type_name);
             let found = engine
-                .search(&type_name)
-                .map_err(|error| refusal::of_engine(&error))?;
-            let shown = |values| shown::properties(&engine, &type_name, values).into();
+                .list_instances(&type_name)
+                .map_err(|error| action_errors::from_engine_error(&error))?;
+            let shown =
+                |values| properties::declared_properties(&engine, &type_name, values).into();
             let resources: Map<String, Value> = found
                 .iter()
                 .map(|(title, values)| (title.clone(), shown(values)))
                 .collect();
-            Ok(Output {
+            Ok(PuppetralSearchOutput {
                 count: resources.len(),
                 type_name,
                 resources,

@@ -61,15 +61,15 @@ async fn a_user_is_added_with_a_home_and_removed() {
 #[tokio::test]
 async fn a_command_runs_until_what_it_creates_is_there() {
     let system = memory();
-    system.file("/etc/passwd", "root:x:0:0::/root:/bin/sh\n");
-    system.on(
+    system.add_file("/etc/passwd", "root:x:0:0::/root:/bin/sh\n");
+    system.script_handler(
         &["/bin/sh", "-c", "/bin/date > /tmp/date"],
         |system: &FakeSystem, command| {
             assert_eq!(
                 (command.uid, command.timeout.unwrap().as_secs()),
                 (Some(0), 5)
             );
-            system.file("/tmp/date", "now");
+            system.add_file("/tmp/date", "now");
             output(0, "")
         },
     );
@@ -80,7 +80,10 @@ async fn a_command_runs_until_what_it_creates_is_there() {
     let done = machine.converges(input).await;
     assert_eq!(done["resource"], json!("Exec[/bin/date > /tmp/date]"));
     assert_eq!(done["result"], json!("executed successfully"));
-    assert_eq!(system.lines(), ["/bin/sh -c /bin/date > /tmp/date"]);
+    assert_eq!(
+        system.recorded_command_lines(),
+        ["/bin/sh -c /bin/date > /tmp/date"]
+    );
 }
 
 #[tokio::test]
@@ -101,11 +104,11 @@ async fn a_mail_alias_is_written_between_those_that_are_there() {
 #[tokio::test]
 async fn a_package_is_installed() {
     let system = memory();
-    system.file("/var/lib/dpkg/status", "");
-    system.answer(&["dpkg-query"], output(1, ""));
-    system.on(&["apt-get"], |system, command| {
+    system.add_file("/var/lib/dpkg/status", "");
+    system.script_output(&["dpkg-query"], output(1, ""));
+    system.script_handler(&["apt-get"], |system, command| {
         assert_eq!(command.argv.last().unwrap(), "unix2dos");
-        system.answer(
+        system.script_output(
             &["dpkg-query"],
             output(0, "install ok installed unix2dos 2.2\n"),
         );

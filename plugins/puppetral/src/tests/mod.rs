@@ -12,17 +12,17 @@ mod undo;
 
 use std::sync::Arc;
 
-use muster_api::ddl::{Ddl, builtin};
+use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::System;
-use muster_api::system::command::Output;
+use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::{ActionError, Agent};
-use muster_engine::Engine;
+use muster_engine::ResourceEngine;
 use serde_json::{Value, json};
 
-use crate::{Options, actions, agent};
+use crate::{Options, actions, build_agent};
 
 /// A machine, and the agent on it.
 #[derive(Clone)]
@@ -35,20 +35,26 @@ impl Machine {
     fn new(system: impl System + 'static, options: Value) -> Self {
         let options: Options = serde_json::from_value(options).unwrap();
         Self {
-            agent: agent(options).unwrap(),
+            agent: build_agent(options).unwrap(),
             system: Arc::new(system),
         }
     }
 
     async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
-        let declared = self.agent.ddl().action(action).unwrap();
+        let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
         let cx = node
             .context("puppetral", action, Arc::clone(&self.system))
             .unwrap();
         let checked = |output| Value::Object(declared.validate_output(&output).unwrap());
-        match self.agent.handler(action).unwrap().call(&cx, input).await {
+        match self
+            .agent
+            .find_handler(action)
+            .unwrap()
+            .call(&cx, input)
+            .await
+        {
             Ok(output) => Ok(checked(output)),
             Err(error) => {
                 checked(error.data.clone());
@@ -78,7 +84,7 @@ impl Machine {
     }
 
     fn text(&self, path: &str) -> String {
-        String::from_utf8(self.system.read(path.as_ref(), 1 << 20).unwrap()).unwrap()
+        String::from_utf8(self.system.read_file(path.as_ref(), 1 << 20).unwrap()).unwrap()
     }
 }
 
@@ -128,18 +134,18 @@ fn scratch() -> (tempfile::TempDir, RealSystem) {
 /// A machine in memory with a hosts file.
 fn memory() -> FakeSystem {
     let system = FakeSystem::new().with_root("/scratch");
-    system.file("/etc/hosts", "127.0.0.1\tlocalhost\n");
+    system.add_file("/etc/hosts", "127.0.0.1\tlocalhost\n");
     system
 }
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = Ddl::from_slice(builtin("puppetral").unwrap().as_bytes()).unwrap();
+    let ddl = AgentDdl::from_slice(builtin_agent("puppetral").unwrap().as_bytes()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::Do>(&ddl),
-        differences::<actions::Plan>(&ddl),
-        differences::<actions::Find>(&ddl),
-        differences::<actions::Search>(&ddl),
+        differences::<actions::PuppetralDoAction>(&ddl),
+        differences::<actions::PuppetralPlanAction>(&ddl),
+        differences::<actions::PuppetralFindAction>(&ddl),
+        differences::<actions::PuppetralSearchAction>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -147,16 +153,16 @@ fn types_names_and_examples_equal_the_ddl() {
 
 #[test]
 fn what_a_type_calls_sensitive_the_ddl_calls_sensitive() {
-    let agent = agent(Options::default()).unwrap();
-    let engine = Engine::new(Arc::new(FakeSystem::new()));
-    let attributes = engine.types().flat_map(|schema| schema.attributes);
+    let agent = build_agent(Options::default()).unwrap();
+    let engine = ResourceEngine::new(Arc::new(FakeSystem::new()));
+    let attributes = engine.type_schemas().flat_map(|schema| schema.attributes);
     let secrets: Vec<&str> = attributes
         .filter(|attribute| attribute.sensitive)
         .map(|attribute| attribute.name)
         .collect();
     assert!(secrets.contains(&"password"));
     for action in ["do", "plan"] {
-        let action = agent.ddl().action(action).unwrap();
+        let action = agent.ddl().find_action(action).unwrap();
         assert!(
             secrets.iter().all(|name| action.is_sensitive(name)),
             "{secrets:?}"
@@ -164,6 +170,6 @@ fn what_a_type_calls_sensitive_the_ddl_calls_sensitive() {
     }
 }
 
-fn output(code: i32, text: &str) -> Output {
-    Output::new(code, text)
+fn output(code: i32, text: &str) -> CommandOutput {
+    CommandOutput::new(code, text)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
-use muster_api::wire::status::{Reason, Status};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -56,18 +56,18 @@ async fn a_run_of_puppet_is_not_interrupted_but_can_be_watched() {
         ("ruby", "ruby\0/usr/bin/puppet\0agent"),
     ] {
         let system = memory();
-        system.file(LOCK, "4711\n");
-        system.file("/proc/4711/comm", format!("{comm}\n"));
-        system.file("/proc/4711/cmdline", cmdline);
+        system.add_file(LOCK, "4711\n");
+        system.add_file("/proc/4711/comm", format!("{comm}\n"));
+        system.add_file("/proc/4711/cmdline", cmdline);
         let machine = Machine::new(system.clone(), json!({"lock_wait": 0}));
         let input = json!({"type": "host", "name": "db", "ip": "10.0.0.1"});
         let busy = machine.ask("do", input.clone()).await.unwrap_err();
-        assert_eq!(busy.status, Status::Other, "{comm}");
+        assert_eq!(busy.status, ReplyStatus::Other, "{comm}");
         assert!(
-            matches!(busy.reason, Some(Reason::Busy { .. })) && busy.message.contains("4711"),
+            matches!(busy.reason, Some(ReplyReason::Busy { .. })) && busy.message.contains("4711"),
             "{busy:?}"
         );
-        assert!(!system.text("/etc/hosts").contains("db"));
+        assert!(!system.file_text("/etc/hosts").contains("db"));
         assert_eq!(
             machine.ask("plan", input.clone()).await.unwrap()["changed"],
             json!(true)
@@ -77,9 +77,9 @@ async fn a_run_of_puppet_is_not_interrupted_but_can_be_watched() {
             .await
             .unwrap();
 
-        system.file(LOCK, "");
+        system.add_file(LOCK, "");
         machine.converges(input).await;
-        assert_eq!(system.text(LOCK), "", "Puppet's lock is Puppet's");
+        assert_eq!(system.file_text(LOCK), "", "Puppet's lock is Puppet's");
     }
 }
 
@@ -93,9 +93,9 @@ async fn a_lock_that_puppet_would_take_away_holds_nobody_up() {
         ("4711", "ruby"),
     ] {
         let system = memory();
-        system.file("/state/lock", content);
-        system.file("/proc/4711/comm", comm);
-        system.file("/proc/4711/cmdline", "sshd");
+        system.add_file("/state/lock", content);
+        system.add_file("/proc/4711/comm", comm);
+        system.add_file("/proc/4711/cmdline", "sshd");
         let machine = Machine::new(system, json!({"lock": "/state/lock", "lock_wait": 0}));
         machine
             .converges(json!({"type": "host", "name": "db", "ip": "10.0.0.1"}))
@@ -106,8 +106,8 @@ async fn a_lock_that_puppet_would_take_away_holds_nobody_up() {
 #[tokio::test]
 async fn a_change_begins_when_the_run_has_ended() {
     let system = memory();
-    system.file(LOCK, "4711");
-    system.file("/proc/4711/comm", "puppet");
+    system.add_file(LOCK, "4711");
+    system.add_file("/proc/4711/comm", "puppet");
     let machine = Machine::new(system.clone(), json!({"lock_wait": 60}));
     let waiting = machine.clone();
     let change = tokio::spawn(async move {
@@ -125,21 +125,21 @@ async fn a_change_begins_when_the_run_has_ended() {
     })
     .await;
     assert!(early.is_err(), "the change did not wait");
-    system.file(LOCK, "");
+    system.add_file(LOCK, "");
     assert_eq!(change.await.unwrap().unwrap()["result"], json!("created"));
 }
 
 #[tokio::test]
 async fn a_caller_that_gives_up_leaves_no_lock_behind() {
     let system = memory();
-    system.file(LOCK, "4711");
-    system.file("/proc/4711/comm", "puppet");
+    system.add_file(LOCK, "4711");
+    system.add_file("/proc/4711/comm", "puppet");
     let machine = Machine::new(system.clone(), json!({}));
     let input = json!({"type": "host", "name": "db", "ip": "10.0.0.1"});
     let given_up =
         tokio::time::timeout(Duration::from_millis(20), machine.ask("do", input.clone())).await;
     assert!(given_up.is_err());
-    system.file(LOCK, "");
+    system.add_file(LOCK, "");
     machine.converges(input).await;
 }
 
@@ -148,7 +148,7 @@ async fn changes_never_overlap() {
     let system = memory();
     let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
-    system.on(&["/bin/work"], move |_, _| {
+    system.script_handler(&["/bin/work"], move |_, _| {
         seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         (0..1000).for_each(|_| std::thread::yield_now());
         running.fetch_sub(1, Ordering::SeqCst);
@@ -172,7 +172,13 @@ async fn changes_never_overlap() {
             .into_iter()
             .all(|answer| answer.is_ok())
     );
-    assert_eq!((system.lines().len(), most.load(Ordering::SeqCst)), (20, 1));
+    assert_eq!(
+        (
+            system.recorded_command_lines().len(),
+            most.load(Ordering::SeqCst)
+        ),
+        (20, 1)
+    );
 }
 
 #[tokio::test]
@@ -181,7 +187,7 @@ async fn reading_and_planning_do_not_wait_for_a_change() {
     let (begun, has_begun) = tokio::sync::oneshot::channel();
     let (end, may_end) = mpsc::channel();
     let (begun, may_end) = (Mutex::new(Some(begun)), Mutex::new(may_end));
-    system.on(&["/bin/slow"], move |_, _| {
+    system.script_handler(&["/bin/slow"], move |_, _| {
         begun.lock().unwrap().take().unwrap().send(()).unwrap();
         let told = may_end
             .lock()

@@ -37,8 +37,12 @@ async fn find_is_what_puppet_resource_is() {
     }
     for (type_name, name, apart) in RESOURCES {
         let argv = ["/usr/bin/puppet", "resource", type_name, name, "--to_yaml"];
-        let output = machine.system.run(&Command::new(argv)).unwrap();
-        assert!(output.success(), "{type_name}: {}", output.text());
+        let output = machine.system.run_command(&Command::new(argv)).unwrap();
+        assert!(
+            output.is_success(),
+            "{type_name}: {}",
+            output.combined_text()
+        );
         let yaml: Value = serde_saphyr::from_slice(&output.stdout).unwrap();
         let found = machine
             .ask("find", json!({"type": type_name, "name": name}))

@@ -1,7 +1,7 @@
 //! What the operator allows, and what Puppet manages.
 
 use muster_api::ActionError;
-use muster_api::wire::status::{Reason, Status};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Value, json};
 
 use super::{Machine, memory};
@@ -11,8 +11,8 @@ use crate::Options;
 fn rule(answer: Result<Value, ActionError>) -> Option<String> {
     match answer {
         Err(ActionError {
-            status: Status::Other,
-            reason: Some(Reason::Denied { rule }),
+            status: ReplyStatus::Other,
+            reason: Some(ReplyReason::Denied { rule }),
             ..
         }) => Some(rule),
         _ => None,
@@ -46,8 +46,8 @@ async fn types_are_allowed_and_denied() {
                     "{options} {input}"
                 );
             }
-            let untouched =
-                system.lines().is_empty() && system.text("/etc/hosts").lines().count() == 1;
+            let untouched = system.recorded_command_lines().is_empty()
+                && system.file_text("/etc/hosts").lines().count() == 1;
             assert_eq!(untouched, expected.is_some(), "{options} {input}");
         }
     }
@@ -106,7 +106,7 @@ async fn where_exec_is_denied_commands_of_other_types_are_too() {
 #[tokio::test]
 async fn what_puppet_manages_is_left_to_puppet() {
     let system = memory();
-    system.file(
+    system.add_file(
         "/var/cache/puppet/state/resources.txt",
         "class[main]\nhost[db]\nuser[rip]\n",
     );
@@ -127,9 +127,9 @@ async fn what_puppet_manages_is_left_to_puppet() {
         .converges(db.clone())
         .await;
 
-    system.fail("/var/cache/puppet/state/resources.txt", "read");
+    system.inject_failure("/var/cache/puppet/state/resources.txt", "read");
     let unsure = machine.ask("do", db).await.unwrap_err();
-    assert_eq!(unsure.status, Status::Failed);
+    assert_eq!(unsure.status, ReplyStatus::Failed);
     let elsewhere = json!({"resources_file": "/none"});
     let found = Machine::new(system, elsewhere)
         .ask("find", json!({"type": "host", "name": "www"}))

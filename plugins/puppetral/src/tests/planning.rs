@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::system::real::RealSystem;
-use muster_engine::Engine;
-use muster_engine::schema::{Kind, Schema};
+use muster_engine::ResourceEngine;
+use muster_engine::schema::{AttributeKind, TypeSchema};
 use serde_json::{Map, Value, json};
 
 use super::{Machine, memory};
@@ -41,20 +41,25 @@ impl Canary {
 }
 
 /// The words that an attribute accepts; empty when it accepts more than words.
-fn choices(schema: &Schema, name: &str) -> Vec<&'static str> {
-    match schema.attribute(name).map(|attribute| attribute.kind) {
-        Some(Kind::Word(words) | Kind::WordOr(words)) => words.to_vec(),
+fn choices(schema: &TypeSchema, name: &str) -> Vec<&'static str> {
+    match schema.find_attribute(name).map(|attribute| attribute.kind) {
+        Some(AttributeKind::Word(words) | AttributeKind::WordOr(words)) => words.to_vec(),
         _ => Vec::new(),
     }
 }
 
 /// Every resource that is tried of one type: each attribute alone, then all of them together for every provider and state.
-fn resources(schema: &Schema, program: &Path) -> Vec<Map<String, Value>> {
+fn resources(schema: &TypeSchema, program: &Path) -> Vec<Map<String, Value>> {
     let named = |name: &str| (name.to_owned(), json!(program));
     let open: Vec<&str> = schema
         .attributes
         .iter()
-        .filter(|attribute| !matches!(attribute.kind, Kind::Word(_) | Kind::Bool | Kind::Int))
+        .filter(|attribute| {
+            !matches!(
+                attribute.kind,
+                AttributeKind::Word(_) | AttributeKind::Bool | AttributeKind::Int
+            )
+        })
         .map(|attribute| attribute.name)
         .filter(|name| !["ensure", "provider", "type", "name", schema.namevar].contains(name))
         .collect();
@@ -91,13 +96,16 @@ fn resources(schema: &Schema, program: &Path) -> Vec<Map<String, Value>> {
 #[tokio::test]
 async fn a_plan_of_no_type_runs_a_program_that_the_resource_names() {
     let canary = Canary::new();
-    let engine = Engine::new(Arc::new(memory()));
-    let types: Vec<&str> = engine.types().map(|schema| schema.type_name).collect();
+    let engine = ResourceEngine::new(Arc::new(memory()));
+    let types: Vec<&str> = engine
+        .type_schemas()
+        .map(|schema| schema.type_name)
+        .collect();
     let machine = Machine::new(RealSystem::new("/".into()), json!({"allow_types": types}));
     let program = canary.program();
     let climbing = format!("../..{}", program.display());
     let mut evaluated = 0;
-    for schema in engine.types() {
+    for schema in engine.type_schemas() {
         let type_name = schema.type_name;
         for title in [
             program.display().to_string(),

@@ -1,6 +1,6 @@
 //! A wrong request changes nothing (status 4), a failed change says how far it came (status 1), and neither tells secrets.
 
-use muster_api::wire::status::Status;
+use muster_api::wire::status::ReplyStatus;
 use serde_json::json;
 
 use super::{Machine, memory, output, scratch};
@@ -44,7 +44,7 @@ async fn a_wrong_request_is_refused_before_anything_is_touched() {
         let before = (machine.text("/etc/passwd"), machine.text("/etc/hosts"));
         for action in ["plan", "do"] {
             let error = machine.ask(action, input.clone()).await.unwrap_err();
-            assert_eq!(error.status, Status::InvalidData, "{input}: {error:?}");
+            assert_eq!(error.status, ReplyStatus::InvalidData, "{input}: {error:?}");
             assert!(error.message.contains(words), "{input}: {}", error.message);
         }
         assert_eq!(
@@ -59,20 +59,20 @@ async fn a_wrong_request_is_refused_before_anything_is_touched() {
             _ => json!({"type": "usr"}),
         };
         let error = machine.ask(action, input).await.unwrap_err();
-        assert_eq!(error.status, Status::InvalidData, "{error:?}");
+        assert_eq!(error.status, ReplyStatus::InvalidData, "{error:?}");
     }
 }
 
 #[tokio::test]
 async fn a_failed_change_says_what_failed_and_how_far_it_came() {
     let system = memory();
-    system.answer(&["/bin/a"], output(3, "no such luck\n"));
+    system.script_output(&["/bin/a"], output(3, "no such luck\n"));
     let machine = Machine::new(system, json!({"allow_types": ["exec"]}));
     let error = machine
         .ask("do", json!({"type": "exec", "name": "/bin/a"}))
         .await
         .unwrap_err();
-    assert_eq!(error.status, Status::Failed);
+    assert_eq!(error.status, ReplyStatus::Failed);
     assert!(
         error.message.starts_with("Exec[/bin/a]: "),
         "{}",
@@ -91,12 +91,12 @@ async fn a_failed_change_says_what_failed_and_how_far_it_came() {
 #[tokio::test]
 async fn a_machine_that_will_not_be_read_is_a_failure() {
     let system = memory();
-    system.fail("/etc/hosts", "read");
+    system.inject_failure("/etc/hosts", "read");
     let machine = Machine::new(system, json!({}));
     for action in ["plan", "do"] {
         let input = json!({"type": "host", "name": "db", "ip": "10.0.0.1"});
         let error = machine.ask(action, input).await.unwrap_err();
-        assert_eq!(error.status, Status::Failed);
+        assert_eq!(error.status, ReplyStatus::Failed);
         assert!(error.message.contains("/etc/hosts"), "{}", error.message);
     }
 }

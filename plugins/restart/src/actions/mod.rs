@@ -3,14 +3,14 @@
 mod request;
 mod status;
 
-pub(crate) use request::Request;
-pub(crate) use status::Status;
+pub(crate) use request::RestartRequestAction;
+pub(crate) use status::RestartStatusAction;
 
 use muster_api::ActionError;
 
-use crate::target::Target;
+use crate::target::RestartTarget;
 
 /// The service of that name.
-fn unit(name: &str) -> Result<Target, ActionError> {
-    Target::unit(name).map_err(|error| ActionError::invalid(error.to_string()))
+fn parse_unit(name: &str) -> Result<RestartTarget, ActionError> {
+    RestartTarget::parse_unit(name).map_err(|error| ActionError::invalid_input(error.to_string()))
 }

@@ -4,31 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_api::system::error::chain;
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::error::error_chain;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::unit;
-use crate::cycle::{Cycle, State, Wish};
-use crate::instance::Instance;
-use crate::look::look;
-use crate::restarts::{Asked, Restarts};
-use crate::target::Target;
-use crate::worker::unknown;
+use super::parse_unit;
+use crate::cycle::{RestartCycle, RestartOptions, RestartState};
+use crate::instance::DaemonInstance;
+use crate::manager::{AcceptedRestart, RestartManager};
+use crate::target::RestartTarget;
+use crate::target_status::query_target;
+use crate::worker::unknown_service_message;
 
 /// How often it is looked what came of a restart.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// What an answer needs to be written and sent.
-const ANSWERED: Duration = Duration::from_secs(1);
+const REPLY_MARGIN: Duration = Duration::from_secs(1);
 
-pub(crate) struct Request(pub(crate) Arc<Restarts>);
+pub(crate) struct RestartRequestAction(pub(crate) Arc<RestartManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RestartRequestInput {
     unit: String,
     when_idle: Option<bool>,
     deadline: Option<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RestartRequestOutput {
     state: String,
     text: String,
     id: String,
@@ -48,10 +48,10 @@ pub(crate) struct Output {
     pid: Option<u32>,
 }
 
-impl Output {
-    fn new(cycle: &Cycle, asked: Asked) -> Self {
+impl RestartRequestOutput {
+    fn new(cycle: &RestartCycle, asked: AcceptedRestart) -> Self {
         Self {
-            state: cycle.state.word().to_owned(),
+            state: cycle.state.as_str().to_owned(),
             text: cycle.text.clone(),
             id: asked.id.to_string(),
             merged: asked.merged,
@@ -61,21 +61,25 @@ impl Output {
     }
 }
 
-impl Action for Request {
+impl AgentAction for RestartRequestAction {
     const NAME: &'static str = "request";
-    type Input = Input;
-    type Output = Output;
+    type Input = RestartRequestInput;
+    type Output = RestartRequestOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let target = unit(&input.unit)?;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RestartRequestInput,
+    ) -> Result<RestartRequestOutput, ActionError> {
+        let target = parse_unit(&input.unit)?;
         let waits = input.wait.unwrap_or(false);
         if waits && target.is_daemon() {
-            return Err(ActionError::invalid(
+            return Err(ActionError::invalid_input(
                 "rpcd cannot wait for its own restart: leave `wait` out, and ask for `status` afterwards",
             ));
         }
-        let defaults = Wish::default();
-        let wish = Wish {
+        let defaults = RestartOptions::default();
+        let wish = RestartOptions {
             when_idle: input.when_idle.unwrap_or(defaults.when_idle),
             deadline: input
                 .deadline
@@ -87,49 +91,50 @@ impl Action for Request {
         let (restarts, system, wanted) =
             (Arc::clone(&self.0), Arc::clone(&cx.system), target.clone());
         let asked = cx
-            .blocking(move |_| {
+            .run_blocking(move |_| {
                 let ourselves = wanted.is_daemon()
-                    && Instance::read(restarts.store()).is_ok_and(|found| found.is_some());
+                    && DaemonInstance::read_from(restarts.store())
+                        .is_ok_and(|found| found.is_some());
                 if !ourselves {
-                    known(&system, &wanted)?;
+                    check_known(&system, &wanted)?;
                 }
                 restarts
-                    .request(&wanted, &wish)
-                    .map_err(|error| ActionError::failed(chain(&error)))
+                    .request_restart(&wanted, &wish)
+                    .map_err(|error| ActionError::failed(error_chain(&error)))
             })
             .await??;
         if waits {
-            self.outcome(cx, target, asked).await
+            self.await_outcome(cx, target, asked).await
         } else {
-            let cycle = self.find(cx, target, asked.id).await?;
-            Ok(Output::new(&cycle, asked))
+            let cycle = self.find_cycle(cx, target, asked.id).await?;
+            Ok(RestartRequestOutput::new(&cycle, asked))
         }
     }
 }
 
-impl Request {
+impl RestartRequestAction {
     /// Waits until it is known what came of it. The restart goes on when nobody waits for it any more.
-    async fn outcome(
+    async fn await_outcome(
         &self,
-        cx: &Context,
-        target: Target,
-        asked: Asked,
-    ) -> Result<Output, ActionError> {
-        let last = cx.deadline.checked_sub(ANSWERED).unwrap_or(cx.deadline);
+        cx: &CallContext,
+        target: RestartTarget,
+        asked: AcceptedRestart,
+    ) -> Result<RestartRequestOutput, ActionError> {
+        let last = cx.deadline.checked_sub(REPLY_MARGIN).unwrap_or(cx.deadline);
         let mut told = None;
         loop {
-            let cycle = self.find(cx, target.clone(), asked.id).await?;
+            let cycle = self.find_cycle(cx, target.clone(), asked.id).await?;
             if told != Some((cycle.state, cycle.text.clone())) {
-                cx.progress(format!("{}: {}", cycle.state.word(), cycle.text));
+                cx.report_progress(format!("{}: {}", cycle.state.as_str(), cycle.text));
                 told = Some((cycle.state, cycle.text.clone()));
             }
-            let output = Output::new(&cycle, asked);
-            if cycle.state == State::Ok {
+            let output = RestartRequestOutput::new(&cycle, asked);
+            if cycle.state == RestartState::Ok {
                 return Ok(output);
             }
             let late = Instant::now() >= last;
-            if cycle.state.is_over() || late {
-                let problem = if cycle.state.is_over() {
+            if cycle.state.is_finished() || late {
+                let problem = if cycle.state.is_finished() {
                     cycle.text
                 } else {
                     format!(
@@ -144,27 +149,33 @@ impl Request {
                 return Err(ActionError::failed(problem).with_data(data));
             }
             tokio::select! {
-                () = sleep(LOOK) => {}
+                () = sleep(POLL_INTERVAL) => {}
                 () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
             }
         }
     }
 
-    async fn find(&self, cx: &Context, target: Target, id: Uuid) -> Result<Cycle, ActionError> {
+    async fn find_cycle(
+        &self,
+        cx: &CallContext,
+        target: RestartTarget,
+        id: Uuid,
+    ) -> Result<RestartCycle, ActionError> {
         let restarts = Arc::clone(&self.0);
         let found = cx
-            .blocking(move |_| restarts.find(&target, Some(id)))
+            .run_blocking(move |_| restarts.find_cycle(&target, Some(id)))
             .await?;
-        let found = found.map_err(|error| ActionError::failed(chain(&error)))?;
+        let found = found.map_err(|error| ActionError::failed(error_chain(&error)))?;
         found.ok_or_else(|| ActionError::failed("the restart is not known any more"))
     }
 }
 
 /// A name that is none is better told now than in the outcome.
-fn known(system: &Arc<dyn System>, target: &Target) -> Result<(), ActionError> {
-    let found = look(system, target, None).map_err(|error| ActionError::failed(error.line()))?;
+fn check_known(system: &Arc<dyn System>, target: &RestartTarget) -> Result<(), ActionError> {
+    let found = query_target(system, target, None)
+        .map_err(|error| ActionError::failed(error.one_line_message()))?;
     match found.missing {
         None => Ok(()),
-        Some(place) => Err(ActionError::failed(unknown(&place))),
+        Some(place) => Err(ActionError::failed(unknown_service_message(&place))),
     }
 }

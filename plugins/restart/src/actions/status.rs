@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use muster_api::system::error::chain;
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::error::error_chain;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::unit;
-use crate::restarts::Restarts;
+use super::parse_unit;
+use crate::manager::RestartManager;
 
-pub(crate) struct Status(pub(crate) Arc<Restarts>);
+pub(crate) struct RestartStatusAction(pub(crate) Arc<RestartManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RestartStatusInput {
     unit: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RestartStatusOutput {
     state: String,
     text: String,
     id: Option<String>,
@@ -29,18 +29,24 @@ pub(crate) struct Output {
     pid: Option<u32>,
 }
 
-impl Action for Status {
+impl AgentAction for RestartStatusAction {
     const NAME: &'static str = "status";
-    type Input = Input;
-    type Output = Output;
+    type Input = RestartStatusInput;
+    type Output = RestartStatusOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let target = unit(&input.unit)?;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RestartStatusInput,
+    ) -> Result<RestartStatusOutput, ActionError> {
+        let target = parse_unit(&input.unit)?;
         let restarts = Arc::clone(&self.0);
-        let found = cx.blocking(move |_| restarts.find(&target, None)).await?;
-        let found = found.map_err(|error| ActionError::failed(chain(&error)))?;
+        let found = cx
+            .run_blocking(move |_| restarts.find_cycle(&target, None))
+            .await?;
+        let found = found.map_err(|error| ActionError::failed(error_chain(&error)))?;
         Ok(match found {
-            None => Output {
+            None => RestartStatusOutput {
                 state: "none".to_owned(),
                 text: "no restart was asked for".to_owned(),
                 id: None,
@@ -49,12 +55,12 @@ impl Action for Status {
                 ended: None,
                 pid: None,
             },
-            Some(cycle) => Output {
-                state: cycle.state.word().to_owned(),
+            Some(cycle) => RestartStatusOutput {
+                state: cycle.state.as_str().to_owned(),
                 id: Some(cycle.id.to_string()),
                 requests: cycle.requests,
                 requested: Some(cycle.requested.wall),
-                ended: cycle.ended().map(|at| at.wall),
+                ended: cycle.finished_at().map(|at| at.wall),
                 pid: cycle.after.map(|process| process.pid),
                 text: cycle.text,
             },

@@ -1,30 +1,30 @@
 //! `agent_inventory`: the metadata of every agent.
 
-use muster_api::{Action, ActionError, AgentInfo, AgentProblem, Context};
+use muster_api::{ActionError, AgentAction, AgentInfo, AgentProblem, CallContext};
 use serde::Serialize;
 
-use super::Nothing;
+use super::EmptyInput;
 
-pub(crate) struct AgentInventory;
+pub(crate) struct RpcutilAgentInventoryAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
-    agents: Vec<Entry>,
+pub(crate) struct RpcutilAgentInventoryOutput {
+    agents: Vec<AgentInventoryRow>,
     /// Agents that cannot be offered as their files are.
-    problems: Vec<Trouble>,
+    problems: Vec<AgentProblemRow>,
 }
 
 /// What is wrong with the files of one agent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Trouble {
+pub(crate) struct AgentProblemRow {
     agent: String,
     path: String,
     problem: String,
 }
 
-impl From<AgentProblem> for Trouble {
+impl From<AgentProblem> for AgentProblemRow {
     fn from(found: AgentProblem) -> Self {
         Self {
             agent: found.agent,
@@ -37,7 +37,7 @@ impl From<AgentProblem> for Trouble {
 /// One agent. `name` repeats `agent`, because `MCollective` answers both.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Entry {
+pub(crate) struct AgentInventoryRow {
     agent: String,
     name: String,
     description: String,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     provider: String,
 }
 
-impl From<AgentInfo> for Entry {
+impl From<AgentInfo> for AgentInventoryRow {
     fn from(info: AgentInfo) -> Self {
         Self {
             name: info.agent.clone(),
@@ -66,17 +66,30 @@ impl From<AgentInfo> for Entry {
     }
 }
 
-impl Action for AgentInventory {
+impl AgentAction for RpcutilAgentInventoryAction {
     const NAME: &'static str = "agent_inventory";
-    const AT_ONCE: bool = true;
-    type Input = Nothing;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = EmptyInput;
+    type Output = RpcutilAgentInventoryOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
-        let mut agents: Vec<Entry> = cx.node.agents().into_iter().map(Entry::from).collect();
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyInput,
+    ) -> Result<RpcutilAgentInventoryOutput, ActionError> {
+        let mut agents: Vec<AgentInventoryRow> = cx
+            .node
+            .agent_infos()
+            .into_iter()
+            .map(AgentInventoryRow::from)
+            .collect();
         agents.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
-        let problems = cx.node.agent_problems().into_iter().map(Trouble::from);
-        Ok(Output {
+        let problems = cx
+            .node
+            .agent_problems()
+            .into_iter()
+            .map(AgentProblemRow::from);
+        Ok(RpcutilAgentInventoryOutput {
             agents,
             problems: problems.collect(),
         })

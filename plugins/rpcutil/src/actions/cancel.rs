@@ -4,23 +4,23 @@
 //! for `cancel_any`. What the request had done before is told in its own reply.
 
 use muster_api::wire::identity::Identity;
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub(crate) struct Cancel;
-pub(crate) struct CancelAny;
+pub(crate) struct RpcutilCancelAction;
+pub(crate) struct RpcutilCancelAnyAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RpcutilCancelInput {
     id: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
-    outcome: Outcome,
+pub(crate) struct RpcutilCancelOutput {
+    outcome: CancelOutcome,
     caller: Option<String>,
     agent: Option<String>,
     action: Option<String>,
@@ -29,41 +29,55 @@ pub(crate) struct Output {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum CancelOutcome {
     Cancelled,
     NotRunning,
 }
 
-impl Action for Cancel {
+impl AgentAction for RpcutilCancelAction {
     const NAME: &'static str = "cancel";
-    type Input = Input;
-    type Output = Output;
+    type Input = RpcutilCancelInput;
+    type Output = RpcutilCancelOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        take_back(cx, &input, Some(&cx.caller))
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RpcutilCancelInput,
+    ) -> Result<RpcutilCancelOutput, ActionError> {
+        cancel_request(cx, &input, Some(&cx.caller))
     }
 }
 
-impl Action for CancelAny {
+impl AgentAction for RpcutilCancelAnyAction {
     const NAME: &'static str = "cancel_any";
-    type Input = Input;
-    type Output = Output;
+    type Input = RpcutilCancelInput;
+    type Output = RpcutilCancelOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        take_back(cx, &input, None)
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RpcutilCancelInput,
+    ) -> Result<RpcutilCancelOutput, ActionError> {
+        cancel_request(cx, &input, None)
     }
 }
 
-fn take_back(cx: &Context, input: &Input, of: Option<&Identity>) -> Result<Output, ActionError> {
+fn cancel_request(
+    cx: &CallContext,
+    input: &RpcutilCancelInput,
+    of: Option<&Identity>,
+) -> Result<RpcutilCancelOutput, ActionError> {
     let id = Uuid::parse_str(&input.id).map_err(|error| {
-        ActionError::invalid(format!("`{}` is no request's id: {error}", input.id))
+        ActionError::invalid_input(format!("`{}` is no request's id: {error}", input.id))
     })?;
     if id == cx.request {
-        return Err(ActionError::invalid("a request cannot take itself back"));
+        return Err(ActionError::invalid_input(
+            "a request cannot take itself back",
+        ));
     }
-    let Some((request, done)) = cx.node.cancel(id, of) else {
-        return Ok(Output {
-            outcome: Outcome::NotRunning,
+    let Some((request, done)) = cx.node.cancel_request(id, of) else {
+        return Ok(RpcutilCancelOutput {
+            outcome: CancelOutcome::NotRunning,
             caller: None,
             agent: None,
             action: None,
@@ -74,10 +88,10 @@ fn take_back(cx: &Context, input: &Input, of: Option<&Identity>) -> Result<Outpu
             "request {id} is of {}, and `cancel` takes back only {}'s own; `cancel_any` takes back any",
             request.caller, cx.caller
         );
-        return Err(ActionError::denied(message, "rpcutil cancel"));
+        return Err(ActionError::denied_by_rule(message, "rpcutil cancel"));
     }
-    Ok(Output {
-        outcome: Outcome::Cancelled,
+    Ok(RpcutilCancelOutput {
+        outcome: CancelOutcome::Cancelled,
         caller: Some(request.caller.to_string()),
         agent: Some(request.agent),
         action: Some(request.action),

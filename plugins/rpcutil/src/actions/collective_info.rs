@@ -1,28 +1,32 @@
 //! `collective_info`: which collectives the node is a member of.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use super::Nothing;
+use super::EmptyInput;
 
-pub(crate) struct CollectiveInfo;
+pub(crate) struct RpcutilCollectiveInfoAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilCollectiveInfoOutput {
     main_collective: Option<String>,
     collectives: Vec<String>,
 }
 
-impl Action for CollectiveInfo {
+impl AgentAction for RpcutilCollectiveInfoAction {
     const NAME: &'static str = "collective_info";
-    const AT_ONCE: bool = true;
-    type Input = Nothing;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = EmptyInput;
+    type Output = RpcutilCollectiveInfoOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
-        let collectives = super::collectives(cx);
-        Ok(Output {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyInput,
+    ) -> Result<RpcutilCollectiveInfoOutput, ActionError> {
+        let collectives = super::collective_names(cx);
+        Ok(RpcutilCollectiveInfoOutput {
             main_collective: collectives.first().cloned(),
             collectives,
         })

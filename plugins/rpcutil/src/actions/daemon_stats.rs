@@ -6,24 +6,24 @@
 use std::fs;
 use std::process;
 
-use muster_api::{Action, ActionError, Context, Stats};
+use muster_api::{ActionError, AgentAction, CallContext, CounterSnapshot};
 use serde::Serialize;
 
-use super::Nothing;
+use super::EmptyInput;
 
 /// Clock ticks per second in `/proc`: part of the kernel's interface, the same on every architecture that Rust's standard
 /// library runs on (see `times(2)` and `proc_pid_stat(5)`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-pub(crate) struct DaemonStats;
+pub(crate) struct RpcutilDaemonStatsAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilDaemonStatsOutput {
     threads: Option<u64>,
     agents: Vec<String>,
     pid: u32,
-    times: Option<Times>,
+    times: Option<CpuTimes>,
     validated: u64,
     unvalidated: u64,
     passed: u64,
@@ -42,27 +42,31 @@ pub(crate) struct Output {
 /// Processor time in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Times {
+pub(crate) struct CpuTimes {
     /// In the daemon's own code.
     user: f64,
     /// In the kernel, for the daemon.
     system: f64,
 }
 
-impl Action for DaemonStats {
+impl AgentAction for RpcutilDaemonStatsAction {
     const NAME: &'static str = "daemon_stats";
-    type Input = Nothing;
-    type Output = Output;
+    type Input = EmptyInput;
+    type Output = RpcutilDaemonStatsOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyInput,
+    ) -> Result<RpcutilDaemonStatsOutput, ActionError> {
         let (stat, memory) = cx
-            .blocking(|_| {
+            .run_blocking(|_| {
                 let text = |path| fs::read_to_string(path).unwrap_or_default();
                 (text("/proc/self/stat"), text("/proc/self/smaps_rollup"))
             })
             .await?;
-        let usage = usage(&stat);
-        let Stats {
+        let usage = parse_usage(&stat);
+        let CounterSnapshot {
             total,
             validated,
             unvalidated,
@@ -73,10 +77,10 @@ impl Action for DaemonStats {
             denied,
             replies,
             starttime,
-        } = cx.node.stats();
-        Ok(Output {
+        } = cx.node.counter_snapshot();
+        Ok(RpcutilDaemonStatsOutput {
             threads: usage.map(|(_, threads)| threads),
-            agents: super::agents(cx),
+            agents: super::agent_names(cx),
             pid: process::id(),
             times: usage.map(|(times, _)| times),
             validated,
@@ -98,12 +102,12 @@ impl Action for DaemonStats {
 
 /// Processor time and number of threads, from `/proc/PID/stat`. The second field is the program's name in parentheses,
 /// which may hold blanks and parentheses itself.
-fn usage(stat: &str) -> Option<(Times, u64)> {
+fn parse_usage(stat: &str) -> Option<(CpuTimes, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     // The next field is the third of the file.
     let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
     let seconds = |number| field(number)?.parse::<u32>().ok().map(f64::from);
-    let times = Times {
+    let times = CpuTimes {
         user: seconds(14)? / TICKS_PER_SECOND,
         system: seconds(15)? / TICKS_PER_SECOND,
     };
@@ -121,15 +125,15 @@ fn proportional_set(rollup: &str) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Times, proportional_set, usage};
+    use super::{CpuTimes, parse_usage, proportional_set};
 
     #[test]
     fn the_kernels_files_are_understood() {
         let stat = "4711 (a) b)) S 1 2 3 4 5 6 7 8 9 10 250 31 14 15 16 17 9 19 20\n";
         assert_eq!(
-            usage(stat),
+            parse_usage(stat),
             Some((
-                Times {
+                CpuTimes {
                     user: 2.5,
                     system: 0.31
                 },
@@ -143,7 +147,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_other_text_is_no_answer(text in "[^)]{0,200}") {
-            prop_assert_eq!(usage(&text), None);
+            prop_assert_eq!(parse_usage(&text), None);
             prop_assert_eq!(proportional_set(&text.replace("Pss:", "")), None);
         }
     }

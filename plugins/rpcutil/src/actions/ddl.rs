@@ -1,40 +1,44 @@
 //! `ddl`: what an agent of this node takes and answers, as its document, so that callers need no copies.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub(crate) struct Ddl;
+pub(crate) struct RpcutilDdlAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RpcutilDdlInput {
     agent: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilDdlOutput {
     version: String,
     /// Of the bytes of `ddl`.
     sha256: String,
     ddl: String,
 }
 
-impl Action for Ddl {
+impl AgentAction for RpcutilDdlAction {
     const NAME: &'static str = "ddl";
-    type Input = Input;
-    type Output = Output;
+    type Input = RpcutilDdlInput;
+    type Output = RpcutilDdlOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let Some(ddl) = cx.node.ddl(&input.agent) else {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RpcutilDdlInput,
+    ) -> Result<RpcutilDdlOutput, ActionError> {
+        let Some(ddl) = cx.node.agent_ddl(&input.agent) else {
             let message = format!("this node has no agent {}", input.agent);
             return Err(ActionError::failed(message));
         };
         let text = serde_json::to_string(&*ddl)
-            .map_err(|error| ActionError::broken(format!("the DDL is no JSON: {error}")))?;
+            .map_err(|error| ActionError::internal_error(format!("the DDL is no JSON: {error}")))?;
         let digest = Sha256::digest(text.as_bytes());
-        Ok(Output {
+        Ok(RpcutilDdlOutput {
             version: ddl.version().to_owned(),
             sha256: format!("{digest:x}"),
             ddl: text,

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::{Action, ActionError, Context, Finding};
+use muster_api::{ActionError, AgentAction, CallContext, HealthFinding};
 use serde::Serialize;
 
-use super::Nothing;
+use super::EmptyInput;
 
-pub(crate) struct Diagnose;
+pub(crate) struct RpcutilDiagnoseAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilDiagnoseOutput {
     problems: u64,
-    findings: Vec<Entry>,
+    findings: Vec<DiagnoseFindingRow>,
     agents: BTreeMap<String, String>,
     sandbox: BTreeMap<String, String>,
     version: String,
@@ -22,32 +22,36 @@ pub(crate) struct Output {
 /// One thing that is wrong.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Entry {
+pub(crate) struct DiagnoseFindingRow {
     check: String,
     /// `warning` or `error`.
     level: String,
     message: String,
 }
 
-impl Action for Diagnose {
+impl AgentAction for RpcutilDiagnoseAction {
     const NAME: &'static str = "diagnose";
-    type Input = Nothing;
-    type Output = Output;
+    type Input = EmptyInput;
+    type Output = RpcutilDiagnoseOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyInput,
+    ) -> Result<RpcutilDiagnoseOutput, ActionError> {
         let node = std::sync::Arc::clone(&cx.node);
-        let findings = cx.blocking(move |_| node.findings()).await?;
-        let entry = |finding: Finding| Entry {
+        let findings = cx.run_blocking(move |_| node.collect_findings()).await?;
+        let entry = |finding: HealthFinding| DiagnoseFindingRow {
             check: finding.check.to_owned(),
-            level: finding.level.word().to_owned(),
+            level: finding.level.as_str().to_owned(),
             message: finding.message,
         };
-        let agents = cx.node.agents().into_iter();
-        Ok(Output {
+        let agents = cx.node.agent_infos().into_iter();
+        Ok(RpcutilDiagnoseOutput {
             problems: findings.len() as u64,
             findings: findings.into_iter().map(entry).collect(),
             agents: agents.map(|info| (info.agent, info.version)).collect(),
-            sandbox: cx.node.sandboxes(),
+            sandbox: cx.node.describe_sandboxes(),
             version: super::VERSION.to_owned(),
         })
     }

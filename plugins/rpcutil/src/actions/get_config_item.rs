@@ -1,38 +1,42 @@
 //! `get_config_item`: one value of the daemon's configuration, secrets hidden.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::secret;
 
-pub(crate) struct GetConfigItem;
+pub(crate) struct RpcutilGetConfigItemAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RpcutilGetConfigItemInput {
     item: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilGetConfigItemOutput {
     item: String,
     /// Null if it is not set.
     value: Value,
 }
 
-impl Action for GetConfigItem {
+impl AgentAction for RpcutilGetConfigItemAction {
     const NAME: &'static str = "get_config_item";
-    type Input = Input;
-    type Output = Output;
+    type Input = RpcutilGetConfigItemInput;
+    type Output = RpcutilGetConfigItemOutput;
 
-    async fn run(&self, cx: &Context, Input { item }: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        RpcutilGetConfigItemInput { item }: RpcutilGetConfigItemInput,
+    ) -> Result<RpcutilGetConfigItemOutput, ActionError> {
         let value = cx
             .node
             .config_item(&item)
-            .map(|value| secret::shown(&item, value));
-        Ok(Output {
+            .map(|value| secret::redact_item(&item, value));
+        Ok(RpcutilGetConfigItemOutput {
             item,
             value: value.unwrap_or_default(),
         })

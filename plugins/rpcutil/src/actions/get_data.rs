@@ -1,38 +1,42 @@
 //! `get_data`: asks one of the node's data sources.
 
-use muster_api::{Action, ActionError, Context, Data};
+use muster_api::{ActionError, AgentAction, CallContext, ValidatedDataSource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) struct GetData;
+pub(crate) struct RpcutilGetDataAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RpcutilGetDataInput {
     source: String,
     query: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilGetDataOutput {
     data: Map<String, Value>,
 }
 
-impl Action for GetData {
+impl AgentAction for RpcutilGetDataAction {
     const NAME: &'static str = "get_data";
-    type Input = Input;
-    type Output = Output;
+    type Input = RpcutilGetDataInput;
+    type Output = RpcutilGetDataOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RpcutilGetDataInput,
+    ) -> Result<RpcutilGetDataOutput, ActionError> {
         let sources = cx.node.data_sources();
         let Some(source) = sources.iter().find(|source| source.name() == input.source) else {
-            let known: Vec<&str> = sources.iter().map(Data::name).collect();
+            let known: Vec<&str> = sources.iter().map(ValidatedDataSource::name).collect();
             let (asked, known) = (input.source, known.join(", "));
             let message = format!("this node has no data source `{asked}`; it has: {known}");
-            return Err(ActionError::invalid(message));
+            return Err(ActionError::invalid_input(message));
         };
-        let data = source.query(cx, input.query.as_deref()).await?;
-        Ok(Output { data })
+        let data = source.query_values(cx, input.query.as_deref()).await?;
+        Ok(RpcutilGetDataOutput { data })
     }
 }

@@ -1,33 +1,37 @@
 //! `get_fact`: one fact by its dotted path.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) struct GetFact;
+pub(crate) struct RpcutilGetFactAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RpcutilGetFactInput {
     fact: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilGetFactOutput {
     fact: String,
     /// Null if the node has no such fact.
     value: Value,
 }
 
-impl Action for GetFact {
+impl AgentAction for RpcutilGetFactAction {
     const NAME: &'static str = "get_fact";
-    const AT_ONCE: bool = true;
-    type Input = Input;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = RpcutilGetFactInput;
+    type Output = RpcutilGetFactOutput;
 
-    async fn run(&self, cx: &Context, Input { fact }: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        RpcutilGetFactInput { fact }: RpcutilGetFactInput,
+    ) -> Result<RpcutilGetFactOutput, ActionError> {
         let value = cx.node.facts().get(&fact).cloned().unwrap_or_default();
-        Ok(Output { fact, value })
+        Ok(RpcutilGetFactOutput { fact, value })
     }
 }

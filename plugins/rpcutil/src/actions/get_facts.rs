@@ -1,36 +1,40 @@
 //! `get_facts`: several facts by their dotted paths.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) struct GetFacts;
+pub(crate) struct RpcutilGetFactsAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct RpcutilGetFactsInput {
     /// Comma separated.
     facts: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilGetFactsOutput {
     /// Every fact that was asked for; null for those that the node does not have.
     values: Map<String, Value>,
 }
 
-impl Action for GetFacts {
+impl AgentAction for RpcutilGetFactsAction {
     const NAME: &'static str = "get_facts";
-    const AT_ONCE: bool = true;
-    type Input = Input;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = RpcutilGetFactsInput;
+    type Output = RpcutilGetFactsOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: RpcutilGetFactsInput,
+    ) -> Result<RpcutilGetFactsOutput, ActionError> {
         let facts = cx.node.facts();
         let value = |path: &str| facts.get(path).cloned().unwrap_or_default();
         let paths = input.facts.split(',').map(str::trim);
-        Ok(Output {
+        Ok(RpcutilGetFactsOutput {
             values: paths.map(|path| (path.to_owned(), value(path))).collect(),
         })
     }

@@ -1,17 +1,17 @@
 //! `inventory`: all that the node knows about itself, in one answer.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Nothing;
-use super::agent_inventory::Trouble;
+use super::EmptyInput;
+use super::agent_inventory::AgentProblemRow;
 
-pub(crate) struct Inventory;
+pub(crate) struct RpcutilInventoryAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilInventoryOutput {
     agents: Vec<String>,
     facts: Map<String, Value>,
     classes: Vec<String>,
@@ -19,20 +19,24 @@ pub(crate) struct Output {
     main_collective: Option<String>,
     collectives: Vec<String>,
     data_plugins: Vec<String>,
-    agent_problems: Vec<Trouble>,
+    agent_problems: Vec<AgentProblemRow>,
 }
 
-impl Action for Inventory {
+impl AgentAction for RpcutilInventoryAction {
     const NAME: &'static str = "inventory";
-    const AT_ONCE: bool = true;
-    type Input = Nothing;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = EmptyInput;
+    type Output = RpcutilInventoryOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
-        let collectives = super::collectives(cx);
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyInput,
+    ) -> Result<RpcutilInventoryOutput, ActionError> {
+        let collectives = super::collective_names(cx);
         let sources = cx.node.data_sources().iter();
-        Ok(Output {
-            agents: super::agents(cx),
+        Ok(RpcutilInventoryOutput {
+            agents: super::agent_names(cx),
             facts: cx.node.facts().as_map().clone(),
             classes: cx.node.classes().to_vec(),
             version: super::VERSION.to_owned(),
@@ -42,7 +46,7 @@ impl Action for Inventory {
                 .node
                 .agent_problems()
                 .into_iter()
-                .map(Trouble::from)
+                .map(AgentProblemRow::from)
                 .collect(),
             data_plugins: sources.map(|source| source.name().to_owned()).collect(),
         })

@@ -14,21 +14,21 @@ mod inventory;
 mod ping;
 mod running;
 
-pub(crate) use agent_inventory::AgentInventory;
-pub(crate) use cancel::{Cancel, CancelAny};
-pub(crate) use collective_info::CollectiveInfo;
-pub(crate) use daemon_stats::DaemonStats;
-pub(crate) use ddl::Ddl;
-pub(crate) use diagnose::Diagnose;
-pub(crate) use get_config_item::GetConfigItem;
-pub(crate) use get_data::GetData;
-pub(crate) use get_fact::GetFact;
-pub(crate) use get_facts::GetFacts;
-pub(crate) use inventory::Inventory;
-pub(crate) use ping::Ping;
-pub(crate) use running::Running;
+pub(crate) use agent_inventory::RpcutilAgentInventoryAction;
+pub(crate) use cancel::{RpcutilCancelAction, RpcutilCancelAnyAction};
+pub(crate) use collective_info::RpcutilCollectiveInfoAction;
+pub(crate) use daemon_stats::RpcutilDaemonStatsAction;
+pub(crate) use ddl::RpcutilDdlAction;
+pub(crate) use diagnose::RpcutilDiagnoseAction;
+pub(crate) use get_config_item::RpcutilGetConfigItemAction;
+pub(crate) use get_data::RpcutilGetDataAction;
+pub(crate) use get_fact::RpcutilGetFactAction;
+pub(crate) use get_facts::RpcutilGetFactsAction;
+pub(crate) use inventory::RpcutilInventoryAction;
+pub(crate) use ping::RpcutilPingAction;
+pub(crate) use running::RpcutilRunningAction;
 
-use muster_api::Context;
+use muster_api::CallContext;
 use serde::Deserialize;
 
 /// The version of the daemon: all crates of the workspace share one.
@@ -37,13 +37,13 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The input of an action that takes none.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyInput {}
 
 /// The names of the agents that the node offers, sorted.
-fn agents(cx: &Context) -> Vec<String> {
+fn agent_names(cx: &CallContext) -> Vec<String> {
     let mut names: Vec<String> = cx
         .node
-        .agents()
+        .agent_infos()
         .into_iter()
         .map(|info| info.agent)
         .collect();
@@ -52,7 +52,7 @@ fn agents(cx: &Context) -> Vec<String> {
 }
 
 /// The node's collectives, the main one first.
-fn collectives(cx: &Context) -> Vec<String> {
+fn collective_names(cx: &CallContext) -> Vec<String> {
     let names = cx.node.collectives().iter();
     names.map(|name| name.as_str().to_owned()).collect()
 }

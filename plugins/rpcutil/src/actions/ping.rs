@@ -2,29 +2,29 @@
 
 use std::time::UNIX_EPOCH;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use super::Nothing;
+use super::EmptyInput;
 
-pub(crate) struct Ping;
+pub(crate) struct RpcutilPingAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilPingOutput {
     /// The node's clock, in seconds since 1970; 0 when it is set to a time before.
     pong: u64,
 }
 
-impl Action for Ping {
+impl AgentAction for RpcutilPingAction {
     const NAME: &'static str = "ping";
-    const AT_ONCE: bool = true;
-    type Input = Nothing;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = EmptyInput;
+    type Output = RpcutilPingOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
+    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<RpcutilPingOutput, ActionError> {
         let since = cx.system.now().duration_since(UNIX_EPOCH);
-        Ok(Output {
+        Ok(RpcutilPingOutput {
             pong: since.unwrap_or_default().as_secs(),
         })
     }

@@ -1,22 +1,22 @@
 //! `running`: which requests are at work on the node, or wait for their turn; without the one that asks.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use super::Nothing;
+use super::EmptyInput;
 
-pub(crate) struct Running;
+pub(crate) struct RpcutilRunningAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct RpcutilRunningOutput {
     count: usize,
-    requests: Vec<Request>,
+    requests: Vec<RunningRequestRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Request {
+pub(crate) struct RunningRequestRow {
     id: String,
     caller: String,
     agent: String,
@@ -25,18 +25,22 @@ pub(crate) struct Request {
     since: u64,
 }
 
-impl Action for Running {
+impl AgentAction for RpcutilRunningAction {
     const NAME: &'static str = "running";
-    const AT_ONCE: bool = true;
-    type Input = Nothing;
-    type Output = Output;
+    const ANSWERS_IMMEDIATELY: bool = true;
+    type Input = EmptyInput;
+    type Output = RpcutilRunningOutput;
 
-    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
-        let mut running = cx.node.running();
+    async fn run(
+        &self,
+        cx: &CallContext,
+        _: EmptyInput,
+    ) -> Result<RpcutilRunningOutput, ActionError> {
+        let mut running = cx.node.running_requests();
         running.retain(|request| request.id != cx.request);
-        let requests: Vec<Request> = running
+        let requests: Vec<RunningRequestRow> = running
             .into_iter()
-            .map(|request| Request {
+            .map(|request| RunningRequestRow {
                 id: request.id.to_string(),
                 caller: request.caller.to_string(),
                 agent: request.agent,
@@ -44,7 +48,7 @@ impl Action for Running {
                 since: request.since,
             })
             .collect();
-        Ok(Output {
+        Ok(RpcutilRunningOutput {
             count: requests.len(),
             requests,
         })

@@ -1,13 +1,13 @@
 //! `agent("puppetral")`: whether the node offers the agent, and its metadata.
 
-use muster_api::{ActionError, AgentInfo, Context, DataSource};
+use muster_api::{ActionError, AgentInfo, CallContext, DataSource};
 use serde::Serialize;
 
-pub(crate) struct Agent;
+pub(crate) struct AgentDataSource;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct AgentDataOutput {
     exists: bool,
     agent: String,
     description: Option<String>,
@@ -18,16 +18,20 @@ pub(crate) struct Output {
     timeout: Option<u64>,
 }
 
-impl DataSource for Agent {
+impl DataSource for AgentDataSource {
     const NAME: &'static str = "agent";
-    type Output = Output;
+    type Output = AgentDataOutput;
 
-    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        query: Option<&str>,
+    ) -> Result<AgentDataOutput, ActionError> {
         let name = query.unwrap_or_default();
-        let mut agents = cx.node.agents().into_iter();
+        let mut agents = cx.node.agent_infos().into_iter();
         Ok(match agents.find(|info| info.agent == name) {
-            Some(found) => Output::from(found),
-            None => Output {
+            Some(found) => AgentDataOutput::from(found),
+            None => AgentDataOutput {
                 exists: false,
                 agent: name.to_owned(),
                 description: None,
@@ -41,7 +45,7 @@ impl DataSource for Agent {
     }
 }
 
-impl From<AgentInfo> for Output {
+impl From<AgentInfo> for AgentDataOutput {
     fn from(info: AgentInfo) -> Self {
         Self {
             exists: true,

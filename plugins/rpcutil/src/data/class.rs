@@ -1,24 +1,28 @@
 //! `class("mysql::master")`: whether configuration management gave the node the class.
 
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 
-pub(crate) struct Class;
+pub(crate) struct ClassDataSource;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ClassDataOutput {
     exists: bool,
 }
 
-impl DataSource for Class {
+impl DataSource for ClassDataSource {
     const NAME: &'static str = "class";
-    type Output = Output;
+    type Output = ClassDataOutput;
 
-    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        query: Option<&str>,
+    ) -> Result<ClassDataOutput, ActionError> {
         // The node keeps its classes in lower case, as Puppet compares them.
         let name = query.unwrap_or_default().to_lowercase();
         let exists = cx.node.classes().contains(&name);
-        Ok(Output { exists })
+        Ok(ClassDataOutput { exists })
     }
 }

@@ -7,20 +7,20 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use md5::Md5;
-use muster_api::system::error::chain;
-use muster_api::system::{FileKind, Metadata, System, SystemError};
-use muster_api::{ActionError, Context, DataSource};
+use muster_api::system::error::error_chain;
+use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError};
+use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 /// Largest file with checksums, in bytes. Files that not every user may read have none: a checksum proves a guess of the content.
-const CHECKSUM_LIMIT: u64 = 16 * 1024 * 1024;
+const MAX_CHECKSUM_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(crate) struct Fstat;
+pub(crate) struct FstatDataSource;
 
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct FstatDataOutput {
     name: String,
     #[serde(rename = "output")]
     status: String,
@@ -37,35 +37,41 @@ pub(crate) struct Output {
     sha256: Option<String>,
 }
 
-impl DataSource for Fstat {
+impl DataSource for FstatDataSource {
     const NAME: &'static str = "fstat";
-    type Output = Output;
+    type Output = FstatDataOutput;
 
-    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+    async fn query(
+        &self,
+        cx: &CallContext,
+        query: Option<&str>,
+    ) -> Result<FstatDataOutput, ActionError> {
         let path = query.unwrap_or_default().to_owned();
         let system = cx.system.clone();
-        cx.blocking(move |_| stat(&*system, &path).map_err(|error| refusal(&error)))
-            .await?
+        cx.run_blocking(move |_| {
+            describe_path(&*system, &path).map_err(|error| action_error(&error))
+        })
+        .await?
     }
 }
 
-fn stat(system: &dyn System, path: &str) -> Result<Output, SystemError> {
+fn describe_path(system: &dyn System, path: &str) -> Result<FstatDataOutput, SystemError> {
     let at = Path::new(path);
     let name = path.to_owned();
     let Some(found) = system.metadata(at)? else {
-        return Ok(Output {
+        return Ok(FstatDataOutput {
             name,
             status: "not present".to_owned(),
             kind: "unknown".to_owned(),
-            ..Output::default()
+            ..FstatDataOutput::default()
         });
     };
-    let content = content(system, at, &found)?;
-    Ok(Output {
+    let content = read_content(system, at, &found)?;
+    Ok(FstatDataOutput {
         name,
         status: "present".to_owned(),
         present: true,
-        kind: kind(found.kind).to_owned(),
+        kind: kind_name(found.kind).to_owned(),
         size: Some(found.size),
         mode: Some(format!("{:04o}", found.mode)),
         uid: Some(found.uid),
@@ -79,12 +85,12 @@ fn stat(system: &dyn System, path: &str) -> Result<Output, SystemError> {
     })
 }
 
-fn kind(kind: FileKind) -> &'static str {
+fn kind_name(kind: FileEntryKind) -> &'static str {
     match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Link => "symlink",
-        FileKind::Other => "other",
+        FileEntryKind::File => "file",
+        FileEntryKind::Directory => "directory",
+        FileEntryKind::Link => "symlink",
+        FileEntryKind::Other => "other",
     }
 }
 
@@ -94,24 +100,24 @@ fn seconds_since(later: SystemTime, earlier: SystemTime) -> u64 {
 }
 
 /// The bytes of a regular file within the limit that every user may read.
-fn content(
+fn read_content(
     system: &dyn System,
     path: &Path,
-    found: &Metadata,
+    found: &FileMetadata,
 ) -> Result<Option<Vec<u8>>, SystemError> {
-    if found.kind != FileKind::File {
+    if found.kind != FileEntryKind::File {
         return Ok(None);
     }
-    match system.read_world_readable(path, CHECKSUM_LIMIT) {
+    match system.read_world_readable(path, MAX_CHECKSUM_BYTES) {
         Ok(content) => Ok(content),
         Err(SystemError::TooLarge { .. } | SystemError::File { .. }) => Ok(None),
         Err(other) => Err(other),
     }
 }
 
-fn refusal(error: &SystemError) -> ActionError {
+fn action_error(error: &SystemError) -> ActionError {
     if let SystemError::Path { .. } = error {
-        return ActionError::invalid(error.to_string());
+        return ActionError::invalid_input(error.to_string());
     }
-    ActionError::failed(chain(error))
+    ActionError::failed(error_chain(error))
 }

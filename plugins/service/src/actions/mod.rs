@@ -5,7 +5,7 @@ mod start;
 mod status;
 mod stop;
 
-pub(crate) use restart::Restart;
-pub(crate) use start::Start;
-pub(crate) use status::Status;
-pub(crate) use stop::Stop;
+pub(crate) use restart::ServiceRestartAction;
+pub(crate) use start::ServiceStartAction;
+pub(crate) use status::ServiceStatusAction;
+pub(crate) use stop::ServiceStopAction;

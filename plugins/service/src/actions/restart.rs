@@ -1,25 +1,29 @@
 //! `restart`: stops and starts a service.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use crate::service::{Input, Service, State};
+use crate::service::{NodeService, ServiceNameInput, ServiceRunState};
 
-pub(crate) struct Restart;
+pub(crate) struct ServiceRestartAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
-    status: State,
+pub(crate) struct ServiceRestartOutput {
+    status: ServiceRunState,
 }
 
-impl Action for Restart {
+impl AgentAction for ServiceRestartAction {
     const NAME: &'static str = "restart";
-    type Input = Input;
-    type Output = Output;
+    type Input = ServiceNameInput;
+    type Output = ServiceRestartOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let status = Service::with(cx, input, Service::restart).await?;
-        Ok(Output { status })
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ServiceNameInput,
+    ) -> Result<ServiceRestartOutput, ActionError> {
+        let status = NodeService::run_blocking(cx, input, NodeService::restart).await?;
+        Ok(ServiceRestartOutput { status })
     }
 }

@@ -1,17 +1,24 @@
 //! `start`: lets a service run that does not.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use crate::service::{Input, Report, Service, State};
+use crate::service::{NodeService, ServiceChangeOutput, ServiceNameInput, ServiceRunState};
 
-pub(crate) struct Start;
+pub(crate) struct ServiceStartAction;
 
-impl Action for Start {
+impl AgentAction for ServiceStartAction {
     const NAME: &'static str = "start";
-    type Input = Input;
-    type Output = Report;
+    type Input = ServiceNameInput;
+    type Output = ServiceChangeOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
-        Service::with(cx, input, |service| service.bring(State::Running)).await
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ServiceNameInput,
+    ) -> Result<ServiceChangeOutput, ActionError> {
+        NodeService::run_blocking(cx, input, |service| {
+            service.ensure_state(ServiceRunState::Running)
+        })
+        .await
     }
 }

@@ -1,25 +1,29 @@
 //! `status`: tells whether a service runs. Changes nothing.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use crate::service::{Input, Service, State};
+use crate::service::{NodeService, ServiceNameInput, ServiceRunState};
 
-pub(crate) struct Status;
+pub(crate) struct ServiceStatusAction;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
-    status: State,
+pub(crate) struct ServiceStatusOutput {
+    status: ServiceRunState,
 }
 
-impl Action for Status {
+impl AgentAction for ServiceStatusAction {
     const NAME: &'static str = "status";
-    type Input = Input;
-    type Output = Output;
+    type Input = ServiceNameInput;
+    type Output = ServiceStatusOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let status = Service::with(cx, input, Service::state).await?;
-        Ok(Output { status })
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ServiceNameInput,
+    ) -> Result<ServiceStatusOutput, ActionError> {
+        let status = NodeService::run_blocking(cx, input, NodeService::query_state).await?;
+        Ok(ServiceStatusOutput { status })
     }
 }

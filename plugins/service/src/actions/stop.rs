@@ -1,17 +1,24 @@
 //! `stop`: ends a service that runs.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use crate::service::{Input, Report, Service, State};
+use crate::service::{NodeService, ServiceChangeOutput, ServiceNameInput, ServiceRunState};
 
-pub(crate) struct Stop;
+pub(crate) struct ServiceStopAction;
 
-impl Action for Stop {
+impl AgentAction for ServiceStopAction {
     const NAME: &'static str = "stop";
-    type Input = Input;
-    type Output = Report;
+    type Input = ServiceNameInput;
+    type Output = ServiceChangeOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
-        Service::with(cx, input, |service| service.bring(State::Stopped)).await
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ServiceNameInput,
+    ) -> Result<ServiceChangeOutput, ActionError> {
+        NodeService::run_blocking(cx, input, |service| {
+            service.ensure_state(ServiceRunState::Stopped)
+        })
+        .await
     }
 }

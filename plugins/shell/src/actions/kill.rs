@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 
-use super::View;
-use crate::jobs::Jobs;
+use super::ShellJobView;
+use crate::jobs::ShellJobStore;
 
-pub(crate) struct Kill(pub(crate) Arc<Jobs>);
+pub(crate) struct ShellKillAction(pub(crate) Arc<ShellJobStore>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ShellKillInput {
     job: String,
     /// How many seconds it has between TERM and KILL.
     grace: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Input {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ShellKillOutput {
     /// Whether there was anything to end.
     ended: bool,
     state: String,
@@ -29,19 +29,24 @@ pub(crate) struct Output {
     signal: Option<i32>,
 }
 
-impl Action for Kill {
+impl AgentAction for ShellKillAction {
     const NAME: &'static str = "kill";
-    type Input = Input;
-    type Output = Output;
+    type Input = ShellKillInput;
+    type Output = ShellKillOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ShellKillInput,
+    ) -> Result<ShellKillOutput, ActionError> {
         let (jobs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         let caller = cx.caller.clone();
-        cx.blocking(move |_| {
-            let record = jobs.get_of(&input.job, &caller)?;
-            let ended = jobs.kill(&record, &*system, Duration::from_secs(input.grace.min(60)))?;
-            let view = View::of(&jobs, record, &*system);
-            Ok(Output {
+        cx.run_blocking(move |_| {
+            let record = jobs.get_for_caller(&input.job, &caller)?;
+            let ended =
+                jobs.kill_job(&record, &*system, Duration::from_secs(input.grace.min(60)))?;
+            let view = ShellJobView::from_record(&jobs, record, &*system);
+            Ok(ShellKillOutput {
                 ended,
                 state: view.state,
                 exitcode: view.exitcode,

@@ -7,30 +7,30 @@ mod start;
 mod status;
 mod tail;
 
-pub(crate) use kill::Kill;
-pub(crate) use list::List;
-pub(crate) use run::Run;
-pub(crate) use start::Start;
-pub(crate) use status::Status;
-pub(crate) use tail::Tail;
+pub(crate) use kill::ShellKillAction;
+pub(crate) use list::ShellListAction;
+pub(crate) use run::ShellRunAction;
+pub(crate) use start::ShellStartAction;
+pub(crate) use status::ShellStatusAction;
+pub(crate) use tail::ShellTailAction;
 
 use muster_api::system::System;
-use muster_api::system::command::Stream;
+use muster_api::system::command::OutputStream;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Jobs, Record, State};
+use crate::jobs::{ShellJobRecord, ShellJobState, ShellJobStore};
 
 /// The input of an action on one job.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Job {
+pub(crate) struct ShellJobInput {
     job: String,
 }
 
 /// A job, as callers see it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct View {
+pub(crate) struct ShellJobView {
     job: String,
     state: String,
     exitcode: Option<i32>,
@@ -43,23 +43,23 @@ pub(crate) struct View {
     stderr_bytes: u64,
 }
 
-impl View {
+impl ShellJobView {
     /// Looks at a job. Blocks.
-    fn of(jobs: &Jobs, record: Record, system: &dyn System) -> Self {
-        let (state, exitcode, signal) = match jobs.state(&record, system) {
-            State::Running => ("running", None, None),
+    fn from_record(jobs: &ShellJobStore, record: ShellJobRecord, system: &dyn System) -> Self {
+        let (state, exitcode, signal) = match jobs.job_state(&record, system) {
+            ShellJobState::Running => ("running", None, None),
             // As shells say it; a program may also choose such a code itself.
-            State::Exited(code) if code > 128 => ("exited", Some(code), Some(code - 128)),
-            State::Exited(code) => ("exited", Some(code), None),
-            State::Killed(signal) => ("killed", None, Some(signal)),
-            State::Lost => ("lost", None, None),
+            ShellJobState::Exited(code) if code > 128 => ("exited", Some(code), Some(code - 128)),
+            ShellJobState::Exited(code) => ("exited", Some(code), None),
+            ShellJobState::Killed(signal) => ("killed", None, Some(signal)),
+            ShellJobState::Lost => ("lost", None, None),
         };
         Self {
             state: state.to_owned(),
             exitcode,
             signal,
-            stdout_bytes: jobs.size(&record, Stream::Stdout),
-            stderr_bytes: jobs.size(&record, Stream::Stderr),
+            stdout_bytes: jobs.stream_size(&record, OutputStream::Stdout),
+            stderr_bytes: jobs.stream_size(&record, OutputStream::Stderr),
             job: record.job,
             command: record.command,
             user: record.user,

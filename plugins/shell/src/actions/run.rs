@@ -4,46 +4,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::SystemError;
-use muster_api::system::command::Listener;
-use muster_api::wire::status::{Reason, Status};
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::command::OutputListener;
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::output::Output as Heard;
-use crate::program::Program;
+use crate::output::LiveOutputBuffer as Heard;
+use crate::program::ShellProgramInput;
 
 /// What is left of the call's time when the program is stopped, so that the answer still arrives in time.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
-pub(crate) struct Run;
+pub(crate) struct ShellRunAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ShellRunInput {
     #[serde(flatten)]
-    program: Program,
+    program: ShellProgramInput,
     /// In seconds.
     timeout: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ShellRunOutput {
     exitcode: i32,
     stdout: String,
     stderr: String,
     truncated: bool,
 }
 
-impl Action for Run {
+impl AgentAction for ShellRunAction {
     const NAME: &'static str = "run";
-    type Input = Input;
-    type Output = Output;
+    type Input = ShellRunInput;
+    type Output = ShellRunOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ShellRunInput,
+    ) -> Result<ShellRunOutput, ActionError> {
         let left = cx.deadline.saturating_duration_since(Instant::now());
-        let left = left.saturating_sub(LAST_WORDS).max(left / 2);
+        let left = left.saturating_sub(REPLY_MARGIN).max(left / 2);
         let timeout = input
             .timeout
             .map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
@@ -51,26 +55,27 @@ impl Action for Run {
         let heard = Arc::new(Heard::new(cx.progress.clone()));
         let ear = Arc::clone(&heard);
         let ended = cx
-            .blocking(move |cancel| {
-                let mut command = input.program.command(&*system)?;
+            .run_blocking(move |cancel| {
+                let mut command = input.program.build_command(&*system)?;
                 command.timeout = Some(timeout);
                 command.cancel = cancel;
                 // What is printed is kept by the listener.
                 command.output_limit = 0;
-                command.listener =
-                    Some(Listener::new(move |stream, bytes| ear.hear(stream, bytes)));
-                Ok::<_, ActionError>(system.run(&command))
+                command.listener = Some(OutputListener::new(move |stream, bytes| {
+                    ear.append_bytes(stream, bytes);
+                }));
+                Ok::<_, ActionError>(system.run_command(&command))
             })
             .await??;
-        let mut data = heard.end();
+        let mut data = heard.finish_streams();
         let error = match ended {
             Ok(output) => {
                 data.insert("exitcode".to_owned(), output.code.into());
                 match output.code {
                     0 => {
                         return serde_json::from_value(data.into())
-                            .map(|answer: Answer| answer.into())
-                            .map_err(|error| ActionError::broken(error.to_string()));
+                            .map(|answer: CollectedRunOutput| answer.into())
+                            .map_err(|error| ActionError::internal_error(error.to_string()));
                     }
                     code if code > 128 => ActionError::failed(format!(
                         "ended by signal {}, or with {code}",
@@ -79,7 +84,7 @@ impl Action for Run {
                     code => ActionError::failed(format!("ended with {code}")),
                 }
             }
-            Err(error) => failed(&error),
+            Err(error) => run_error(&error),
         };
         Err(error.with_data(data))
     }
@@ -87,15 +92,15 @@ impl Action for Run {
 
 /// The output, read from what was gathered.
 #[derive(Deserialize)]
-struct Answer {
+struct CollectedRunOutput {
     exitcode: i32,
     stdout: String,
     stderr: String,
     truncated: bool,
 }
 
-impl From<Answer> for Output {
-    fn from(answer: Answer) -> Self {
+impl From<CollectedRunOutput> for ShellRunOutput {
+    fn from(answer: CollectedRunOutput) -> Self {
         Self {
             exitcode: answer.exitcode,
             stdout: answer.stdout,
@@ -106,18 +111,18 @@ impl From<Answer> for Output {
 }
 
 /// A program that could not be started, or was stopped.
-fn failed(error: &SystemError) -> ActionError {
+fn run_error(error: &SystemError) -> ActionError {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let message = format!("{error}{}", cause.unwrap_or_default());
     let reason = match error {
-        SystemError::Timeout { after, .. } => Reason::Timeout {
+        SystemError::Timeout { after, .. } => ReplyReason::Timeout {
             after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
         },
-        SystemError::Cancelled { .. } => Reason::Cancelled,
+        SystemError::Cancelled { .. } => ReplyReason::Cancelled,
         _ => return ActionError::failed(message),
     };
     ActionError {
-        status: Status::Other,
+        status: ReplyStatus::Other,
         reason: Some(reason),
         ..ActionError::failed(message)
     }

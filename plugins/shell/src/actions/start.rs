@@ -2,34 +2,39 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
 
-use crate::jobs::Jobs;
-use crate::program::Program;
+use crate::jobs::ShellJobStore;
+use crate::program::ShellProgramInput;
 
-pub(crate) struct Start(pub(crate) Arc<Jobs>);
+pub(crate) struct ShellStartAction(pub(crate) Arc<ShellJobStore>);
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ShellStartOutput {
     job: String,
 }
 
-impl Action for Start {
+impl AgentAction for ShellStartAction {
     const NAME: &'static str = "start";
-    type Input = Program;
-    type Output = Output;
+    type Input = ShellProgramInput;
+    type Output = ShellStartOutput;
 
-    async fn run(&self, cx: &Context, input: Program) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ShellProgramInput,
+    ) -> Result<ShellStartOutput, ActionError> {
         let (jobs, call) = (Arc::clone(&self.0), cx.clone());
         let record = cx
-            .blocking(move |_| {
-                let command = input.command(&*call.system)?;
-                let started = jobs.start(&call, &command, input.words(), input.user());
+            .run_blocking(move |_| {
+                let command = input.build_command(&*call.system)?;
+                let started =
+                    jobs.start_job(&call, &command, input.display_words(), input.run_as_user());
                 started.map_err(ActionError::from)
             })
             .await??;
-        Ok(Output { job: record.job })
+        Ok(ShellStartOutput { job: record.job })
     }
 }

@@ -2,22 +2,32 @@
 
 use std::sync::Arc;
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{ActionError, AgentAction, CallContext};
 
-use super::{Job, View};
-use crate::jobs::Jobs;
+use super::{ShellJobInput, ShellJobView};
+use crate::jobs::ShellJobStore;
 
-pub(crate) struct Status(pub(crate) Arc<Jobs>);
+pub(crate) struct ShellStatusAction(pub(crate) Arc<ShellJobStore>);
 
-impl Action for Status {
+impl AgentAction for ShellStatusAction {
     const NAME: &'static str = "status";
-    type Input = Job;
-    type Output = View;
+    type Input = ShellJobInput;
+    type Output = ShellJobView;
 
-    async fn run(&self, cx: &Context, input: Job) -> Result<View, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ShellJobInput,
+    ) -> Result<ShellJobView, ActionError> {
         let (jobs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         let caller = cx.caller.clone();
-        cx.blocking(move |_| Ok(View::of(&jobs, jobs.get_of(&input.job, &caller)?, &*system)))
-            .await?
+        cx.run_blocking(move |_| {
+            Ok(ShellJobView::from_record(
+                &jobs,
+                jobs.get_for_caller(&input.job, &caller)?,
+                &*system,
+            ))
+        })
+        .await?
     }
 }

@@ -3,30 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::progress::Sink;
+use muster_api::progress::ProgressSink;
 use muster_api::system::System;
-use muster_api::system::command::Stream;
-use muster_api::{Action, ActionError, Context};
+use muster_api::system::command::OutputStream;
+use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::jobs::{Jobs, Record};
-use crate::output::{Lines, tell};
+use crate::jobs::{ShellJobRecord, ShellJobStore};
+use crate::output::{LineSplitter, emit_line};
 
 /// Bytes of one answer.
-const PIECE: u64 = 64 * 1024;
+const MAX_CHUNK_BYTES: u64 = 64 * 1024;
 /// How often a job that is followed is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Following ends so long before the call's time is up.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
-pub(crate) struct Tail(pub(crate) Arc<Jobs>);
+pub(crate) struct ShellTailAction(pub(crate) Arc<ShellJobStore>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
+pub(crate) struct ShellTailInput {
     job: String,
-    stream: Kind,
+    stream: TailStream,
     /// Where to begin; from the end when negative.
     offset: i64,
     /// Whether to go on telling until the job ends.
@@ -36,47 +36,51 @@ pub(crate) struct Input {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum TailStream {
     Stdout,
     Stderr,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct Output {
+pub(crate) struct ShellTailOutput {
     text: String,
     offset: u64,
     end: bool,
 }
 
-impl Action for Tail {
+impl AgentAction for ShellTailAction {
     const NAME: &'static str = "tail";
-    type Input = Input;
-    type Output = Output;
+    type Input = ShellTailInput;
+    type Output = ShellTailOutput;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+    async fn run(
+        &self,
+        cx: &CallContext,
+        input: ShellTailInput,
+    ) -> Result<ShellTailOutput, ActionError> {
         let stream = match input.stream {
-            Kind::Stdout => Stream::Stdout,
-            Kind::Stderr => Stream::Stderr,
+            TailStream::Stdout => OutputStream::Stdout,
+            TailStream::Stderr => OutputStream::Stderr,
         };
-        let mut follower = Follower {
+        let mut follower = StreamFollower {
             jobs: Arc::clone(&self.0),
             system: Arc::clone(&cx.system),
             sink: cx.progress.clone(),
             stream,
             offset: 0,
-            record: self.0.get_of(&input.job, &cx.caller)?,
-            lines: Lines::default(),
+            record: self.0.get_for_caller(&input.job, &cx.caller)?,
+            lines: LineSplitter::default(),
         };
-        let size = follower.jobs.size(&follower.record, stream);
+        let size = follower.jobs.stream_size(&follower.record, stream);
         follower.offset = u64::try_from(input.offset)
             .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()));
         if input.follow && cx.progress.is_wanted() {
-            return follower.follow(cx).await;
+            return follower.follow_stream(cx).await;
         }
         let (text, end) = cx
-            .blocking(move |_| {
-                follower.piece().map(|(piece, talking)| {
+            .run_blocking(move |_| {
+                follower.read_chunk().map(|(piece, talking)| {
                     let end = piece.is_empty() && !talking;
                     let offset = follower.offset;
                     ((String::from_utf8_lossy(&piece).into_owned(), offset), end)
@@ -84,49 +88,51 @@ impl Action for Tail {
             })
             .await??;
         let (text, offset) = text;
-        Ok(Output { text, offset, end })
+        Ok(ShellTailOutput { text, offset, end })
     }
 }
 
 /// A stream of a job that is read piece by piece.
-struct Follower {
-    jobs: Arc<Jobs>,
+struct StreamFollower {
+    jobs: Arc<ShellJobStore>,
     system: Arc<dyn System>,
-    sink: Sink,
-    stream: Stream,
+    sink: ProgressSink,
+    stream: OutputStream,
     offset: u64,
-    record: Record,
-    lines: Lines,
+    record: ShellJobRecord,
+    lines: LineSplitter,
 }
 
-impl Follower {
+impl StreamFollower {
     /// The next piece, and whether more can come. Blocks.
-    fn piece(&mut self) -> Result<(Vec<u8>, bool), ActionError> {
+    fn read_chunk(&mut self) -> Result<(Vec<u8>, bool), ActionError> {
         // Asked first: what is printed before the end is read after it.
-        let talking = Jobs::is_talking(&self.record, &*self.system);
-        let piece = self
-            .jobs
-            .read(&self.record, self.stream, self.offset, PIECE)?;
+        let talking = ShellJobStore::is_running(&self.record, &*self.system);
+        let piece =
+            self.jobs
+                .read_stream(&self.record, self.stream, self.offset, MAX_CHUNK_BYTES)?;
         self.offset += piece.len() as u64;
         Ok((piece, talking))
     }
 
     /// Tells line by line until the job has ended, or the call's time is nearly up. The answer says where to go on.
-    async fn follow(mut self, cx: &Context) -> Result<Output, ActionError> {
-        let last = cx.deadline - LAST_WORDS;
+    async fn follow_stream(mut self, cx: &CallContext) -> Result<ShellTailOutput, ActionError> {
+        let last = cx.deadline - REPLY_MARGIN;
         loop {
             let (mut back, piece, talking) = cx
-                .blocking(move |_| {
-                    let piece = self.piece();
+                .run_blocking(move |_| {
+                    let piece = self.read_chunk();
                     piece.map(|(piece, talking)| (self, piece, talking))
                 })
                 .await??;
             let (sink, stream) = (back.sink.clone(), back.stream);
-            back.lines.add(&piece, |line| tell(&sink, stream, &line));
+            back.lines
+                .push_bytes(&piece, |line| emit_line(&sink, stream, &line));
             let end = piece.is_empty() && !talking;
             if end || Instant::now() >= last {
-                back.lines.end(|line| tell(&sink, stream, &line));
-                return Ok(Output {
+                back.lines
+                    .flush_line(|line| emit_line(&sink, stream, &line));
+                return Ok(ShellTailOutput {
                     text: String::new(),
                     offset: back.offset,
                     end,
@@ -134,7 +140,7 @@ impl Follower {
             }
             if piece.is_empty() {
                 tokio::select! {
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
                 }
             }

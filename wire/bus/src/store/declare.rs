@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Republish, StorageType};
-use muster_wire::stores::Store;
+use muster_wire::stores::BucketDefinition;
 use muster_wire::subject;
 
-use super::{Bucket, StoreError};
+use super::{Bucket, BucketError};
 use crate::connection::Bus;
 
 /// How long the broker remembers message ids. We send none; a short time bounds the memory that a client's ids can take.
@@ -16,27 +16,31 @@ const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
 impl Bus {
     /// Makes the bucket if it is missing, and gives one that exists the limits and the rules of this version. The number of copies of an
     /// existing bucket stays. Needs the rights of an administrator.
-    pub async fn declare(&self, store: &Store, replicas: usize) -> Result<Bucket, StoreError> {
+    pub async fn declare_bucket(
+        &self,
+        store: &BucketDefinition,
+        replicas: usize,
+    ) -> Result<Bucket, BucketError> {
         let bucket = self.bucket(store.name);
-        let jetstream = jetstream::new(self.client().clone());
-        let wanted = config(store, replicas);
+        let jetstream = jetstream::new(self.nats_client().clone());
+        let wanted = stream_config(store, replicas);
         let Ok(stream) = jetstream.get_stream(&wanted.name).await else {
             let created = jetstream.create_stream(wanted).await;
-            created.map_err(|error| bucket.failed("make it", &error))?;
+            created.map_err(|error| bucket.failed_error("make it", &error))?;
             return Ok(bucket);
         };
         let current = &stream.cached_info().config;
-        let repaired = repaired(current, wanted);
+        let repaired = repaired_config(current, wanted);
         if repaired != *current {
             let updated = jetstream.update_stream(&repaired).await;
-            updated.map_err(|error| bucket.failed("repair it", &error))?;
+            updated.map_err(|error| bucket.failed_error("repair it", &error))?;
         }
         Ok(bucket)
     }
 }
 
 /// The last value of each key, and no header that lets a writer touch anything but its own key.
-fn config(store: &Store, replicas: usize) -> Config {
+fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
     Config {
         name: format!("KV_{}", store.name),
         description: Some(store.description.to_owned()),
@@ -64,7 +68,7 @@ fn config(store: &Store, replicas: usize) -> Config {
 }
 
 /// The configuration of an existing stream with every rule of ours in place.
-fn repaired(current: &Config, wanted: Config) -> Config {
+fn repaired_config(current: &Config, wanted: Config) -> Config {
     Config {
         description: wanted.description,
         subjects: wanted.subjects,

@@ -6,11 +6,11 @@
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 
-use super::OPERATION;
+use super::OPERATION_HEADER;
 
 /// One state of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct BucketEntry {
     /// The key.
     pub key: String,
     /// The value; `None` when the key was removed.
@@ -22,18 +22,18 @@ pub struct Entry {
 }
 
 /// Reads a stored message of this bucket; `None` for everything else, and for forgeries.
-pub(super) fn read(bucket: &str, message: &Message) -> Option<Entry> {
+pub(super) fn parse_entry(bucket: &str, message: &Message) -> Option<BucketEntry> {
     let headers = message.headers.as_ref()?;
-    let stream = single(headers, "Nats-Stream")?;
-    let key = single(headers, "Nats-Subject")?
+    let stream = single_header(headers, "Nats-Stream")?;
+    let key = single_header(headers, "Nats-Subject")?
         .strip_prefix("$KV.")?
         .strip_prefix(bucket)?
         .strip_prefix('.')?;
-    let revision = single(headers, "Nats-Sequence")?.parse().ok()?;
-    let time: jiff::Timestamp = single(headers, "Nats-Time-Stamp")?.parse().ok()?;
-    (stream.strip_prefix("KV_") == Some(bucket)).then(|| Entry {
+    let revision = single_header(headers, "Nats-Sequence")?.parse().ok()?;
+    let time: jiff::Timestamp = single_header(headers, "Nats-Time-Stamp")?.parse().ok()?;
+    (stream.strip_prefix("KV_") == Some(bucket)).then(|| BucketEntry {
         key: key.to_owned(),
-        value: (headers.get(OPERATION).is_none()).then(|| message.payload.clone()),
+        value: (headers.get(OPERATION_HEADER).is_none()).then(|| message.payload.clone()),
         revision,
         created: u64::try_from(time.as_millisecond()).unwrap_or_default(),
     })
@@ -49,7 +49,7 @@ pub(super) fn is_control(message: &Message) -> bool {
 }
 
 /// A header that is there exactly once.
-fn single<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     let mut all = headers.get_all(name);
     let value = all.next()?;
     all.next().is_none().then(|| value.as_str())
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_stored_message_is_read() {
-        let entry = read("PERMITS", &message(&STORED)).unwrap();
+        let entry = parse_entry("PERMITS", &message(&STORED)).unwrap();
         assert_eq!((entry.key.as_str(), entry.revision), ("claim.1.web1", 7));
         assert_eq!(entry.created, 1_795_427_200_662);
         assert_eq!(entry.value.as_deref(), Some(&b"v"[..]));
@@ -95,7 +95,7 @@ mod tests {
         for (name, _) in STORED {
             let mut headers = vec![(name, "1")];
             headers.extend(STORED);
-            assert_eq!(read("PERMITS", &message(&headers)), None, "{name}");
+            assert_eq!(parse_entry("PERMITS", &message(&headers)), None, "{name}");
         }
     }
 
@@ -104,16 +104,23 @@ mod tests {
         for left_out in 0..STORED.len() {
             let mut headers = STORED.to_vec();
             headers.remove(left_out);
-            assert_eq!(read("PERMITS", &message(&headers)), None, "{left_out}");
+            assert_eq!(
+                parse_entry("PERMITS", &message(&headers)),
+                None,
+                "{left_out}"
+            );
         }
-        assert_eq!(read("PROVISION", &message(&STORED)), None);
-        assert_eq!(read("PERMIT", &message(&STORED)), None);
+        assert_eq!(parse_entry("PROVISION", &message(&STORED)), None);
+        assert_eq!(parse_entry("PERMIT", &message(&STORED)), None);
     }
 
     #[test]
     fn a_removal_has_no_value() {
         let mut headers = STORED.to_vec();
-        headers.push((OPERATION, "DEL"));
-        assert_eq!(read("PERMITS", &message(&headers)).unwrap().value, None);
+        headers.push((OPERATION_HEADER, "DEL"));
+        assert_eq!(
+            parse_entry("PERMITS", &message(&headers)).unwrap().value,
+            None
+        );
     }
 }

@@ -5,18 +5,19 @@ use muster_wire::subject;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::connection::refused;
+use crate::connection::wait_refused;
 
 use super::{
-    ANSWER_TIMEOUT, Bucket, Entry, READER_TIMEOUT, RETRY_INTERVAL, StoreError, Unread, entry,
+    ANSWER_TIMEOUT, Bucket, BucketEntry, BucketError, BucketRequestError, READER_TIMEOUT,
+    RETRY_INTERVAL, entry,
 };
 
 /// Values of one page: well below what a subscription holds.
-const PAGE: usize = 512;
+const MAX_PAGE_ENTRIES: usize = 512;
 
 impl Bucket {
     /// Every key that matches a pattern such as `node.>` and has a value.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<Entry>, StoreError> {
+    pub async fn list(&self, pattern: &str) -> Result<Vec<BucketEntry>, BucketError> {
         let mut entries = self.changes_since(pattern, 0).await?;
         entries.retain(|entry| entry.value.is_some());
         Ok(entries)
@@ -28,12 +29,12 @@ impl Bucket {
         &self,
         pattern: &str,
         revision: u64,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Vec<BucketEntry>, BucketError> {
         let mut entries = Vec::new();
         let mut first = revision.saturating_add(1);
         let mut latest = Instant::now() + READER_TIMEOUT;
         loop {
-            match self.page(pattern, first).await {
+            match self.read_page(pattern, first).await {
                 Ok(page) => {
                     entries.extend(page.entries);
                     let Some(next) = page.next else {
@@ -42,66 +43,69 @@ impl Bucket {
                     first = next;
                     latest = Instant::now() + READER_TIMEOUT;
                 }
-                Err(Unread::NoResponders) if Instant::now() < latest => {
+                Err(BucketRequestError::NoResponders) if Instant::now() < latest => {
                     sleep(RETRY_INTERVAL).await;
                 }
-                Err(Unread::NoResponders) => return Err(self.missing()),
-                Err(Unread::Failed(error)) => return Err(error),
+                Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
+                Err(BucketRequestError::Failed(error)) => return Err(error),
             }
         }
     }
 
-    async fn page(&self, pattern: &str, first: u64) -> Result<Page, Unread> {
-        let failed = |problem: &dyn std::fmt::Display| Unread::Failed(self.failed("list", problem));
+    async fn read_page(&self, pattern: &str, first: u64) -> Result<BucketPage, BucketRequestError> {
+        let failed = |problem: &dyn std::fmt::Display| {
+            BucketRequestError::Failed(self.failed_error("list", problem))
+        };
         let closed = || failed(&"the connection is closed");
-        let answers = self.bus.client().new_inbox();
+        let answers = self.bus.nats_client().new_inbox();
         let subscription = self.bus.subscribe(&answers).await;
         let mut subscription = subscription.map_err(|error| failed(&error))?;
         let question = json!({
             "seq": first,
-            "batch": PAGE,
+            "batch": MAX_PAGE_ENTRIES,
             "next_by_subj": subject::bucket_key(self.name(), pattern),
         });
         let question = Bytes::from(question.to_string());
-        let mut events = self.bus.events();
+        let mut events = self.bus.subscribe_events();
         let list = subject::bucket_list(self.name());
-        let asked = self.bus.ask(&list, &answers, question).await;
+        let asked = self.bus.publish_with_reply(&list, &answers, question).await;
         asked.map_err(|error| failed(&error))?;
-        let mut page = Page::default();
+        let mut page = BucketPage::default();
         loop {
             let latest = Instant::now() + ANSWER_TIMEOUT;
             let next = tokio::select! {
                 next = timeout_at(latest, subscription.next()) => next,
-                () = refused(&mut events, &list) => {
-                    return Err(Unread::Failed(self.refused("list", &list)));
+                () = wait_refused(&mut events, &list) => {
+                    return Err(BucketRequestError::Failed(self.refused_error("list", &list)));
                 }
             };
             let next = next.map_err(|_| failed(&"no answer in time"))?;
             let message = next.ok_or_else(closed)?;
             if message.is_no_responders() {
-                return Err(Unread::NoResponders);
+                return Err(BucketRequestError::NoResponders);
             }
-            let message = message.inner();
+            let message = message.nats_message();
             if entry::is_control(message) {
-                page.finish(message);
+                page.finish_page(message);
                 return Ok(page);
             }
-            page.entries.extend(entry::read(self.name(), message));
+            page.entries
+                .extend(entry::parse_entry(self.name(), message));
         }
     }
 }
 
 /// What one question brought.
 #[derive(Default)]
-struct Page {
-    entries: Vec<Entry>,
+struct BucketPage {
+    entries: Vec<BucketEntry>,
     /// Where the next page begins, if there is more.
     next: Option<u64>,
 }
 
-impl Page {
+impl BucketPage {
     /// Reads the broker's last word: how much is left, and the last sequence that it sent. "Not found" has neither.
-    fn finish(&mut self, message: &async_nats::Message) {
+    fn finish_page(&mut self, message: &async_nats::Message) {
         let number = |name: &'static str| {
             let headers = message.headers.as_ref()?;
             headers.get(name)?.as_str().parse::<u64>().ok()

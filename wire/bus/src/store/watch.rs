@@ -10,25 +10,25 @@ use std::time::Duration;
 use muster_wire::subject;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Bucket, Entry, RETRY_INTERVAL, StoreError, entry};
-use crate::connection::{Message, Subscription};
-use crate::event::Mark;
+use super::{Bucket, BucketEntry, BucketError, RETRY_INTERVAL, entry};
+use crate::connection::{BusMessage, BusSubscription};
+use crate::event::ConnectionMark;
 
 /// The pattern of every key.
-const WHOLE: &str = ">";
+const ALL_KEYS_PATTERN: &str = ">";
 
 /// How often a quiet watch of a whole bucket asks whether it has missed the last change.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The states of keys, then each change as it comes, in the bucket's order.
 #[derive(Debug)]
-pub struct Watch {
+pub struct BucketWatch {
     bucket: Bucket,
     pattern: String,
-    changes: Subscription,
-    mark: Mark,
+    changes: BusSubscription,
+    mark: ConnectionMark,
     /// Read and not yet handed out.
-    ready: VecDeque<Entry>,
+    ready: VecDeque<BucketEntry>,
     /// The last revision of each key that was handed out.
     known: HashMap<String, u64>,
     /// Every change up to this revision is known.
@@ -40,16 +40,16 @@ pub struct Watch {
 
 impl Bucket {
     /// Every key that matches a pattern with its state, and then its changes.
-    pub async fn watch(&self, pattern: &str) -> Result<Watch, StoreError> {
-        let mark = self.bus.mark();
+    pub async fn watch(&self, pattern: &str) -> Result<BucketWatch, BucketError> {
+        let mark = self.bus.mark_connection();
         let subject = subject::bucket_changes(self.name(), pattern);
         let changes = self.bus.subscribe_all(&[subject]).await;
-        let changes = changes.map_err(|error| self.failed("watch", &error))?;
+        let changes = changes.map_err(|error| self.failed_error("watch", &error))?;
         let changes = changes.into_iter().next();
-        let mut watch = Watch {
+        let mut watch = BucketWatch {
             bucket: self.clone(),
             pattern: pattern.to_owned(),
-            changes: changes.ok_or_else(|| self.missing())?,
+            changes: changes.ok_or_else(|| self.missing_error())?,
             mark,
             ready: VecDeque::new(),
             known: HashMap::new(),
@@ -62,9 +62,9 @@ impl Bucket {
     }
 }
 
-impl Watch {
+impl BucketWatch {
     /// The next state; `None` when the connection is closed. Nothing is lost when it is dropped before its end.
-    pub async fn next(&mut self) -> Result<Option<Entry>, StoreError> {
+    pub async fn next(&mut self) -> Result<Option<BucketEntry>, BucketError> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
                 if self.is_new(&entry) {
@@ -76,14 +76,14 @@ impl Watch {
                 continue;
             }
             if self.bucket.bus.disturbed_since(self.mark).is_some() {
-                self.mark = self.bucket.bus.mark();
+                self.mark = self.bucket.bus.mark_connection();
                 self.missing = Some(0);
                 continue;
             }
             let is_whole = self.is_whole();
             tokio::select! {
                 message = self.changes.next() => match message {
-                    Some(message) => self.take(&message),
+                    Some(message) => self.accept_change(&message),
                     None => return Ok(None),
                 },
                 () = sleep_until(self.next_check), if is_whole => self.missing = Some(0),
@@ -97,13 +97,13 @@ impl Watch {
     }
 
     fn is_whole(&self) -> bool {
-        self.pattern == WHOLE
+        self.pattern == ALL_KEYS_PATTERN
     }
 
     /// Takes in a republished change. It must say of itself what its subject says: another subject is a message that the broker was made
     /// to send there.
-    fn take(&mut self, message: &Message) {
-        let Some(entry) = entry::read(self.bucket.name(), message.inner()) else {
+    fn accept_change(&mut self, message: &BusMessage) {
+        let Some(entry) = entry::parse_entry(self.bucket.name(), message.nats_message()) else {
             // A forgery has a revision too, and leaves a gap that the next check closes.
             return;
         };
@@ -121,7 +121,7 @@ impl Watch {
     }
 
     /// Reads what is not known yet, until this revision is among it: a copy of the bucket may lag.
-    async fn read_missing(&mut self, revision: u64) -> Result<(), StoreError> {
+    async fn read_missing(&mut self, revision: u64) -> Result<(), BucketError> {
         let since = if self.is_whole() { self.complete } else { 0 };
         let entries = self.bucket.changes_since(&self.pattern, since).await?;
         let last = entries.iter().map(|entry| entry.revision).max();
@@ -136,7 +136,7 @@ impl Watch {
         Ok(())
     }
 
-    fn is_new(&mut self, entry: &Entry) -> bool {
+    fn is_new(&mut self, entry: &BucketEntry) -> bool {
         let known = self.known.entry(entry.key.clone()).or_default();
         let is_new = entry.revision > *known;
         *known = entry.revision.max(*known);

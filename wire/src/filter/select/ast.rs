@@ -1,24 +1,24 @@
-//! What an expression is made of: as it was written ([`Statement`]), and as it was understood ([`Condition`]).
+//! What an expression is made of: as it was written ([`SelectStatement`]), and as it was understood ([`SelectCondition`]).
 
-use super::semver::Constraint;
-use crate::filter::known::Lookup;
-use crate::filter::pattern::Pattern;
-use crate::filter::term::{Literal, Operand, Operator};
+use super::semver::VersionConstraint;
+use crate::filter::lookup::DataLookup;
+use crate::filter::pattern::FilterPattern;
+use crate::filter::term::{FactOperand, FactOperator, LiteralOperand};
 use crate::state::FactPath;
 
 /// Statements or conditions joined by `and`, `or` and `not`. Lists have two elements or more, and none of the
 /// list's own kind: however an expression was bracketed, what means the same on sight is the same tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Tree<T> {
-    All(Vec<Tree<T>>),
-    Any(Vec<Tree<T>>),
-    Not(Box<Tree<T>>),
+pub(super) enum BooleanTree<T> {
+    All(Vec<BooleanTree<T>>),
+    Any(Vec<BooleanTree<T>>),
+    Not(Box<BooleanTree<T>>),
     Term(T),
 }
 
-impl<T> Tree<T> {
+impl<T> BooleanTree<T> {
     /// `a and b and ...`.
-    pub(super) fn all(first: Self, others: Vec<Self>) -> Self {
+    pub(super) fn join_all(first: Self, others: Vec<Self>) -> Self {
         if others.is_empty() {
             return first;
         }
@@ -33,7 +33,7 @@ impl<T> Tree<T> {
     }
 
     /// `a or b or ...`.
-    pub(super) fn any(first: Self, others: Vec<Self>) -> Self {
+    pub(super) fn join_any(first: Self, others: Vec<Self>) -> Self {
         if others.is_empty() {
             return first;
         }
@@ -48,15 +48,15 @@ impl<T> Tree<T> {
     }
 
     /// `not a`.
-    pub(super) fn not(tree: Self) -> Self {
+    pub(super) fn negate_tree(tree: Self) -> Self {
         Self::Not(Box::new(tree))
     }
 
     /// What stands between `and`, `or` and `not`, as written.
-    pub(super) fn terms(&self) -> Vec<&T> {
+    pub(super) fn leaf_terms(&self) -> Vec<&T> {
         match self {
-            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::terms).collect(),
-            Self::Not(inner) => inner.terms(),
+            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::leaf_terms).collect(),
+            Self::Not(inner) => inner.leaf_terms(),
             Self::Term(term) => vec![term],
         }
     }
@@ -75,87 +75,87 @@ impl<T> Tree<T> {
 
 /// What stands between `and`, `or` and `not`, as written.
 #[derive(Debug)]
-pub(super) struct Statement {
-    pub(super) left: Value,
+pub(super) struct SelectStatement {
+    pub(super) left: SelectValue,
     /// How it is compared, and with what; nothing, if it stands alone.
-    pub(super) comparison: Option<(Comparison, Value)>,
+    pub(super) comparison: Option<(ComparisonOperator, SelectValue)>,
     /// Where the statement ends, in bytes.
     pub(super) end: usize,
 }
 
 /// How two values are compared.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Comparison {
-    Operator(Operator),
+pub(super) enum ComparisonOperator {
+    Operator(FactOperator),
     In,
     NotIn,
 }
 
 /// Something written, and where: in bytes from the start of the expression.
 #[derive(Debug)]
-pub(super) struct Value {
+pub(super) struct SelectValue {
     pub(super) at: usize,
-    pub(super) kind: ValueKind,
+    pub(super) kind: SelectValueKind,
 }
 
 #[derive(Debug)]
-pub(super) enum ValueKind {
+pub(super) enum SelectValueKind {
     /// Without quotes.
     Word(String),
     /// Between quotes, which are gone.
     Text(String),
     /// With its slashes.
     Regex(String),
-    List(Vec<Value>),
-    Call(Call),
+    List(Vec<SelectValue>),
+    Call(FunctionCall),
 }
 
 /// `source("argument").field`.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct FunctionCall {
     pub(super) source: String,
-    pub(super) arguments: Vec<Value>,
-    pub(super) field: Option<Field>,
+    pub(super) arguments: Vec<SelectValue>,
+    pub(super) field: Option<CallField>,
 }
 
 /// What stands behind the dot of a call, and where.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct CallField {
     pub(super) at: usize,
     pub(super) name: String,
 }
 
 /// What is asked of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Condition {
+pub(super) enum SelectCondition {
     /// A value, and what it must satisfy.
-    Of(Subject, Test),
-    Class(Pattern),
-    Agent(Pattern),
+    Of(ConditionSubject, ValueTest),
+    Class(FilterPattern),
+    Agent(FilterPattern),
     /// A class or an agent.
-    With(Pattern),
+    With(FilterPattern),
 }
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum ConditionSubject {
     Fact(FactPath),
-    Output(Output),
+    Output(SourceOutput),
 }
 
 /// One output of a data source: `service("sshd").running`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Output {
-    pub(super) lookup: Lookup,
+pub(super) struct SourceOutput {
+    pub(super) lookup: DataLookup,
     pub(super) name: String,
 }
 
 /// What is demanded of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Test {
-    Compare(Operator, Operand),
+pub(super) enum ValueTest {
+    Compare(FactOperator, FactOperand),
     /// It is a list or a map, and this is in it.
-    Include(Literal),
+    Include(LiteralOperand),
     /// It is a version of this kind.
-    Version(Constraint),
+    Version(VersionConstraint),
 }

@@ -3,341 +3,418 @@
 
 use std::collections::BTreeSet;
 
-use super::ast::{Call, Comparison, Condition, Statement, Subject, Test, Tree, Value, ValueKind};
+use super::ast::{
+    BooleanTree, ComparisonOperator, ConditionSubject, FunctionCall, SelectCondition,
+    SelectStatement, SelectValue, SelectValueKind, ValueTest,
+};
 use super::lex::is_whole_regex;
 use super::print::is_value;
-use super::semver::Constraint;
-use super::subject::{fact, is_lookup};
+use super::semver::VersionConstraint;
+use super::subject::{is_lookup, parse_fact_call};
 use super::{MAX_SELECT_REGEXES, MAX_SELECT_TERMS};
-use crate::filter::error::Fault;
-use crate::filter::known::Lookup;
+use crate::filter::error::FilterFault;
+use crate::filter::lookup::DataLookup;
 use crate::filter::parse::find_operator;
-use crate::filter::pattern::{Expression, Pattern, slashed};
-use crate::filter::sources::{Kind, Sources};
-use crate::filter::term::{FactTerm, Literal, Operand, Operator};
+use crate::filter::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
+use crate::filter::sources::{DeclaredSources, OutputKind};
+use crate::filter::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
 
 /// Checks a whole expression; its data sources too, if it is known which there are.
-pub(super) fn check(
-    tree: Tree<Statement>,
-    declared: Option<&Sources>,
-) -> Result<Tree<Condition>, Fault> {
-    let mut checker = Checker {
+pub(super) fn check_tree(
+    tree: BooleanTree<SelectStatement>,
+    declared: Option<&DeclaredSources>,
+) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+    let mut checker = SelectChecker {
         declared,
         terms: 0,
         regexes: 0,
         lookups: BTreeSet::new(),
     };
-    checker.tree(tree)
+    checker.check_subtree(tree)
 }
 
 /// What the data sources are, and what there has been of that is limited.
-pub(super) struct Checker<'a> {
-    pub(super) declared: Option<&'a Sources>,
+pub(super) struct SelectChecker<'a> {
+    pub(super) declared: Option<&'a DeclaredSources>,
     terms: usize,
     regexes: usize,
-    pub(super) lookups: BTreeSet<Lookup>,
+    pub(super) lookups: BTreeSet<DataLookup>,
 }
 
 /// Where a member is looked for.
-enum Collection {
-    Of(Subject),
+enum MemberCollection {
+    Of(ConditionSubject),
     Classes,
     Agents,
 }
 
-impl Checker<'_> {
-    fn tree(&mut self, tree: Tree<Statement>) -> Result<Tree<Condition>, Fault> {
+impl SelectChecker<'_> {
+    fn check_subtree(
+        &mut self,
+        tree: BooleanTree<SelectStatement>,
+    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
         match tree {
-            Tree::All(list) => self.list(list, Tree::all),
-            Tree::Any(list) => self.list(list, Tree::any),
-            Tree::Not(inner) => self.tree(*inner).map(Tree::not),
-            Tree::Term(statement) => self.statement(statement),
+            BooleanTree::All(list) => self.check_list(list, BooleanTree::join_all),
+            BooleanTree::Any(list) => self.check_list(list, BooleanTree::join_any),
+            BooleanTree::Not(inner) => self.check_subtree(*inner).map(BooleanTree::negate_tree),
+            BooleanTree::Term(statement) => self.check_statement(statement),
         }
     }
 
-    fn list(
+    fn check_list(
         &mut self,
-        list: Vec<Tree<Statement>>,
-        join: fn(Tree<Condition>, Vec<Tree<Condition>>) -> Tree<Condition>,
-    ) -> Result<Tree<Condition>, Fault> {
-        let mut checked = list.into_iter().map(|tree| self.tree(tree));
+        list: Vec<BooleanTree<SelectStatement>>,
+        join: fn(
+            BooleanTree<SelectCondition>,
+            Vec<BooleanTree<SelectCondition>>,
+        ) -> BooleanTree<SelectCondition>,
+    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+        let mut checked = list.into_iter().map(|tree| self.check_subtree(tree));
         let Some(first) = checked.next() else {
-            return Err(Fault::new(0, "a condition"));
+            return Err(FilterFault::new(0, "a condition"));
         };
         let first = first?;
         Ok(join(first, checked.collect::<Result<_, _>>()?))
     }
 
-    fn statement(&mut self, statement: Statement) -> Result<Tree<Condition>, Fault> {
+    fn check_statement(
+        &mut self,
+        statement: SelectStatement,
+    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
         let at = statement.left.at;
         match statement.comparison {
-            None => self.alone(statement.left, statement.end),
-            Some((Comparison::Operator(operator), right)) => {
-                let subject = self.subject(statement.left)?;
+            None => self.check_bare_value(statement.left, statement.end),
+            Some((ComparisonOperator::Operator(operator), right)) => {
+                let subject = self.parse_subject(statement.left)?;
                 let right_at = right.at;
-                let (operator, operand) = self.operand(operator, right)?;
-                let condition = self.of(right_at, subject, Test::Compare(operator, operand))?;
-                self.term(at, condition)
+                let (operator, operand) = self.parse_operand(operator, right)?;
+                let condition =
+                    self.value_condition(right_at, subject, ValueTest::Compare(operator, operand))?;
+                self.count_term(at, condition)
             }
-            Some((Comparison::In, right)) => self.member(statement.left, right),
-            Some((Comparison::NotIn, right)) => self.member(statement.left, right).map(Tree::not),
+            Some((ComparisonOperator::In, right)) => self.parse_membership(statement.left, right),
+            Some((ComparisonOperator::NotIn, right)) => self
+                .parse_membership(statement.left, right)
+                .map(BooleanTree::negate_tree),
         }
     }
 
     /// What stands without a comparison: a class, or a function that is true or false.
-    fn alone(&mut self, value: Value, end: usize) -> Result<Tree<Condition>, Fault> {
+    fn check_bare_value(
+        &mut self,
+        value: SelectValue,
+        end: usize,
+    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
         let at = value.at;
         let condition = match value.kind {
-            ValueKind::Word(word) if is_value(&word) => {
+            SelectValueKind::Word(word) if is_value(&word) => {
                 let expected = format!("a condition, not a value (class(\"{word}\") is a class)");
-                return Err(Fault::new(at, expected));
+                return Err(FilterFault::new(at, expected));
             }
-            ValueKind::Word(text) | ValueKind::Regex(text) => {
-                Condition::Class(self.pattern(at, &text)?)
+            SelectValueKind::Word(text) | SelectValueKind::Regex(text) => {
+                SelectCondition::Class(self.parse_pattern(at, &text)?)
             }
-            ValueKind::Text(_) | ValueKind::List(_) => {
+            SelectValueKind::Text(_) | SelectValueKind::List(_) => {
                 let expected = "a condition, not a text (class(\"...\") is a class)";
-                return Err(Fault::new(at, expected));
+                return Err(FilterFault::new(at, expected));
             }
-            ValueKind::Call(call) => self.call(at, call, end)?,
+            SelectValueKind::Call(call) => self.check_call(at, call, end)?,
         };
-        self.term(at, condition)
+        self.count_term(at, condition)
     }
 
-    fn of(&self, at: usize, subject: Subject, test: Test) -> Result<Condition, Fault> {
-        self.fits(at, &subject, &test)?;
-        Ok(Condition::Of(subject, test))
+    fn value_condition(
+        &self,
+        at: usize,
+        subject: ConditionSubject,
+        test: ValueTest,
+    ) -> Result<SelectCondition, FilterFault> {
+        self.check_test_kind(at, &subject, &test)?;
+        Ok(SelectCondition::Of(subject, test))
     }
 
-    fn call(&mut self, at: usize, call: Call, end: usize) -> Result<Condition, Fault> {
+    fn check_call(
+        &mut self,
+        at: usize,
+        call: FunctionCall,
+        end: usize,
+    ) -> Result<SelectCondition, FilterFault> {
         if is_lookup(&call) {
-            return self.output_alone(at, call, end);
+            return self.check_bare_output(at, call, end);
         }
         if call.source == "fact" {
-            fact(at, call)?;
-            return Err(Fault::new(end, "a comparison after fact(...)"));
+            parse_fact_call(at, call)?;
+            return Err(FilterFault::new(end, "a comparison after fact(...)"));
         }
-        no_field(at, &call)?;
+        expect_no_field(at, &call)?;
         match call.source.as_str() {
             "include" => {
                 let [collection, member] =
-                    arguments(at, call, "include(fact(\"name\"), \"value\")")?;
-                self.include(member, collection)
+                    expect_arguments(at, call, "include(fact(\"name\"), \"value\")")?;
+                self.include_condition(member, collection)
             }
             "semver" => {
-                let [version, demand] = arguments(at, call, "semver(fact(\"name\"), \">= 1.2\")")?;
+                let [version, demand] =
+                    expect_arguments(at, call, "semver(fact(\"name\"), \">= 1.2\")")?;
                 let version_at = version.at;
-                let subject = self.subject(version)?;
-                let (at, demand) = text(demand)?;
-                let demand = Constraint::read(&demand).map_err(|fault| fault.further(at))?;
-                self.of(version_at, subject, Test::Version(demand))
+                let subject = self.parse_subject(version)?;
+                let (at, demand) = expect_quoted_text(demand)?;
+                let demand =
+                    VersionConstraint::parse_part(&demand).map_err(|fault| fault.shifted_by(at))?;
+                self.value_condition(version_at, subject, ValueTest::Version(demand))
             }
             "agent" => {
-                let [name] = arguments(at, call, "agent(\"name\")")?;
-                self.pattern_of(name).map(Condition::Agent)
+                let [name] = expect_arguments(at, call, "agent(\"name\")")?;
+                self.pattern_from_value(name).map(SelectCondition::Agent)
             }
             "class" => {
-                let [name] = arguments(at, call, "class(\"name\")")?;
-                self.pattern_of(name).map(Condition::Class)
+                let [name] = expect_arguments(at, call, "class(\"name\")")?;
+                self.pattern_from_value(name).map(SelectCondition::Class)
             }
             _ => {
-                let [word] = arguments(at, call, "with(\"name\")")?;
-                self.with(word)
+                let [word] = expect_arguments(at, call, "with(\"name\")")?;
+                self.parse_with_call(word)
             }
         }
     }
 
     /// An output that is true or false by itself: `service("sshd").running`.
-    fn output_alone(&mut self, at: usize, call: Call, end: usize) -> Result<Condition, Fault> {
-        let output = self.output(at, call)?;
+    fn check_bare_output(
+        &mut self,
+        at: usize,
+        call: FunctionCall,
+        end: usize,
+    ) -> Result<SelectCondition, FilterFault> {
+        let output = self.parse_output(at, call)?;
         let name = output.to_string();
-        let subject = Subject::Output(output);
-        if let Some(kind) = self.kind(&subject)
-            && !matches!(kind, Kind::Boolean | Kind::Any)
+        let subject = ConditionSubject::Output(output);
+        if let Some(kind) = self.declared_kind(&subject)
+            && !matches!(kind, OutputKind::Boolean | OutputKind::Any)
         {
-            let expected = format!("a comparison after {name}, for it is {}", kind.phrase());
-            return Err(Fault::new(end, expected));
+            let expected = format!(
+                "a comparison after {name}, for it is {}",
+                kind.description_phrase()
+            );
+            return Err(FilterFault::new(end, expected));
         }
-        let truth = Operand::Literal(Literal::read("true")?);
-        self.of(at, subject, Test::Compare(Operator::Equal, truth))
+        let truth = FactOperand::Literal(LiteralOperand::parse_part("true")?);
+        self.value_condition(at, subject, ValueTest::Compare(FactOperator::Equal, truth))
     }
 
     /// `with("apache")`, `with("/^web/")`, `with("country=uk")`.
-    fn with(&mut self, word: Value) -> Result<Condition, Fault> {
-        let (at, word) = text(word)?;
+    fn parse_with_call(&mut self, word: SelectValue) -> Result<SelectCondition, FilterFault> {
+        let (at, word) = expect_quoted_text(word)?;
         if word.starts_with('/') || find_operator(&word).is_none() {
-            return self.pattern(at, &word).map(Condition::With);
+            return self.parse_pattern(at, &word).map(SelectCondition::With);
         }
         let FactTerm {
             path,
             operator,
             operand,
-        } = FactTerm::read(&word).map_err(|fault| fault.further(at))?;
+        } = FactTerm::parse_part(&word).map_err(|fault| fault.shifted_by(at))?;
         let operand = match operand {
-            Operand::Regex(expression) => Operand::Regex(self.whole(at, expression)?),
-            literal @ Operand::Literal(_) => literal,
+            FactOperand::Regex(expression) => {
+                FactOperand::Regex(self.delimit_regex(at, expression)?)
+            }
+            literal @ FactOperand::Literal(_) => literal,
         };
-        let test = Test::Compare(operator, operand);
-        Ok(Condition::Of(Subject::Fact(path), test))
+        let test = ValueTest::Compare(operator, operand);
+        Ok(SelectCondition::Of(ConditionSubject::Fact(path), test))
     }
 
     /// `value in collection`, `fact in [values]`.
-    fn member(&mut self, left: Value, right: Value) -> Result<Tree<Condition>, Fault> {
+    fn parse_membership(
+        &mut self,
+        left: SelectValue,
+        right: SelectValue,
+    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
         let at = left.at;
-        let ValueKind::List(items) = right.kind else {
-            let condition = self.include(left, right)?;
-            return self.term(at, condition);
+        let SelectValueKind::List(items) = right.kind else {
+            let condition = self.include_condition(left, right)?;
+            return self.count_term(at, condition);
         };
-        let subject = self.subject(left)?;
+        let subject = self.parse_subject(left)?;
         let mut choices = Vec::new();
         for item in items {
             let item_at = item.at;
-            let (operator, operand) = self.operand(Operator::Equal, item)?;
-            let test = Test::Compare(operator, operand);
-            let condition = self.of(item_at, subject.clone(), test)?;
-            choices.push(self.term(at, condition)?);
+            let (operator, operand) = self.parse_operand(FactOperator::Equal, item)?;
+            let test = ValueTest::Compare(operator, operand);
+            let condition = self.value_condition(item_at, subject.clone(), test)?;
+            choices.push(self.count_term(at, condition)?);
         }
         let mut choices = choices.into_iter();
         let Some(first) = choices.next() else {
-            return Err(Fault::new(right.at, "a list of one value or more"));
+            return Err(FilterFault::new(right.at, "a list of one value or more"));
         };
-        Ok(Tree::any(first, choices.collect()))
+        Ok(BooleanTree::join_any(first, choices.collect()))
     }
 
-    fn collection(&mut self, value: Value) -> Result<Collection, Fault> {
+    fn parse_collection(&mut self, value: SelectValue) -> Result<MemberCollection, FilterFault> {
         match &value.kind {
-            ValueKind::Word(word) if word == "classes" => Ok(Collection::Classes),
-            ValueKind::Word(word) if word == "agents" => Ok(Collection::Agents),
-            _ => self.subject(value).map(Collection::Of),
+            SelectValueKind::Word(word) if word == "classes" => Ok(MemberCollection::Classes),
+            SelectValueKind::Word(word) if word == "agents" => Ok(MemberCollection::Agents),
+            _ => self.parse_subject(value).map(MemberCollection::Of),
         }
     }
 
-    fn include(&mut self, member: Value, collection: Value) -> Result<Condition, Fault> {
+    fn include_condition(
+        &mut self,
+        member: SelectValue,
+        collection: SelectValue,
+    ) -> Result<SelectCondition, FilterFault> {
         let collection_at = collection.at;
-        match self.collection(collection)? {
-            Collection::Classes => self.pattern_of(member).map(Condition::Class),
-            Collection::Agents => self.pattern_of(member).map(Condition::Agent),
-            Collection::Of(subject) => {
+        match self.parse_collection(collection)? {
+            MemberCollection::Classes => {
+                self.pattern_from_value(member).map(SelectCondition::Class)
+            }
+            MemberCollection::Agents => self.pattern_from_value(member).map(SelectCondition::Agent),
+            MemberCollection::Of(subject) => {
                 let (at, member) = match member.kind {
-                    ValueKind::Word(word) if is_value(&word) => (member.at, word),
-                    _ => text(member)?,
+                    SelectValueKind::Word(word) if is_value(&word) => (member.at, word),
+                    _ => expect_quoted_text(member)?,
                 };
-                let literal = Literal::read(&member).map_err(|fault| fault.further(at))?;
-                self.of(collection_at, subject, Test::Include(literal))
+                let literal =
+                    LiteralOperand::parse_part(&member).map_err(|fault| fault.shifted_by(at))?;
+                self.value_condition(collection_at, subject, ValueTest::Include(literal))
             }
         }
     }
 
     /// What a fact is compared with; an expression turns equality into a match, as everywhere in filters.
-    fn operand(&mut self, operator: Operator, value: Value) -> Result<(Operator, Operand), Fault> {
+    fn parse_operand(
+        &mut self,
+        operator: FactOperator,
+        value: SelectValue,
+    ) -> Result<(FactOperator, FactOperand), FilterFault> {
         let at = value.at;
         let (operator, operand) = match (value.kind, operator) {
-            (ValueKind::Regex(regex), Operator::Equal | Operator::Match) => {
-                (Operator::Match, self.slashed(at, &regex)?)
+            (SelectValueKind::Regex(regex), FactOperator::Equal | FactOperator::Match) => {
+                (FactOperator::Match, self.parse_regex_operand(at, &regex)?)
             }
-            (ValueKind::Regex(regex), Operator::NotEqual | Operator::NotMatch) => {
-                (Operator::NotMatch, self.slashed(at, &regex)?)
-            }
-            (ValueKind::Regex(_), _) => {
+            (SelectValueKind::Regex(regex), FactOperator::NotEqual | FactOperator::NotMatch) => (
+                FactOperator::NotMatch,
+                self.parse_regex_operand(at, &regex)?,
+            ),
+            (SelectValueKind::Regex(_), _) => {
                 let expected = format!("a value after {operator}, not a regular expression");
-                return Err(Fault::new(at, expected));
+                return Err(FilterFault::new(at, expected));
             }
-            (ValueKind::Text(text), _) => (operator, self.written(at + 1, operator, &text)?),
-            (ValueKind::Word(word), _) => (operator, self.written(at, operator, &word)?),
-            (ValueKind::List(_), _) => {
-                return Err(Fault::new(at, "one value (`in` takes a list)"));
+            (SelectValueKind::Text(text), _) => (
+                operator,
+                self.parse_literal_operand(at + 1, operator, &text)?,
+            ),
+            (SelectValueKind::Word(word), _) => {
+                (operator, self.parse_literal_operand(at, operator, &word)?)
             }
-            (ValueKind::Call(_), _) => {
+            (SelectValueKind::List(_), _) => {
+                return Err(FilterFault::new(at, "one value (`in` takes a list)"));
+            }
+            (SelectValueKind::Call(_), _) => {
                 let expected = "a value that is written here, not a function";
-                return Err(Fault::new(at, expected));
+                return Err(FilterFault::new(at, expected));
             }
         };
         Ok((operator, operand))
     }
 
-    fn written(&mut self, at: usize, operator: Operator, text: &str) -> Result<Operand, Fault> {
+    fn parse_literal_operand(
+        &mut self,
+        at: usize,
+        operator: FactOperator,
+        text: &str,
+    ) -> Result<FactOperand, FilterFault> {
         if operator.takes_regex() {
-            let expression = Expression::compile(text, false);
-            let expression = expression.map_err(|fault| fault.further(at))?;
-            self.whole(at, expression).map(Operand::Regex)
+            let expression = FilterRegex::compile_regex(text, false);
+            let expression = expression.map_err(|fault| fault.shifted_by(at))?;
+            self.delimit_regex(at, expression).map(FactOperand::Regex)
         } else {
-            Literal::read(text)
-                .map(Operand::Literal)
-                .map_err(|fault| fault.further(at))
+            LiteralOperand::parse_part(text)
+                .map(FactOperand::Literal)
+                .map_err(|fault| fault.shifted_by(at))
         }
     }
 
-    fn slashed(&mut self, at: usize, regex: &str) -> Result<Operand, Fault> {
-        let expression = Expression::read_slashed(regex).map_err(|fault| fault.further(at))?;
-        self.whole(at, expression).map(Operand::Regex)
+    fn parse_regex_operand(&mut self, at: usize, regex: &str) -> Result<FactOperand, FilterFault> {
+        let expression = FilterRegex::parse_slashed(regex).map_err(|fault| fault.shifted_by(at))?;
+        self.delimit_regex(at, expression).map(FactOperand::Regex)
     }
 
-    fn pattern_of(&mut self, value: Value) -> Result<Pattern, Fault> {
+    fn pattern_from_value(&mut self, value: SelectValue) -> Result<FilterPattern, FilterFault> {
         let at = value.at;
-        if let ValueKind::Regex(regex) = &value.kind {
-            return self.pattern(at, regex);
+        if let SelectValueKind::Regex(regex) = &value.kind {
+            return self.parse_pattern(at, regex);
         }
-        let (at, name) = text(value)?;
-        self.pattern(at, &name)
+        let (at, name) = expect_quoted_text(value)?;
+        self.parse_pattern(at, &name)
     }
 
-    fn pattern(&mut self, at: usize, text: &str) -> Result<Pattern, Fault> {
-        match Pattern::read(text).map_err(|fault| fault.further(at))? {
-            Pattern::Regex(expression) => self.whole(at, expression).map(Pattern::Regex),
-            exact @ Pattern::Exact(_) => Ok(exact),
+    fn parse_pattern(&mut self, at: usize, text: &str) -> Result<FilterPattern, FilterFault> {
+        match FilterPattern::parse_part(text).map_err(|fault| fault.shifted_by(at))? {
+            FilterPattern::Regex(expression) => {
+                self.delimit_regex(at, expression).map(FilterPattern::Regex)
+            }
+            exact @ FilterPattern::Exact(_) => Ok(exact),
         }
     }
 
     /// An expression that reads back between slashes whatever follows it: slashes inside are escaped where they
     /// would end it. Written in quotes, they needed no escape.
-    fn whole(&mut self, at: usize, expression: Expression) -> Result<Expression, Fault> {
+    fn delimit_regex(
+        &mut self,
+        at: usize,
+        expression: FilterRegex,
+    ) -> Result<FilterRegex, FilterFault> {
         self.regexes += 1;
         if self.regexes > MAX_SELECT_REGEXES {
             let expected = format!("at most {MAX_SELECT_REGEXES} regular expressions");
-            return Err(Fault::new(at, expected));
+            return Err(FilterFault::new(at, expected));
         }
         let printed = expression.to_string();
         if is_whole_regex(&printed) {
             return Ok(expression);
         }
-        let (source, ignore_case) = slashed(&printed).unwrap_or((&printed, false));
-        Expression::compile(&with_escaped_slashes(source), ignore_case)
-            .map_err(|fault| Fault::new(at, fault.into_expected()))
+        let (source, ignore_case) = split_slashed_regex(&printed).unwrap_or((&printed, false));
+        FilterRegex::compile_regex(&with_escaped_slashes(source), ignore_case)
+            .map_err(|fault| FilterFault::new(at, fault.into_expected()))
     }
 
     /// A condition, if there are not too many.
-    fn term(&mut self, at: usize, condition: Condition) -> Result<Tree<Condition>, Fault> {
+    fn count_term(
+        &mut self,
+        at: usize,
+        condition: SelectCondition,
+    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
         self.terms += 1;
         if self.terms > MAX_SELECT_TERMS {
             let expected = format!("at most {MAX_SELECT_TERMS} conditions");
-            return Err(Fault::new(at, expected));
+            return Err(FilterFault::new(at, expected));
         }
-        Ok(Tree::Term(condition))
+        Ok(BooleanTree::Term(condition))
     }
 }
 
 /// A text between quotes, and where it begins behind them.
-pub(super) fn text(value: Value) -> Result<(usize, String), Fault> {
+pub(super) fn expect_quoted_text(value: SelectValue) -> Result<(usize, String), FilterFault> {
     match value.kind {
-        ValueKind::Text(text) => Ok((value.at + 1, text)),
-        _ => Err(Fault::new(value.at, "a text in quotes")),
+        SelectValueKind::Text(text) => Ok((value.at + 1, text)),
+        _ => Err(FilterFault::new(value.at, "a text in quotes")),
     }
 }
 
-pub(super) fn arguments<const N: usize>(
+pub(super) fn expect_arguments<const N: usize>(
     at: usize,
-    call: Call,
+    call: FunctionCall,
     form: &str,
-) -> Result<[Value; N], Fault> {
-    <[Value; N]>::try_from(call.arguments).map_err(|_| Fault::new(at, form.to_owned()))
+) -> Result<[SelectValue; N], FilterFault> {
+    <[SelectValue; N]>::try_from(call.arguments).map_err(|_| FilterFault::new(at, form.to_owned()))
 }
 
-fn no_field(at: usize, call: &Call) -> Result<(), Fault> {
+fn expect_no_field(at: usize, call: &FunctionCall) -> Result<(), FilterFault> {
     match &call.field {
         None => Ok(()),
         Some(field) => {
             let expected = format!("{}(...) without .{}", call.source, field.name);
-            Err(Fault::new(at, expected))
+            Err(FilterFault::new(at, expected))
         }
     }
 }

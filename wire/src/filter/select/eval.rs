@@ -6,63 +6,70 @@
 
 use serde_json::Value;
 
-use super::Select;
-use super::ast::{Condition, Output, Subject, Test, Tree};
-use super::semver::Constraint;
-use crate::filter::known::{Found, Known, Lookup, Progress, Truth};
-use crate::filter::term::{Literal, Operand, Operator};
+use super::SelectExpression;
+use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
+use super::semver::VersionConstraint;
+use crate::filter::lookup::{
+    DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue,
+};
+use crate::filter::term::{FactOperand, FactOperator, LiteralOperand};
 use crate::state::{FactPath, NodeView};
 
 /// Where answers of data sources come from.
-type Answers<'a> = &'a dyn Fn(&Lookup) -> Option<&'a Found>;
+type LookupAnswers<'a> = &'a dyn Fn(&DataLookup) -> Option<&'a DataLookupResult>;
 
-impl Select {
+impl SelectExpression {
     /// Whether the node is meant, when no data source can be asked: each is unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
-        let not_asked = Found::Unknown(String::new());
-        self.0.evaluate(node, &|_| Some(&not_asked)) == Progress::Decided(Truth::True)
+        let not_asked = DataLookupResult::Unknown(String::new());
+        self.0.evaluate_tree(node, &|_| Some(&not_asked))
+            == EvaluationProgress::Decided(TruthValue::True)
     }
 
     /// Whether the node is meant, or which data source must be asked to tell: the first, as written, that matters.
-    pub fn evaluate(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
-        self.0.evaluate(node, &|lookup| known.get(lookup))
+    pub fn evaluate(&self, node: &NodeView<'_>, known: &KnownLookups) -> EvaluationProgress<'_> {
+        self.0.evaluate_tree(node, &|lookup| known.get(lookup))
     }
 
     /// Each condition in its normal form, and whether it holds; nothing, if its data source was not asked.
-    pub fn conditions(&self, node: &NodeView<'_>, known: &Known) -> Vec<(String, Option<Truth>)> {
-        let judge = |condition: &Condition| {
-            let truth = match condition.evaluate(node, &|lookup| known.get(lookup)) {
-                Progress::Decided(truth) => Some(truth),
-                Progress::Needs(_) => None,
+    pub fn evaluate_conditions(
+        &self,
+        node: &NodeView<'_>,
+        known: &KnownLookups,
+    ) -> Vec<(String, Option<TruthValue>)> {
+        let judge = |condition: &SelectCondition| {
+            let truth = match condition.evaluate_condition(node, &|lookup| known.get(lookup)) {
+                EvaluationProgress::Decided(truth) => Some(truth),
+                EvaluationProgress::Needs(_) => None,
             };
             (condition.to_string(), truth)
         };
-        self.0.terms().into_iter().map(judge).collect()
+        self.0.leaf_terms().into_iter().map(judge).collect()
     }
 
     /// The facts that the expression asks for, as often as it does.
-    pub fn facts(&self) -> Vec<&FactPath> {
-        let terms = self.0.terms().into_iter();
+    pub fn fact_paths(&self) -> Vec<&FactPath> {
+        let terms = self.0.leaf_terms().into_iter();
         terms
             .filter_map(|condition| match condition {
-                Condition::Of(Subject::Fact(path), _) => Some(path),
+                SelectCondition::Of(ConditionSubject::Fact(path), _) => Some(path),
                 _ => None,
             })
             .collect()
     }
 
     /// Whether the expression asks for classes or agents.
-    pub fn asks_for_names(&self) -> bool {
-        let is_name = |condition: &&Condition| !matches!(condition, Condition::Of(..));
-        self.0.terms().iter().any(is_name)
+    pub fn has_name_conditions(&self) -> bool {
+        let is_name = |condition: &&SelectCondition| !matches!(condition, SelectCondition::Of(..));
+        self.0.leaf_terms().iter().any(is_name)
     }
 
     /// The outputs of data sources that the expression asks for, as often as it does; the empty name is what a source stands for
     /// by itself.
-    pub fn outputs(&self) -> Vec<(&Lookup, &str)> {
+    pub fn source_outputs(&self) -> Vec<(&DataLookup, &str)> {
         let output = |condition| match condition {
-            &Condition::Of(
-                Subject::Output(Output {
+            &SelectCondition::Of(
+                ConditionSubject::Output(SourceOutput {
                     ref lookup,
                     ref name,
                 }),
@@ -70,14 +77,15 @@ impl Select {
             ) => Some((lookup, name.as_str())),
             _ => None,
         };
-        self.0.terms().into_iter().filter_map(output).collect()
+        self.0.leaf_terms().into_iter().filter_map(output).collect()
     }
 
     /// The questions to data sources that the expression may need answered, each once.
-    pub fn lookups(&self) -> Vec<&Lookup> {
+    pub fn data_lookups(&self) -> Vec<&DataLookup> {
         let mut found = Vec::new();
-        for condition in self.0.terms() {
-            if let Condition::Of(Subject::Output(Output { lookup, .. }), _) = condition
+        for condition in self.0.leaf_terms() {
+            if let SelectCondition::Of(ConditionSubject::Output(SourceOutput { lookup, .. }), _) =
+                condition
                 && !found.contains(&lookup)
             {
                 found.push(lookup);
@@ -87,89 +95,116 @@ impl Select {
     }
 }
 
-impl Tree<Condition> {
-    fn evaluate(&self, node: &NodeView<'_>, answers: Answers<'_>) -> Progress<'_> {
+impl BooleanTree<SelectCondition> {
+    fn evaluate_tree(
+        &self,
+        node: &NodeView<'_>,
+        answers: LookupAnswers<'_>,
+    ) -> EvaluationProgress<'_> {
         match self {
-            Self::All(list) => joined(list, Truth::False, node, answers),
-            Self::Any(list) => joined(list, Truth::True, node, answers),
-            Self::Not(inner) => match inner.evaluate(node, answers) {
-                Progress::Decided(truth) => Progress::Decided(!truth),
-                needs @ Progress::Needs(_) => needs,
+            Self::All(list) => evaluate_list(list, TruthValue::False, node, answers),
+            Self::Any(list) => evaluate_list(list, TruthValue::True, node, answers),
+            Self::Not(inner) => match inner.evaluate_tree(node, answers) {
+                EvaluationProgress::Decided(truth) => EvaluationProgress::Decided(!truth),
+                needs @ EvaluationProgress::Needs(_) => needs,
             },
-            Self::Term(condition) => condition.evaluate(node, answers),
+            Self::Term(condition) => condition.evaluate_condition(node, answers),
         }
     }
 }
 
 /// What a list is worth in which one element of the `decisive` truth settles all.
-fn joined<'a>(
-    list: &'a [Tree<Condition>],
-    decisive: Truth,
+fn evaluate_list<'a>(
+    list: &'a [BooleanTree<SelectCondition>],
+    decisive: TruthValue,
     node: &NodeView<'_>,
-    answers: Answers<'_>,
-) -> Progress<'a> {
+    answers: LookupAnswers<'_>,
+) -> EvaluationProgress<'a> {
     let mut needs = None;
     let mut unknown = false;
     for tree in list {
-        match tree.evaluate(node, answers) {
-            Progress::Decided(truth) if truth == decisive => return Progress::Decided(truth),
-            Progress::Decided(truth) => unknown |= truth == Truth::Unknown,
-            open @ Progress::Needs(_) => needs = needs.or(Some(open)),
+        match tree.evaluate_tree(node, answers) {
+            EvaluationProgress::Decided(truth) if truth == decisive => {
+                return EvaluationProgress::Decided(truth);
+            }
+            EvaluationProgress::Decided(truth) => unknown |= truth == TruthValue::Unknown,
+            open @ EvaluationProgress::Needs(_) => needs = needs.or(Some(open)),
         }
     }
-    let otherwise = if unknown { Truth::Unknown } else { !decisive };
-    needs.unwrap_or(Progress::Decided(otherwise))
+    let otherwise = if unknown {
+        TruthValue::Unknown
+    } else {
+        !decisive
+    };
+    needs.unwrap_or(EvaluationProgress::Decided(otherwise))
 }
 
-impl Condition {
-    fn evaluate(&self, node: &NodeView<'_>, answers: Answers<'_>) -> Progress<'_> {
-        Progress::Decided(match self {
-            Self::Of(Subject::Output(output), test) => return output.evaluate(test, answers),
-            Self::Of(Subject::Fact(path), _) if !node.facts.is_known(path) => Truth::Unknown,
-            Self::Of(Subject::Fact(path), test) => test.holds(node.facts.lookup(path)).into(),
-            Self::Agent(pattern) => pattern.finds(node.agents).into(),
-            Self::With(pattern) if pattern.finds(node.agents) => Truth::True,
-            Self::Class(pattern) | Self::With(pattern) => pattern.finds_class(node),
+impl SelectCondition {
+    fn evaluate_condition(
+        &self,
+        node: &NodeView<'_>,
+        answers: LookupAnswers<'_>,
+    ) -> EvaluationProgress<'_> {
+        EvaluationProgress::Decided(match self {
+            Self::Of(ConditionSubject::Output(output), test) => {
+                return output.evaluate_output(test, answers);
+            }
+            Self::Of(ConditionSubject::Fact(path), _) if !node.facts.is_known(path) => {
+                TruthValue::Unknown
+            }
+            Self::Of(ConditionSubject::Fact(path), test) => {
+                test.matches_value(node.facts.get_path(path)).into()
+            }
+            Self::Agent(pattern) => pattern.matches_any(node.agents).into(),
+            Self::With(pattern) if pattern.matches_any(node.agents) => TruthValue::True,
+            Self::Class(pattern) | Self::With(pattern) => pattern.matches_node_class(node),
         })
     }
 }
 
-impl Output {
-    fn evaluate(&self, test: &Test, answers: Answers<'_>) -> Progress<'_> {
-        Progress::Decided(match answers(&self.lookup) {
-            None => return Progress::Needs(&self.lookup),
-            Some(Found::Unknown(_)) => Truth::Unknown,
-            Some(Found::Values(values)) => values
-                .get(&self.name)
-                .map_or(Truth::Unknown, |value| test.holds(Some(value)).into()),
+impl SourceOutput {
+    fn evaluate_output(
+        &self,
+        test: &ValueTest,
+        answers: LookupAnswers<'_>,
+    ) -> EvaluationProgress<'_> {
+        EvaluationProgress::Decided(match answers(&self.lookup) {
+            None => return EvaluationProgress::Needs(&self.lookup),
+            Some(DataLookupResult::Unknown(_)) => TruthValue::Unknown,
+            Some(DataLookupResult::Values(values)) => {
+                values.get(&self.name).map_or(TruthValue::Unknown, |value| {
+                    test.matches_value(Some(value)).into()
+                })
+            }
         })
     }
 }
 
-impl Test {
-    fn holds(&self, value: Option<&Value>) -> bool {
+impl ValueTest {
+    fn matches_value(&self, value: Option<&Value>) -> bool {
         match self {
-            Self::Compare(operator, operand) => operator.holds(operand, value),
-            Self::Include(member) => value.is_some_and(|value| member.is_in(value)),
-            Self::Version(constraint) => value.is_some_and(|value| constraint.holds_for(value)),
+            Self::Compare(operator, operand) => operator.compare_value(operand, value),
+            Self::Include(member) => value.is_some_and(|value| member.is_member_of(value)),
+            Self::Version(constraint) => value.is_some_and(|value| constraint.matches_value(value)),
         }
     }
 }
 
-impl Literal {
-    fn is_in(&self, value: &Value) -> bool {
-        let equal = Operand::Literal(self.clone());
-        (value.is_array() || value.is_object()) && Operator::Equal.holds(&equal, Some(value))
+impl LiteralOperand {
+    fn is_member_of(&self, value: &Value) -> bool {
+        let equal = FactOperand::Literal(self.clone());
+        (value.is_array() || value.is_object())
+            && FactOperator::Equal.compare_value(&equal, Some(value))
     }
 }
 
-impl Constraint {
+impl VersionConstraint {
     /// Whether a value is such a version, or a list with such a version in it.
-    fn holds_for(&self, value: &Value) -> bool {
+    fn matches_value(&self, value: &Value) -> bool {
         match value {
-            Value::String(text) => self.accepts(text),
-            Value::Number(number) => self.accepts(&number.to_string()),
-            Value::Array(items) => items.iter().any(|item| self.holds_for(item)),
+            Value::String(text) => self.accepts_version(text),
+            Value::Number(number) => self.accepts_version(&number.to_string()),
+            Value::Array(items) => items.iter().any(|item| self.matches_value(item)),
             _ => false,
         }
     }

@@ -1,63 +1,73 @@
 //! Says an expression in English. `not` is carried inwards to what it denies: `not (a or b)` is said as "that do
 //! not have class a and that do not have class b".
 
-use super::Select;
-use super::ast::{Condition, Subject, Test, Tree};
-use crate::filter::explain::{explain_operand, listed, relation};
-use crate::filter::pattern::Pattern;
-use crate::filter::term::Operator;
+use super::SelectExpression;
+use super::ast::{BooleanTree, ConditionSubject, SelectCondition, ValueTest};
+use crate::filter::explain::{explain_operand, join_phrases, operator_phrase};
+use crate::filter::pattern::FilterPattern;
+use crate::filter::term::FactOperator;
 
-impl Select {
+impl SelectExpression {
     /// The expression as an English phrase, to stand behind "nodes".
     pub fn explain(&self) -> String {
-        self.0.say(false)
+        self.0.explain_tree(false)
     }
 
     /// The phrases that, joined by "and", say the expression.
-    pub(in crate::filter) fn clauses(&self) -> Vec<String> {
+    pub(in crate::filter) fn explain_clauses(&self) -> Vec<String> {
         match &self.0 {
-            Tree::All(list) => list.iter().map(|tree| tree.say_inside(false)).collect(),
-            other => vec![other.say_inside(false)],
+            BooleanTree::All(list) => list
+                .iter()
+                .map(|tree| tree.explain_subtree(false))
+                .collect(),
+            other => vec![other.explain_subtree(false)],
         }
     }
 }
 
-impl Tree<Condition> {
-    fn say(&self, denied: bool) -> String {
+impl BooleanTree<SelectCondition> {
+    fn explain_tree(&self, denied: bool) -> String {
         let (list, all) = match self {
-            Self::Not(inner) => return inner.say(!denied),
-            Self::Term(condition) => return condition.say(denied),
+            Self::Not(inner) => return inner.explain_tree(!denied),
+            Self::Term(condition) => return condition.explain_condition(denied),
             Self::All(list) => (list, true),
             Self::Any(list) => (list, false),
         };
-        let said: Vec<_> = list.iter().map(|tree| tree.say_inside(denied)).collect();
-        listed(&said, if all == denied { "or" } else { "and" })
+        let said: Vec<_> = list
+            .iter()
+            .map(|tree| tree.explain_subtree(denied))
+            .collect();
+        join_phrases(&said, if all == denied { "or" } else { "and" })
     }
 
     /// The same as a part of a longer phrase.
-    fn say_inside(&self, denied: bool) -> String {
-        let said = self.say(denied);
+    fn explain_subtree(&self, denied: bool) -> String {
+        let said = self.explain_tree(denied);
         match self {
-            Self::Not(inner) => inner.say_inside(!denied),
+            Self::Not(inner) => inner.explain_subtree(!denied),
             Self::All(_) | Self::Any(_) => format!("({said})"),
             Self::Term(_) => said,
         }
     }
 }
 
-impl Condition {
-    fn say(&self, denied: bool) -> String {
+impl SelectCondition {
+    fn explain_condition(&self, denied: bool) -> String {
         match self {
             Self::Of(subject, test) => {
                 let of = match subject {
-                    Subject::Fact(path) => format!("fact {path}"),
-                    Subject::Output(output) => output.to_string(),
+                    ConditionSubject::Fact(path) => format!("fact {path}"),
+                    ConditionSubject::Output(output) => output.to_string(),
                 };
-                format!("whose {of} {}", test.say(denied))
+                format!("whose {of} {}", test.explain_test(denied))
             }
-            Self::Class(pattern) => having(denied, ["a class", "any class", "class"], pattern),
-            Self::Agent(pattern) => having(denied, ["an agent", "any agent", "agent"], pattern),
-            Self::With(pattern) => having(
+            Self::Class(pattern) => {
+                explain_name_condition(denied, ["a class", "any class", "class"], pattern)
+            }
+            Self::Agent(pattern) => {
+                explain_name_condition(denied, ["an agent", "any agent", "agent"], pattern)
+            }
+            Self::With(pattern) => explain_name_condition(
                 denied,
                 ["a class or agent", "any class or agent", "class or agent"],
                 pattern,
@@ -66,14 +76,14 @@ impl Condition {
     }
 }
 
-impl Test {
-    fn say(&self, denied: bool) -> String {
+impl ValueTest {
+    fn explain_test(&self, denied: bool) -> String {
         match self {
             Self::Compare(operator, operand) => {
                 let relation = if denied {
-                    denial(*operator)
+                    negated_operator_phrase(*operator)
                 } else {
-                    relation(*operator)
+                    operator_phrase(*operator)
                 };
                 format!("{relation} {}", explain_operand(operand))
             }
@@ -89,25 +99,31 @@ impl Test {
 }
 
 /// What the negation of a term says of its fact, which may also be missing.
-fn denial(operator: Operator) -> &'static str {
+fn negated_operator_phrase(operator: FactOperator) -> &'static str {
     match operator {
-        Operator::Equal => relation(Operator::NotEqual),
-        Operator::NotEqual => relation(Operator::Equal),
-        Operator::Match => relation(Operator::NotMatch),
-        Operator::NotMatch => relation(Operator::Match),
-        Operator::AtMost => "is not at most",
-        Operator::AtLeast => "is not at least",
-        Operator::Less => "is not less than",
-        Operator::Greater => "is not greater than",
+        FactOperator::Equal => operator_phrase(FactOperator::NotEqual),
+        FactOperator::NotEqual => operator_phrase(FactOperator::Equal),
+        FactOperator::Match => operator_phrase(FactOperator::NotMatch),
+        FactOperator::NotMatch => operator_phrase(FactOperator::Match),
+        FactOperator::AtMost => "is not at most",
+        FactOperator::AtLeast => "is not at least",
+        FactOperator::Less => "is not less than",
+        FactOperator::Greater => "is not greater than",
     }
 }
 
-fn having(denied: bool, [one, any, kind]: [&str; 3], pattern: &Pattern) -> String {
+fn explain_name_condition(
+    denied: bool,
+    [one, any, kind]: [&str; 3],
+    pattern: &FilterPattern,
+) -> String {
     match (pattern, denied) {
-        (Pattern::Exact(name), false) => format!("that have {kind} {name}"),
-        (Pattern::Exact(name), true) => format!("that do not have {kind} {name}"),
-        (Pattern::Regex(expression), false) => format!("that have {one} matching {expression}"),
-        (Pattern::Regex(expression), true) => {
+        (FilterPattern::Exact(name), false) => format!("that have {kind} {name}"),
+        (FilterPattern::Exact(name), true) => format!("that do not have {kind} {name}"),
+        (FilterPattern::Regex(expression), false) => {
+            format!("that have {one} matching {expression}")
+        }
+        (FilterPattern::Regex(expression), true) => {
             format!("that do not have {any} matching {expression}")
         }
     }
@@ -115,7 +131,7 @@ fn having(denied: bool, [one, any, kind]: [&str; 3], pattern: &Pattern) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use crate::filter::{Filter, Select};
+    use crate::filter::{NodeFilter, SelectExpression};
 
     #[test]
     fn expressions_read_as_english() {
@@ -141,13 +157,17 @@ mod tests {
                  or that have a class or agent matching /x/i",
             ),
         ] {
-            assert_eq!(Select::parse(text).unwrap().explain(), said, "{text}");
+            assert_eq!(
+                SelectExpression::parse(text).unwrap().explain(),
+                said,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn an_expression_joins_the_other_kinds() {
-        let filter = |text| Filter::default().with_select(text).unwrap();
+        let filter = |text| NodeFilter::default().with_select(text).unwrap();
         assert_eq!(
             filter("a or b").explain(),
             "nodes that have class a or that have class b"

@@ -1,18 +1,18 @@
 //! Splits an expression into tokens. Knows spellings, and nothing of their order.
 
-use crate::filter::error::Fault;
-use crate::filter::parse::{SPELLINGS, unquote};
-use crate::filter::term::Operator;
+use crate::filter::error::FilterFault;
+use crate::filter::parse::{OPERATOR_SPELLINGS, unquote_text};
+use crate::filter::term::FactOperator;
 
 /// A token, and where it begins: in bytes from the start of the expression.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
+pub(super) struct SelectToken {
     pub(super) at: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: SelectTokenKind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum SelectTokenKind {
     Open,
     Close,
     OpenList,
@@ -22,41 +22,41 @@ pub(super) enum Kind {
     Or,
     Not,
     In,
-    Compare(Operator),
+    Compare(FactOperator),
     Word(String),
     Text(String),
     Regex(String),
 }
 
 /// Tokens that are not words; one that begins another stands after it, and operators of comparison stand before.
-const SIGNS: [(&str, Kind); 8] = [
-    ("(", Kind::Open),
-    (")", Kind::Close),
-    ("[", Kind::OpenList),
-    ("]", Kind::CloseList),
-    (",", Kind::Comma),
-    ("&&", Kind::And),
-    ("||", Kind::Or),
-    ("!", Kind::Not),
+const SYMBOL_TOKENS: [(&str, SelectTokenKind); 8] = [
+    ("(", SelectTokenKind::Open),
+    (")", SelectTokenKind::Close),
+    ("[", SelectTokenKind::OpenList),
+    ("]", SelectTokenKind::CloseList),
+    (",", SelectTokenKind::Comma),
+    ("&&", SelectTokenKind::And),
+    ("||", SelectTokenKind::Or),
+    ("!", SelectTokenKind::Not),
 ];
 
 /// Words of the language, in any case.
-const KEYWORDS: [(&str, Kind); 5] = [
-    ("and", Kind::And),
-    ("or", Kind::Or),
-    ("not", Kind::Not),
-    ("in", Kind::In),
-    ("matches", Kind::Compare(Operator::Match)),
+const KEYWORD_TOKENS: [(&str, SelectTokenKind); 5] = [
+    ("and", SelectTokenKind::And),
+    ("or", SelectTokenKind::Or),
+    ("not", SelectTokenKind::Not),
+    ("in", SelectTokenKind::In),
+    ("matches", SelectTokenKind::Compare(FactOperator::Match)),
 ];
 
 /// All tokens of a text.
-pub(super) fn lex(text: &str) -> Result<Vec<Token>, Fault> {
+pub(super) fn tokenize_select(text: &str) -> Result<Vec<SelectToken>, FilterFault> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let at = text.len() - rest.len();
-        let (kind, after) = token(rest).map_err(|fault| fault.further(at))?;
-        tokens.push(Token { at, kind });
+        let (kind, after) = next_token(rest).map_err(|fault| fault.shifted_by(at))?;
+        tokens.push(SelectToken { at, kind });
         rest = after.trim_start();
     }
     Ok(tokens)
@@ -73,36 +73,42 @@ pub(super) fn is_whole_regex(slashed: &str) -> bool {
 }
 
 /// The token at the front of a text that is not empty, and what follows it.
-fn token(text: &str) -> Result<(Kind, &str), Fault> {
-    let spelled = SPELLINGS
+fn next_token(text: &str) -> Result<(SelectTokenKind, &str), FilterFault> {
+    let spelled = OPERATOR_SPELLINGS
         .iter()
-        .map(|(spelling, operator)| (*spelling, Kind::Compare(*operator)))
-        .chain(SIGNS)
+        .map(|(spelling, operator)| (*spelling, SelectTokenKind::Compare(*operator)))
+        .chain(SYMBOL_TOKENS)
         .find_map(|(spelling, kind)| Some((kind, text.strip_prefix(spelling)?)));
     if let Some(found) = spelled {
         return Ok(found);
     }
-    let (make, end): (fn(&str) -> Option<Kind>, usize) = match text.chars().next() {
-        Some('"' | '\'') => (|word| unquote(word).map(Kind::Text), text_end(text)?),
-        Some('/') => (|word| Some(Kind::Regex(word.to_owned())), regex_end(text)?),
+    let (make, end): (fn(&str) -> Option<SelectTokenKind>, usize) = match text.chars().next() {
+        Some('"' | '\'') => (
+            |word| unquote_text(word).map(SelectTokenKind::Text),
+            text_end(text)?,
+        ),
+        Some('/') => (
+            |word| Some(SelectTokenKind::Regex(word.to_owned())),
+            regex_end(text)?,
+        ),
         _ => (|word| Some(keyword_or_word(word)), word_end(text)?),
     };
     text.split_at_checked(end)
         .and_then(|(word, after)| Some((make(word)?, after)))
-        .ok_or_else(|| Fault::new(0, CONDITION))
+        .ok_or_else(|| FilterFault::new(0, EXPECTED_CONDITION))
 }
 
-const CONDITION: &str = "a condition such as country=uk, apache or fact(\"os.family\") == \"Debian\" (other characters need quotes)";
+const EXPECTED_CONDITION: &str = "a condition such as country=uk, apache or fact(\"os.family\") == \"Debian\" (other characters need quotes)";
 
-fn keyword_or_word(word: &str) -> Kind {
-    KEYWORDS
+fn keyword_or_word(word: &str) -> SelectTokenKind {
+    KEYWORD_TOKENS
         .into_iter()
         .find(|(keyword, _)| keyword.eq_ignore_ascii_case(word))
-        .map_or_else(|| Kind::Word(word.to_owned()), |(_, kind)| kind)
+        .map_or_else(|| SelectTokenKind::Word(word.to_owned()), |(_, kind)| kind)
 }
 
 fn is_keyword(word: &str) -> bool {
-    !matches!(keyword_or_word(word), Kind::Word(_))
+    !matches!(keyword_or_word(word), SelectTokenKind::Word(_))
 }
 
 /// May stand in a word without quotes.
@@ -111,7 +117,7 @@ fn is_plain(c: char) -> bool {
 }
 
 /// The length of the quoted text at the front.
-fn text_end(text: &str) -> Result<usize, Fault> {
+fn text_end(text: &str) -> Result<usize, FilterFault> {
     let quote = text.chars().next();
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -120,12 +126,12 @@ fn text_end(text: &str) -> Result<usize, Fault> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(Fault::new(0, "a closing quote for this one"))
+    Err(FilterFault::new(0, "a closing quote for this one"))
 }
 
 /// The length of the `/regex/` at the front: to a slash, or `/i`, that white space, a bracket, a comma or the end
 /// follows. A backslash keeps a slash inside.
-fn regex_end(text: &str) -> Result<usize, Fault> {
+fn regex_end(text: &str) -> Result<usize, FilterFault> {
     let ends = |rest: &str| {
         let next = rest.chars().next();
         next.is_none_or(|c| c.is_whitespace() || "()[],&|".contains(c))
@@ -144,11 +150,11 @@ fn regex_end(text: &str) -> Result<usize, Fault> {
         escaped = c == '\\' && !escaped;
     }
     let expected = "a closing / after the regular expression (put a path in quotes)";
-    Err(Fault::new(text.len(), expected))
+    Err(FilterFault::new(text.len(), expected))
 }
 
 /// The length of the word at the front; quotes may hold a segment of a fact's path together.
-fn word_end(text: &str) -> Result<usize, Fault> {
+fn word_end(text: &str) -> Result<usize, FilterFault> {
     let mut open: Option<(usize, char)> = None;
     let mut segment_begins = false;
     for (at, c) in text.char_indices() {
@@ -158,7 +164,7 @@ fn word_end(text: &str) -> Result<usize, Fault> {
             open = Some((at, c));
         } else if !is_plain(c) {
             return if at == 0 {
-                Err(Fault::new(0, CONDITION))
+                Err(FilterFault::new(0, EXPECTED_CONDITION))
             } else {
                 Ok(at)
             };
@@ -166,23 +172,26 @@ fn word_end(text: &str) -> Result<usize, Fault> {
         segment_begins = c == '.';
     }
     match open {
-        Some((at, _)) => Err(Fault::new(at, "a closing quote for this one")),
+        Some((at, _)) => Err(FilterFault::new(at, "a closing quote for this one")),
         None => Ok(text.len()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, is_plain_word, is_whole_regex, lex};
+    use super::{SelectTokenKind, is_plain_word, is_whole_regex, tokenize_select};
 
     fn spelled(text: &str) -> Vec<String> {
-        let kinds = lex(text).unwrap().into_iter().map(|token| token.kind);
+        let kinds = tokenize_select(text)
+            .unwrap()
+            .into_iter()
+            .map(|token| token.kind);
         kinds
             .map(|kind| match kind {
-                Kind::Word(word) => word,
-                Kind::Text(text) => format!("<{text}>"),
-                Kind::Regex(regex) => format!("{{{regex}}}"),
-                Kind::Compare(operator) => operator.to_string(),
+                SelectTokenKind::Word(word) => word,
+                SelectTokenKind::Text(text) => format!("<{text}>"),
+                SelectTokenKind::Regex(regex) => format!("{{{regex}}}"),
+                SelectTokenKind::Compare(operator) => operator.to_string(),
                 other => format!("{other:?}"),
             })
             .collect()

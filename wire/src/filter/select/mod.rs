@@ -1,12 +1,13 @@
 //! One expression over all that is known of a node: `(country=uk or customer=acme) and not environment=production`.
 //!
-//! A [`Select`] is read, checked and compiled at once, within limits, and from then on cannot fail. Its print is
+//! A [`SelectExpression`] is read, checked and compiled at once, within limits, and from then on cannot fail. Its print is
 //! its normal form: what requests carry, and what reads back as the same expression. It runs nothing: what a node would
 //! have to look up, such as `service("sshd").running`, it only names, as a [`Lookup`](super::Lookup).
 //!
 //! The stages: `lex` and `parse` read what was written, `check` turns that into conditions or says what is
 //! wrong with it, `subject` reads what values are taken from, `eval`, `explain` and `print` are functions of the conditions.
 
+mod assumed_output;
 mod ast;
 mod check;
 mod eval;
@@ -15,17 +16,16 @@ mod lex;
 mod parse;
 mod print;
 mod semver;
-mod stated;
 mod subject;
 
 use std::fmt;
 use std::str::FromStr;
 
-use ast::{Condition, Tree};
-pub use stated::Stated;
+pub use assumed_output::AssumedOutput;
+use ast::{BooleanTree, SelectCondition};
 
-use super::error::{Fault, FilterError};
-use super::sources::Sources;
+use super::error::{FilterError, FilterFault};
+use super::sources::DeclaredSources;
 
 /// Longest expression in bytes, as written and as printed.
 pub const MAX_SELECT_BYTES: usize = 4096;
@@ -41,25 +41,25 @@ pub const MAX_SELECT_LOOKUPS: usize = 16;
 
 /// A checked expression. Prints in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Select(Tree<Condition>);
+pub struct SelectExpression(BooleanTree<SelectCondition>);
 
-impl Select {
+impl SelectExpression {
     /// Reads an expression. Data sources may have any name, query and output: whoever evaluates it knows which there are.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        Self::read(text, None).map_err(|fault| fault.within(text))
+        Self::parse_checked(text, None).map_err(|fault| fault.into_filter_error(text))
     }
 
     /// The same, checked against the data sources that are declared: that there are such sources and outputs, that
     /// queries are given where needed and only there, and that every comparison fits the type of its output.
-    pub fn parse_declared(text: &str, sources: &Sources) -> Result<Self, FilterError> {
-        Self::read(text, Some(sources)).map_err(|fault| fault.within(text))
+    pub fn parse_declared(text: &str, sources: &DeclaredSources) -> Result<Self, FilterError> {
+        Self::parse_checked(text, Some(sources)).map_err(|fault| fault.into_filter_error(text))
     }
 
-    fn read(text: &str, declared: Option<&Sources>) -> Result<Self, Fault> {
+    fn parse_checked(text: &str, declared: Option<&DeclaredSources>) -> Result<Self, FilterFault> {
         if text.len() > MAX_SELECT_BYTES {
             return Err(too_long(MAX_SELECT_BYTES));
         }
-        let tree = check::check(parse::parse(text)?, declared)?;
+        let tree = check::check_tree(parse::parse_select(text)?, declared)?;
         if tree.depth() > MAX_SELECT_DEPTH {
             return Err(parse::too_deep(text.len()));
         }
@@ -71,17 +71,17 @@ impl Select {
     }
 
     /// Both expressions, the other one as though it stood behind `and`.
-    pub(super) fn and(self, other: &Self) -> Result<Self, Fault> {
-        Self::read(&format!("({self}) and ({other})"), None)
+    pub(super) fn join_and(self, other: &Self) -> Result<Self, FilterFault> {
+        Self::parse_checked(&format!("({self}) and ({other})"), None)
     }
 
     /// Bytes of the printed expression.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn printed_bytes(&self) -> usize {
         self.to_string().len()
     }
 }
 
-impl FromStr for Select {
+impl FromStr for SelectExpression {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
@@ -89,20 +89,20 @@ impl FromStr for Select {
     }
 }
 
-impl fmt::Display for Select {
+impl fmt::Display for SelectExpression {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
     }
 }
 
-fn too_long(at: usize) -> Fault {
-    Fault::new(at, "an expression of at most 4,096 bytes, spelled out")
+fn too_long(at: usize) -> FilterFault {
+    FilterFault::new(at, "an expression of at most 4,096 bytes, spelled out")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Select;
-    use crate::filter::Filter;
+    use super::SelectExpression;
+    use crate::filter::NodeFilter;
 
     #[test]
     fn the_normal_form() {
@@ -167,7 +167,7 @@ mod tests {
                 "config_item(\"a\\\\b'c\").value==1 or config_item(\"a\\\\b'c\").value==2",
             ),
         ] {
-            match Select::parse(text) {
+            match SelectExpression::parse(text) {
                 Ok(read) => assert_eq!(read.to_string(), printed, "{text}"),
                 Err(error) => assert_eq!(printed, "", "{error}"),
             }
@@ -223,7 +223,7 @@ mod tests {
             ("fstat('a\u{7}').size=1", 9, "without control characters"),
             ("a = fact('b')", 5, "not a function"),
         ] {
-            let error = Select::parse(text).unwrap_err();
+            let error = SelectExpression::parse(text).unwrap_err();
             assert_eq!(error.column(), column, "{text:?}: {error}");
             assert!(error.expected().contains(expected), "{text:?}: {error}");
         }
@@ -232,17 +232,20 @@ mod tests {
     #[test]
     fn growth_is_limited() {
         let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
-        assert!(Select::parse(&nested(32)).is_ok());
-        assert_eq!(Select::parse(&nested(33)).unwrap_err().column(), 33);
-        assert!(Select::parse(&format!("{}a", "!".repeat(32))).is_ok());
-        assert!(Select::parse(&format!("{}a", "!".repeat(4000))).is_err());
-        assert!(Select::parse(&"with(".repeat(800)).is_err());
+        assert!(SelectExpression::parse(&nested(32)).is_ok());
+        assert_eq!(
+            SelectExpression::parse(&nested(33)).unwrap_err().column(),
+            33
+        );
+        assert!(SelectExpression::parse(&format!("{}a", "!".repeat(32))).is_ok());
+        assert!(SelectExpression::parse(&format!("{}a", "!".repeat(4000))).is_err());
+        assert!(SelectExpression::parse(&"with(".repeat(800)).is_err());
 
         let many = |count: usize| vec!["a"; count].join(" and ");
-        assert!(Select::parse(&many(200)).is_ok());
-        let error = Select::parse(&many(201)).unwrap_err();
+        assert!(SelectExpression::parse(&many(200)).is_ok());
+        let error = SelectExpression::parse(&many(201)).unwrap_err();
         assert_eq!(error.expected(), "at most 200 conditions");
-        let hundred = Filter::default().with_select(&many(101)).unwrap();
+        let hundred = NodeFilter::default().with_select(&many(101)).unwrap();
         assert!(hundred.with_select(&many(100)).is_err());
 
         let lookups = |count: usize| {
@@ -251,20 +254,26 @@ mod tests {
                 .collect();
             each.join(" or ")
         };
-        assert_eq!(Select::parse(&lookups(16)).unwrap().lookups().len(), 16);
-        let error = Select::parse(&lookups(17)).unwrap_err();
+        assert_eq!(
+            SelectExpression::parse(&lookups(16))
+                .unwrap()
+                .data_lookups()
+                .len(),
+            16
+        );
+        let error = SelectExpression::parse(&lookups(17)).unwrap_err();
         assert_eq!(error.expected(), "at most 16 questions to data sources");
 
         let expressions = |count: usize| vec!["/a/"; count].join(" or ");
-        assert!(Select::parse(&expressions(64)).is_ok());
-        assert!(Select::parse(&expressions(65)).is_err());
-        assert!(Select::parse(r"a=/\w{500}/").is_err());
+        assert!(SelectExpression::parse(&expressions(64)).is_ok());
+        assert!(SelectExpression::parse(&expressions(65)).is_err());
+        assert!(SelectExpression::parse(r"a=/\w{500}/").is_err());
 
         let long = |length: usize| format!("a{}", " ".repeat(length - 1));
-        assert!(Select::parse(&long(4096)).is_ok());
-        assert!(Select::parse(&long(4097)).is_err());
+        assert!(SelectExpression::parse(&long(4096)).is_ok());
+        assert!(SelectExpression::parse(&long(4097)).is_err());
         // What is shorter than its print must still be readable where it is sent to.
         let quoted = vec!["x='\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"'"; 140].join("||");
-        assert!(quoted.len() <= 4096 && Select::parse(&quoted).is_err());
+        assert!(quoted.len() <= 4096 && SelectExpression::parse(&quoted).is_err());
     }
 }

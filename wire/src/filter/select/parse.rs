@@ -16,95 +16,101 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::MAX_SELECT_DEPTH;
-use super::ast::{Call, Comparison, Field, Statement, Tree, Value, ValueKind};
-use super::lex::{Kind, Token, lex};
-use crate::filter::error::Fault;
+use super::ast::{
+    BooleanTree, CallField, ComparisonOperator, FunctionCall, SelectStatement, SelectValue,
+    SelectValueKind,
+};
+use super::lex::{SelectToken, SelectTokenKind, tokenize_select};
+use crate::filter::error::FilterFault;
 
 /// Reads an expression.
-pub(super) fn parse(text: &str) -> Result<Tree<Statement>, Fault> {
-    let mut parser = Parser {
-        tokens: lex(text)?.into_iter().peekable(),
+pub(super) fn parse_select(text: &str) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+    let mut parser = SelectParser {
+        tokens: tokenize_select(text)?.into_iter().peekable(),
         end: text.len(),
         depth: 0,
     };
-    let tree = parser.any()?;
+    let tree = parser.parse_or()?;
     match parser.tokens.peek() {
         None => Ok(tree),
-        Some(token) => Err(Fault::new(token.at, "and, or, or the end")),
+        Some(token) => Err(FilterFault::new(token.at, "and, or, or the end")),
     }
 }
 
-pub(super) fn too_deep(at: usize) -> Fault {
+pub(super) fn too_deep(at: usize) -> FilterFault {
     let expected = format!("an expression nested at most {MAX_SELECT_DEPTH} levels deep");
-    Fault::new(at, expected)
+    FilterFault::new(at, expected)
 }
 
-struct Parser {
-    tokens: Peekable<vec::IntoIter<Token>>,
+struct SelectParser {
+    tokens: Peekable<vec::IntoIter<SelectToken>>,
     /// The length of the text.
     end: usize,
     depth: usize,
 }
 
-impl Parser {
-    fn any(&mut self) -> Result<Tree<Statement>, Fault> {
-        let first = self.all()?;
+impl SelectParser {
+    fn parse_or(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+        let first = self.parse_and()?;
         let mut others = Vec::new();
-        while self.accept(&Kind::Or) {
-            others.push(self.all()?);
+        while self.accept_token(&SelectTokenKind::Or) {
+            others.push(self.parse_and()?);
         }
-        Ok(Tree::any(first, others))
+        Ok(BooleanTree::join_any(first, others))
     }
 
-    fn all(&mut self) -> Result<Tree<Statement>, Fault> {
-        let first = self.one()?;
+    fn parse_and(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+        let first = self.parse_unary()?;
         let mut others = Vec::new();
-        while self.accept(&Kind::And) {
-            others.push(self.one()?);
+        while self.accept_token(&SelectTokenKind::And) {
+            others.push(self.parse_unary()?);
         }
-        Ok(Tree::all(first, others))
+        Ok(BooleanTree::join_all(first, others))
     }
 
-    fn one(&mut self) -> Result<Tree<Statement>, Fault> {
-        let at = self.at();
-        if self.accept(&Kind::Not) {
-            return self.deeper(at, Self::one).map(Tree::not);
+    fn parse_unary(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+        let at = self.next_offset();
+        if self.accept_token(&SelectTokenKind::Not) {
+            return self
+                .parse_nested(at, Self::parse_unary)
+                .map(BooleanTree::negate_tree);
         }
-        if self.accept(&Kind::Open) {
-            let tree = self.deeper(at, Self::any)?;
-            self.demand(&Kind::Close, "and, or, or a closing parenthesis")?;
+        if self.accept_token(&SelectTokenKind::Open) {
+            let tree = self.parse_nested(at, Self::parse_or)?;
+            self.expect_token(&SelectTokenKind::Close, "and, or, or a closing parenthesis")?;
             return Ok(tree);
         }
-        self.statement().map(Tree::Term)
+        self.parse_statement().map(BooleanTree::Term)
     }
 
-    fn statement(&mut self) -> Result<Statement, Fault> {
+    fn parse_statement(&mut self) -> Result<SelectStatement, FilterFault> {
         let expected =
             "a condition: a class, a fact such as country=uk, not, or an opening parenthesis";
-        let left = self.value(expected)?;
-        let comparison = match self.comparison()? {
+        let left = self.parse_value(expected)?;
+        let comparison = match self.parse_comparison()? {
             None => None,
-            Some(Comparison::Operator(operator)) => {
-                Some((Comparison::Operator(operator), self.right()?))
-            }
-            Some(membership) => Some((membership, self.members()?)),
+            Some(ComparisonOperator::Operator(operator)) => Some((
+                ComparisonOperator::Operator(operator),
+                self.parse_right_operand()?,
+            )),
+            Some(membership) => Some((membership, self.parse_members()?)),
         };
-        let end = self.at();
-        Ok(Statement {
+        let end = self.next_offset();
+        Ok(SelectStatement {
             left,
             comparison,
             end,
         })
     }
 
-    fn comparison(&mut self) -> Result<Option<Comparison>, Fault> {
+    fn parse_comparison(&mut self) -> Result<Option<ComparisonOperator>, FilterFault> {
         let found = match self.tokens.peek().map(|token| &token.kind) {
-            Some(&Kind::Compare(operator)) => Comparison::Operator(operator),
-            Some(Kind::In) => Comparison::In,
-            Some(Kind::Not) => {
+            Some(&SelectTokenKind::Compare(operator)) => ComparisonOperator::Operator(operator),
+            Some(SelectTokenKind::In) => ComparisonOperator::In,
+            Some(SelectTokenKind::Not) => {
                 self.tokens.next();
-                self.demand(&Kind::In, "`in` after not, or `and` before it")?;
-                return Ok(Some(Comparison::NotIn));
+                self.expect_token(&SelectTokenKind::In, "`in` after not, or `and` before it")?;
+                return Ok(Some(ComparisonOperator::NotIn));
             }
             _ => return Ok(None),
         };
@@ -113,92 +119,104 @@ impl Parser {
     }
 
     /// What stands after an operator. Choria's own examples write `matches('x')`.
-    fn right(&mut self) -> Result<Value, Fault> {
+    fn parse_right_operand(&mut self) -> Result<SelectValue, FilterFault> {
         let expected = "a value after the operator (in quotes, if it is a word of the language)";
-        let at = self.at();
-        if self.accept(&Kind::OpenList) {
-            return Err(Fault::new(at, "one value (`in` takes a list)"));
+        let at = self.next_offset();
+        if self.accept_token(&SelectTokenKind::OpenList) {
+            return Err(FilterFault::new(at, "one value (`in` takes a list)"));
         }
-        if !self.accept(&Kind::Open) {
-            return self.value(expected);
+        if !self.accept_token(&SelectTokenKind::Open) {
+            return self.parse_value(expected);
         }
-        let value = self.value(expected)?;
-        self.demand(&Kind::Close, "a closing parenthesis after the value")?;
+        let value = self.parse_value(expected)?;
+        self.expect_token(
+            &SelectTokenKind::Close,
+            "a closing parenthesis after the value",
+        )?;
         Ok(value)
     }
 
     /// What stands after `in`.
-    fn members(&mut self) -> Result<Value, Fault> {
-        let at = self.at();
-        if !self.accept(&Kind::OpenList) {
-            return self.value("a list such as [\"uk\", \"de\"], a fact, classes or agents");
+    fn parse_members(&mut self) -> Result<SelectValue, FilterFault> {
+        let at = self.next_offset();
+        if !self.accept_token(&SelectTokenKind::OpenList) {
+            return self.parse_value("a list such as [\"uk\", \"de\"], a fact, classes or agents");
         }
-        let items = self.values(&Kind::CloseList, "a comma or ] after the value")?;
-        let kind = ValueKind::List(items);
-        Ok(Value { at, kind })
+        let items =
+            self.parse_values(&SelectTokenKind::CloseList, "a comma or ] after the value")?;
+        let kind = SelectValueKind::List(items);
+        Ok(SelectValue { at, kind })
     }
 
     /// Values and commas up to the end that is given; none if it comes at once.
-    fn values(&mut self, end: &Kind, expected: &'static str) -> Result<Vec<Value>, Fault> {
+    fn parse_values(
+        &mut self,
+        end: &SelectTokenKind,
+        expected: &'static str,
+    ) -> Result<Vec<SelectValue>, FilterFault> {
         let mut values = Vec::new();
-        if self.accept(end) {
+        if self.accept_token(end) {
             return Ok(values);
         }
         loop {
-            values.push(self.value("a value")?);
-            if !self.accept(&Kind::Comma) {
-                self.demand(end, expected)?;
+            values.push(self.parse_value("a value")?);
+            if !self.accept_token(&SelectTokenKind::Comma) {
+                self.expect_token(end, expected)?;
                 return Ok(values);
             }
         }
     }
 
-    fn value(&mut self, expected: &'static str) -> Result<Value, Fault> {
+    fn parse_value(&mut self, expected: &'static str) -> Result<SelectValue, FilterFault> {
         let end = self.end;
-        let found = self
-            .tokens
-            .next_if(|token| matches!(token.kind, Kind::Word(_) | Kind::Text(_) | Kind::Regex(_)));
-        let Some(Token { at, kind }) = found else {
+        let found = self.tokens.next_if(|token| {
+            matches!(
+                token.kind,
+                SelectTokenKind::Word(_) | SelectTokenKind::Text(_) | SelectTokenKind::Regex(_)
+            )
+        });
+        let Some(SelectToken { at, kind }) = found else {
             let at = self.tokens.peek().map_or(end, |token| token.at);
-            return Err(Fault::new(at, expected));
+            return Err(FilterFault::new(at, expected));
         };
         let kind = match kind {
-            Kind::Text(text) => ValueKind::Text(text),
-            Kind::Regex(regex) => ValueKind::Regex(regex),
-            Kind::Word(word) if self.accept(&Kind::Open) => {
-                ValueKind::Call(self.deeper(at, |parser| parser.call(word))?)
+            SelectTokenKind::Text(text) => SelectValueKind::Text(text),
+            SelectTokenKind::Regex(regex) => SelectValueKind::Regex(regex),
+            SelectTokenKind::Word(word) if self.accept_token(&SelectTokenKind::Open) => {
+                SelectValueKind::Call(self.parse_nested(at, |parser| parser.parse_call(word))?)
             }
-            Kind::Word(word) => ValueKind::Word(word),
-            _ => return Err(Fault::new(at, expected)),
+            SelectTokenKind::Word(word) => SelectValueKind::Word(word),
+            _ => return Err(FilterFault::new(at, expected)),
         };
-        Ok(Value { at, kind })
+        Ok(SelectValue { at, kind })
     }
 
     /// A call after its opening parenthesis.
-    fn call(&mut self, source: String) -> Result<Call, Fault> {
-        let arguments = self.values(&Kind::Close, "a comma or a closing parenthesis")?;
-        let field = self
-            .tokens
-            .next_if(|token| matches!(&token.kind, Kind::Word(word) if word.starts_with('.')));
+    fn parse_call(&mut self, source: String) -> Result<FunctionCall, FilterFault> {
+        let arguments =
+            self.parse_values(&SelectTokenKind::Close, "a comma or a closing parenthesis")?;
+        let field = self.tokens.next_if(
+            |token| matches!(&token.kind, SelectTokenKind::Word(word) if word.starts_with('.')),
+        );
         let field = field.and_then(|token| match token.kind {
-            Kind::Word(word) => word.strip_prefix('.').map(|name| Field {
+            SelectTokenKind::Word(word) => word.strip_prefix('.').map(|name| CallField {
                 at: token.at + 1,
                 name: name.to_owned(),
             }),
             _ => None,
         });
-        Ok(Call {
+        Ok(FunctionCall {
             source,
             arguments,
             field,
         })
     }
 
-    fn deeper<T>(
+    fn parse_nested<T>(
         &mut self,
         at: usize,
-        read: impl FnOnce(&mut Self) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        read: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
+    ) -> Result<T, FilterFault> {
         if self.depth == MAX_SELECT_DEPTH {
             return Err(too_deep(at));
         }
@@ -208,19 +226,23 @@ impl Parser {
         Ok(found)
     }
 
-    fn accept(&mut self, kind: &Kind) -> bool {
+    fn accept_token(&mut self, kind: &SelectTokenKind) -> bool {
         self.tokens.next_if(|token| token.kind == *kind).is_some()
     }
 
-    fn demand(&mut self, kind: &Kind, expected: &'static str) -> Result<(), Fault> {
-        if self.accept(kind) {
+    fn expect_token(
+        &mut self,
+        kind: &SelectTokenKind,
+        expected: &'static str,
+    ) -> Result<(), FilterFault> {
+        if self.accept_token(kind) {
             return Ok(());
         }
-        Err(Fault::new(self.at(), expected))
+        Err(FilterFault::new(self.next_offset(), expected))
     }
 
     /// Where the next token begins.
-    fn at(&mut self) -> usize {
+    fn next_offset(&mut self) -> usize {
         self.tokens.peek().map_or(self.end, |token| token.at)
     }
 }

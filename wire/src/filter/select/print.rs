@@ -3,53 +3,53 @@
 
 use std::fmt::{self, Display as _};
 
-use super::ast::{Condition, Output, Subject, Test, Tree};
+use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
 use super::lex::is_plain_word;
-use crate::filter::known::Quoted;
-use crate::filter::number::Numeric;
-use crate::filter::pattern::Pattern;
-use crate::filter::term::{Operand, Operator};
+use crate::filter::lookup::QuotedText;
+use crate::filter::number::NumericValue;
+use crate::filter::pattern::FilterPattern;
+use crate::filter::term::{FactOperand, FactOperator};
 
-impl fmt::Display for Tree<Condition> {
+impl fmt::Display for BooleanTree<SelectCondition> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::All(list) => joined(out, list, " and "),
-            Self::Any(list) => joined(out, list, " or "),
+            Self::All(list) => print_list(out, list, " and "),
+            Self::Any(list) => print_list(out, list, " or "),
             Self::Not(inner) => {
                 out.write_str("not ")?;
-                bracketed(out, inner)
+                print_bracketed(out, inner)
             }
             Self::Term(condition) => condition.fmt(out),
         }
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for SelectCondition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Of(subject, Test::Compare(operator, operand)) => {
-                compared(out, subject, *operator, operand)
+            Self::Of(subject, ValueTest::Compare(operator, operand)) => {
+                print_comparison(out, subject, *operator, operand)
             }
-            Self::Of(subject, Test::Include(member)) => {
+            Self::Of(subject, ValueTest::Include(member)) => {
                 write!(
                     out,
                     "include({}, {})",
-                    Called(subject),
-                    Quoted(&member.text)
+                    SubjectCall(subject),
+                    QuotedText(&member.text)
                 )
             }
-            Self::Of(subject, Test::Version(constraint)) => {
-                let constraint = Quoted(constraint.as_str());
-                write!(out, "semver({}, {constraint})", Called(subject))
+            Self::Of(subject, ValueTest::Version(constraint)) => {
+                let constraint = QuotedText(constraint.as_str());
+                write!(out, "semver({}, {constraint})", SubjectCall(subject))
             }
-            Self::Class(pattern) => class(out, pattern),
-            Self::Agent(pattern) => write!(out, "agent({})", Quoted(&pattern.to_string())),
-            Self::With(pattern) => write!(out, "with({})", Quoted(&pattern.to_string())),
+            Self::Class(pattern) => print_class(out, pattern),
+            Self::Agent(pattern) => write!(out, "agent({})", QuotedText(&pattern.to_string())),
+            Self::With(pattern) => write!(out, "with({})", QuotedText(&pattern.to_string())),
         }
     }
 }
 
-impl fmt::Display for Output {
+impl fmt::Display for SourceOutput {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name.as_str() {
             "" => self.lookup.fmt(out),
@@ -60,70 +60,77 @@ impl fmt::Display for Output {
 
 /// Whether a word stands for a value and cannot name a class unless it is told so.
 pub(super) fn is_value(word: &str) -> bool {
-    Numeric::parse(word).is_some() || ["true", "false"].contains(&word)
+    NumericValue::parse(word).is_some() || ["true", "false"].contains(&word)
 }
 
-fn joined(
+fn print_list(
     out: &mut fmt::Formatter<'_>,
-    list: &[Tree<Condition>],
+    list: &[BooleanTree<SelectCondition>],
     conjunction: &str,
 ) -> fmt::Result {
     for (number, tree) in list.iter().enumerate() {
         if number > 0 {
             out.write_str(conjunction)?;
         }
-        bracketed(out, tree)?;
+        print_bracketed(out, tree)?;
     }
     Ok(())
 }
 
-fn bracketed(out: &mut fmt::Formatter<'_>, tree: &Tree<Condition>) -> fmt::Result {
+fn print_bracketed(
+    out: &mut fmt::Formatter<'_>,
+    tree: &BooleanTree<SelectCondition>,
+) -> fmt::Result {
     match tree {
-        Tree::All(_) | Tree::Any(_) => write!(out, "({tree})"),
-        Tree::Not(_) | Tree::Term(_) => tree.fmt(out),
+        BooleanTree::All(_) | BooleanTree::Any(_) => write!(out, "({tree})"),
+        BooleanTree::Not(_) | BooleanTree::Term(_) => tree.fmt(out),
     }
 }
 
-fn compared(
+fn print_comparison(
     out: &mut fmt::Formatter<'_>,
-    subject: &Subject,
-    operator: Operator,
-    operand: &Operand,
+    subject: &ConditionSubject,
+    operator: FactOperator,
+    operand: &FactOperand,
 ) -> fmt::Result {
     match subject {
-        Subject::Fact(path) if is_plain_word(path.as_str()) => out.write_str(path.as_str())?,
-        other => Called(other).fmt(out)?,
+        ConditionSubject::Fact(path) if is_plain_word(path.as_str()) => {
+            out.write_str(path.as_str())?;
+        }
+        other => SubjectCall(other).fmt(out)?,
     }
     write!(out, "{operator}")?;
     match operand {
-        Operand::Literal(literal) if is_plain_word(&literal.text) => out.write_str(&literal.text),
-        Operand::Literal(literal) => Quoted(&literal.text).fmt(out),
+        FactOperand::Literal(literal) if is_plain_word(&literal.text) => {
+            out.write_str(&literal.text)
+        }
+        FactOperand::Literal(literal) => QuotedText(&literal.text).fmt(out),
         // A regular expression was made whole when it was checked.
-        Operand::Regex(expression) => expression.fmt(out),
+        FactOperand::Regex(expression) => expression.fmt(out),
     }
 }
 
 /// A subject in the style of a function.
-struct Called<'a>(&'a Subject);
+struct SubjectCall<'a>(&'a ConditionSubject);
 
-impl fmt::Display for Called<'_> {
+impl fmt::Display for SubjectCall<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Subject::Fact(path) => write!(out, "fact({})", Quoted(path.as_str())),
-            Subject::Output(output) => output.fmt(out),
+            ConditionSubject::Fact(path) => write!(out, "fact({})", QuotedText(path.as_str())),
+            ConditionSubject::Output(output) => output.fmt(out),
         }
     }
 }
 
-fn class(out: &mut fmt::Formatter<'_>, pattern: &Pattern) -> fmt::Result {
+fn print_class(out: &mut fmt::Formatter<'_>, pattern: &FilterPattern) -> fmt::Result {
     let text = pattern.to_string();
     let bare = match pattern {
-        Pattern::Exact(_) => is_plain_word(&text) && !is_value(&text),
-        Pattern::Regex(_) => true,
+        FilterPattern::Exact(_) => is_plain_word(&text) && !is_value(&text),
+        FilterPattern::Regex(_) => true,
     };
     if bare {
         out.write_str(&text)
     } else {
-        write!(out, "class({})", Quoted(&text))
+        write!(out, "class({})", QuotedText(&text))
     }
 }

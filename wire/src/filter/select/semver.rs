@@ -6,64 +6,65 @@
 
 use std::ops::{Bound, RangeBounds as _};
 
-use crate::filter::error::Fault;
+use crate::filter::error::FilterFault;
 use crate::filter::pattern::MAX_PATTERN_BYTES;
 
 /// A demand on a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Constraint {
+pub(super) struct VersionConstraint {
     text: String,
     /// One of these is demanded.
-    alternatives: Vec<Demand>,
+    alternatives: Vec<VersionRangeSet>,
 }
 
 /// Ranges, all of which are demanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Demand {
-    ranges: Vec<Range>,
+struct VersionRangeSet {
+    ranges: Vec<VersionRange>,
     pre_releases: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Range {
+struct VersionRange {
     outside: bool,
-    bounds: (Bound<Version>, Bound<Version>),
+    bounds: (Bound<SemanticVersion>, Bound<SemanticVersion>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Version {
+struct SemanticVersion {
     numbers: [u64; 3],
-    stage: Stage,
+    stage: ReleaseStage,
 }
 
 /// In the order in which versions are made.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Pre(Vec<Identifier>),
+enum ReleaseStage {
+    Pre(Vec<PrereleaseIdentifier>),
     Release,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Identifier {
+enum PrereleaseIdentifier {
     Number(u64),
     Text(String),
 }
 
 /// One that begins another stands after it.
-const OPERATORS: [&str; 12] = [
+const VERSION_OPERATORS: [&str; 12] = [
     "==", "!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^",
 ];
 
-impl Constraint {
+impl VersionConstraint {
     /// Reads a demand. White space around it is ignored.
-    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(Fault::new(0, "a demand of at most 1,024 bytes"));
+            return Err(FilterFault::new(0, "a demand of at most 1,024 bytes"));
         }
         let mut alternatives = Vec::new();
         let mut at = 0;
         for part in text.split("||") {
-            alternatives.push(Demand::read(part).map_err(|fault| fault.further(at))?);
+            alternatives
+                .push(VersionRangeSet::parse_part(part).map_err(|fault| fault.shifted_by(at))?);
             at += part.len() + 2;
         }
         let text = text.trim().to_owned();
@@ -76,11 +77,11 @@ impl Constraint {
     }
 
     /// Whether a text is a version that satisfies this.
-    pub(super) fn accepts(&self, version: &str) -> bool {
+    pub(super) fn accepts_version(&self, version: &str) -> bool {
         let Some((version, 1..=3)) = read_version(version) else {
             return false;
         };
-        let is_pre = version.stage != Stage::Release;
+        let is_pre = version.stage != ReleaseStage::Release;
         self.alternatives.iter().any(|demand| {
             (demand.pre_releases || !is_pre)
                 && demand
@@ -91,8 +92,8 @@ impl Constraint {
     }
 }
 
-impl Demand {
-    fn read(text: &str) -> Result<Self, Fault> {
+impl VersionRangeSet {
+    fn parse_part(text: &str) -> Result<Self, FilterFault> {
         let separates = |c: char| c == ',' || c == ' ';
         let mut demand = Self {
             ranges: Vec::new(),
@@ -101,34 +102,39 @@ impl Demand {
         let mut rest = text.trim_start_matches(separates);
         while !rest.is_empty() {
             let at = text.len() - rest.len();
-            let operator = OPERATORS.into_iter().find(|sign| rest.starts_with(sign));
+            let operator = VERSION_OPERATORS
+                .into_iter()
+                .find(|sign| rest.starts_with(sign));
             let operator = operator.unwrap_or_default();
             let version = rest.get(operator.len()..).unwrap_or_default().trim_start();
             let end = version.find(separates).unwrap_or(version.len());
             let (version, after) = version.split_at_checked(end).unwrap_or((version, ""));
             let found = read_version(version).and_then(|(version, given)| {
-                Some((Range::new(operator, &version, given)?, version))
+                Some((
+                    VersionRange::from_operator(operator, &version, given)?,
+                    version,
+                ))
             });
             let Some((range, version)) = found else {
                 let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
-                return Err(Fault::new(at, expected));
+                return Err(FilterFault::new(at, expected));
             };
             demand.ranges.push(range);
-            demand.pre_releases |= version.stage != Stage::Release;
+            demand.pre_releases |= version.stage != ReleaseStage::Release;
             rest = after.trim_start_matches(separates);
         }
         if demand.ranges.is_empty() {
             let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
-            return Err(Fault::new(0, expected));
+            return Err(FilterFault::new(0, expected));
         }
         Ok(demand)
     }
 }
 
-impl Range {
+impl VersionRange {
     /// The versions that stand so to this one, of which only some numbers were given. Without any, there is
     /// nothing to be less or greater than.
-    fn new(operator: &str, version: &Version, given: usize) -> Option<Self> {
+    fn from_operator(operator: &str, version: &SemanticVersion, given: usize) -> Option<Self> {
         use Bound::{Excluded, Included, Unbounded};
         let from = || Included(version.clone());
         // After all versions that begin with the numbers that were given.
@@ -160,7 +166,7 @@ impl Range {
     }
 }
 
-impl Version {
+impl SemanticVersion {
     /// What comes before all versions, and pre-releases of versions, whose number at this place is one greater.
     /// None if there is no greater number.
     fn before_next(&self, place: usize) -> Option<Self> {
@@ -170,21 +176,21 @@ impl Version {
             1 => [major, minor.checked_add(1)?, 0],
             _ => [major, minor, patch.checked_add(1)?],
         };
-        let stage = Stage::Pre(Vec::new());
+        let stage = ReleaseStage::Pre(Vec::new());
         Some(Self { numbers, stage })
     }
 }
 
 /// A version, and how many of its numbers were given. `x` and `*` stand for numbers that were not.
-fn read_version(text: &str) -> Option<(Version, usize)> {
+fn read_version(text: &str) -> Option<(SemanticVersion, usize)> {
     let text = text.trim();
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
     let text = text
         .split_once('+')
         .map_or(text, |(version, _build)| version);
     let (numbers_text, stage) = match text.split_once('-') {
-        Some((numbers, pre)) => (numbers, Stage::Pre(read_identifiers(pre)?)),
-        None => (text, Stage::Release),
+        Some((numbers, pre)) => (numbers, ReleaseStage::Pre(read_identifiers(pre)?)),
+        None => (text, ReleaseStage::Release),
     };
     let mut parts = numbers_text.split('.');
     let mut numbers = [0; 3];
@@ -199,21 +205,21 @@ fn read_version(text: &str) -> Option<(Version, usize)> {
             return None;
         }
     }
-    if parts.next().is_some() || (given < 3 && stage != Stage::Release) {
+    if parts.next().is_some() || (given < 3 && stage != ReleaseStage::Release) {
         return None;
     }
-    Some((Version { numbers, stage }, given))
+    Some((SemanticVersion { numbers, stage }, given))
 }
 
-fn read_identifiers(text: &str) -> Option<Vec<Identifier>> {
+fn read_identifiers(text: &str) -> Option<Vec<PrereleaseIdentifier>> {
     text.split('.')
         .map(|part| {
             let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
             if part.is_empty() || !part.bytes().all(legal) {
                 return None;
             }
-            let number = read_number(part).map(Identifier::Number);
-            Some(number.unwrap_or_else(|| Identifier::Text(part.to_owned())))
+            let number = read_number(part).map(PrereleaseIdentifier::Number);
+            Some(number.unwrap_or_else(|| PrereleaseIdentifier::Text(part.to_owned())))
         })
         .collect()
 }
@@ -225,11 +231,12 @@ fn read_number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::Constraint;
+    use super::VersionConstraint;
 
     fn accepts(demand: &str, version: &str) -> bool {
-        let demand = Constraint::read(demand).unwrap_or_else(|fault| panic!("{demand}: {fault:?}"));
-        demand.accepts(version)
+        let demand = VersionConstraint::parse_part(demand)
+            .unwrap_or_else(|fault| panic!("{demand}: {fault:?}"));
+        demand.accepts_version(version)
     }
 
     #[test]
@@ -294,7 +301,7 @@ mod tests {
             "1.2.3-",
             "1.2.3-é",
         ] {
-            assert!(Constraint::read(text).is_err(), "{text:?}");
+            assert!(VersionConstraint::parse_part(text).is_err(), "{text:?}");
         }
     }
 }

@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::{
-    Decision, PolicyFault, PolicyPrincipal, PolicyProblem, PolicySet, Question, Source, Verdict,
-    instant,
+    PolicyDecision, PolicyFault, PolicyPrincipal, PolicyProblem, PolicyQuery, PolicySet,
+    PolicySource, RuleVerdict, parse_instant,
 };
 use crate::Millis;
-use crate::filter::{Known, Progress};
-use crate::identity::Name;
-use crate::state::{Facts, NodeView};
+use crate::filter::{EvaluationProgress, KnownLookups};
+use crate::identity::SubjectName;
+use crate::state::{NodeFacts, NodeView};
 
-fn load(files: &[(&str, &str)], default: Verdict) -> (PolicySet, Vec<PolicyProblem>) {
-    let source = |(name, text): &(&str, &str)| Source {
+fn load(files: &[(&str, &str)], default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
+    let source = |(name, text): &(&str, &str)| PolicySource {
         path: PathBuf::from(name),
         text: Ok((*text).to_owned()),
     };
@@ -28,16 +28,16 @@ fn load(files: &[(&str, &str)], default: Verdict) -> (PolicySet, Vec<PolicyProbl
 }
 
 fn good(files: &[(&str, &str)]) -> PolicySet {
-    let (set, problems) = load(files, Verdict::Deny);
+    let (set, problems) = load(files, RuleVerdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
     set
 }
 
 /// Asks about a node of customer acme, in production, with two classes.
-fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&Question<'_>) -> T) -> T {
+fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery<'_>) -> T) -> T {
     let facts =
         json!({"customer": "acme", "environment": "production", "os": {"family": "Debian"}});
-    let facts = Facts::from_value(facts).unwrap();
+    let facts = NodeFacts::from_value(facts).unwrap();
     let classes = ["mysql::master", "role::db"].map(str::to_owned);
     let node = NodeView {
         identity: "db1",
@@ -48,18 +48,18 @@ fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&Question<'_>) -> T
         collectives: &[],
     };
     let [caller, agent, action] = words;
-    answer(&Question {
+    answer(&PolicyQuery {
         caller: &PolicyPrincipal::parse(caller).unwrap(),
-        agent: &Name::parse(agent).unwrap(),
-        action: &Name::parse(action).unwrap(),
+        agent: &SubjectName::parse(agent).unwrap(),
+        action: &SubjectName::parse(action).unwrap(),
         node: &node,
         now,
     })
 }
 
-fn decide(set: &PolicySet, caller: &str, agent: &str, action: &str) -> Decision {
+fn decide(set: &PolicySet, caller: &str, agent: &str, action: &str) -> PolicyDecision {
     ask([caller, agent, action], 0, |asked| {
-        set.decide(asked, &Known::default())
+        set.decide_query(asked, &KnownLookups::default())
     })
 }
 
@@ -156,7 +156,7 @@ fn an_agent_without_a_file_has_the_default_policy_then_the_configurations() {
         "-rpcutil.policy:1 (default)"
     );
 
-    let (set, _) = load(&[], Verdict::Allow);
+    let (set, _) = load(&[], RuleVerdict::Allow);
     assert_eq!(
         told(&set, "rip", "service", "stop"),
         "+default (no service.policy)"
@@ -205,14 +205,14 @@ fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
             ("service.policy", text.as_str()),
             ("package.policy", "policy default allow"),
         ];
-        let (set, problems) = load(&files, Verdict::Allow);
+        let (set, problems) = load(&files, RuleVerdict::Allow);
         let decision = told(&set, "rip", "service", "stop");
         assert!(
             decision.starts_with("-service.policy:") && decision.ends_with(": malformed"),
             "{line:?}: {decision}"
         );
         assert_eq!(problems.len(), 1, "{line:?}");
-        assert!(problems[0].line() >= Some(2), "{line:?}");
+        assert!(problems[0].line_number() >= Some(2), "{line:?}");
         assert!(
             problems[0].to_string().contains("service.policy:"),
             "{}",
@@ -228,7 +228,7 @@ fn broken_groups_deny_everything() {
         ("groups", "admins rip\nadmins eve\n"),
         ("service.policy", "policy default allow\n"),
     ];
-    let (set, problems) = load(&files, Verdict::Allow);
+    let (set, problems) = load(&files, RuleVerdict::Allow);
     assert!(matches!(problems[0].fault, PolicyFault::SecondGroup(_)));
     for agent in ["service", "rpcutil", "other"] {
         assert_eq!(told(&set, "rip", agent, "ping"), "-groups:2: malformed");
@@ -270,7 +270,7 @@ fn groups_are_lists_of_names() {
         ("a! rip", 1, 1),
         ("a r!p", 1, 3),
     ] {
-        let (_, problems) = load(&[("groups", text)], Verdict::Allow);
+        let (_, problems) = load(&[("groups", text)], RuleVerdict::Allow);
         assert_eq!(
             problems[0].place,
             Some((line, column)),
@@ -341,9 +341,9 @@ fn a_rule_ends_at_its_instant() {
     let text = "deny\teve\tstop\t*\tuntil=2026-11-22T09:00:00+01:00\nallow\teve\tstop\t*\t*\tuntil=2026-11-22T10:00Z\n";
     let set = good(&[("service.policy", text)]);
     let at = |text: &str| {
-        let now = instant(text).unwrap();
+        let now = parse_instant(text).unwrap();
         ask(["eve", "service", "stop"], now, |asked| {
-            set.decide(asked, &Known::default()).rule
+            set.decide_query(asked, &KnownLookups::default()).rule
         })
     };
     assert_eq!(at("2026-11-22T07:59:59.999Z"), "service.policy:1");
@@ -369,7 +369,8 @@ fn a_rule_may_name_who_must_approve() {
     let may = |approver: &str, action: &str| {
         ask([approver, "service", action], 0, |other| {
             ask(["oncall", "service", action], 0, |asked| {
-                set.may_approve(asked, other, &Known::default()) == Progress::Decided(true)
+                set.may_approve(asked, other, &KnownLookups::default())
+                    == EvaluationProgress::Decided(true)
             })
         })
     };
@@ -397,7 +398,7 @@ fn what_is_wrong_has_a_line_and_a_column() {
         ("allow\trip\t*\t*\t*\tuntil=x", 17, "no instant"),
         ("permit\trip\t*\t*", 1, "begins with `allow` or `deny`"),
     ] {
-        let (_, problems) = load(&[("x.policy", line)], Verdict::Deny);
+        let (_, problems) = load(&[("x.policy", line)], RuleVerdict::Deny);
         assert_eq!(
             problems[0].place,
             Some((1, column)),
@@ -412,9 +413,9 @@ fn what_is_wrong_has_a_line_and_a_column() {
     }
     let (set, problems) = load(
         &[("x.policy", "alow\n\nallow\trip\t*\t*\nalow\n")],
-        Verdict::Deny,
+        RuleVerdict::Deny,
     );
-    let places: Vec<_> = problems.iter().map(PolicyProblem::line).collect();
+    let places: Vec<_> = problems.iter().map(PolicyProblem::line_number).collect();
     assert_eq!(places, [Some(1), Some(4)]);
     assert_eq!(told(&set, "rip", "x", "y"), "-x.policy:1: malformed");
 }
@@ -426,7 +427,7 @@ fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
                 deny\trip\t*\t*\nallow\t*\t*\t*\n";
     let set = good(&[("service.policy", text)]);
     let explained = ask(["rip", "service", "stop"], 5, |asked| {
-        set.explain(asked, &Known::default())
+        set.explain(asked, &KnownLookups::default())
     });
     assert_eq!(explained.policy.as_deref(), Some("service.policy"));
     let said: Vec<_> = explained
@@ -479,9 +480,12 @@ fn a_rule_that_can_never_decide_is_known() {
         ("allow\t/a|b/\t*\t*", "deny\t/a/\t*\t*", false),
     ] {
         let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
-        let (_, _, file) = set.policies().find(|(agent, ..)| *agent == "x").unwrap();
+        let (_, _, file) = set
+            .readable_policies()
+            .find(|(agent, ..)| *agent == "x")
+            .unwrap();
         assert_eq!(
-            file.rules()[0].covers(&file.rules()[1]),
+            file.rules()[0].covers_rule(&file.rules()[1]),
             covered,
             "{first} / {second}"
         );
@@ -526,15 +530,15 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
     let may = |approver: &str| {
         ask(["rip", "service", "approve"], 0, |asked| {
             ask([approver, "service", "approve"], 0, |by| {
-                set.may_approve(asked, by, &Known::default())
+                set.may_approve(asked, by, &KnownLookups::default())
             })
         })
     };
-    assert_eq!(may("prov"), Progress::Decided(true));
-    assert_eq!(may("service=prov"), Progress::Decided(false));
+    assert_eq!(may("prov"), EvaluationProgress::Decided(true));
+    assert_eq!(may("service=prov"), EvaluationProgress::Decided(false));
     for (wrong, column) in [("node=prov", 7), ("service=", 7), ("service=/(/", 7)] {
         let text = format!("allow\t{wrong}\tstatus\t*\n");
-        let (_, problems) = load(&[("service.policy", text.as_str())], Verdict::Deny);
+        let (_, problems) = load(&[("service.policy", text.as_str())], RuleVerdict::Deny);
         assert_eq!(
             problems[0].place,
             Some((1, column)),
@@ -546,7 +550,7 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
             ("service.policy", "policy default deny\n"),
             ("groups", "a service=/x/\n"),
         ],
-        Verdict::Deny,
+        RuleVerdict::Deny,
     );
     assert!(
         problems[0].to_string().contains("a group holds names"),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::filter::{Found, Known, Progress};
+use crate::filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 
 /// One line of a policy that may ask a source, as a value: whether it allows, what it asks, and what it compares with.
 type Line = (bool, Option<(usize, bool)>);
@@ -78,15 +78,15 @@ proptest! {
         let text: String = lines.iter().map(line).collect();
         let set = good(&[("service.policy", &text)]);
         let (decision, asked) = ask(["rip", "service", "stop"], 0, |asked| {
-            let mut known = Known::default();
+            let mut known = KnownLookups::default();
             loop {
-                match set.judge(asked, &known) {
-                    Progress::Decided(decision) => break (decision, known),
-                    Progress::Needs(lookup) => {
+                match set.evaluate_query(asked, &known) {
+                    EvaluationProgress::Decided(decision) => break (decision, known),
+                    EvaluationProgress::Needs(lookup) => {
                         assert!(known.get(lookup).is_none(), "{lookup} twice");
                         let source: usize = lookup.query.as_deref().unwrap().parse().unwrap();
-                        let found = world[source].map_or(Found::Unknown("slow".to_owned()), |on| {
-                            Found::Values(json!({"on": on}).as_object().cloned().unwrap())
+                        let found = world[source].map_or(DataLookupResult::Unknown("slow".to_owned()), |on| {
+                            DataLookupResult::Values(json!({"on": on}).as_object().cloned().unwrap())
                         });
                         known.insert(lookup.clone(), found);
                     }
@@ -102,7 +102,7 @@ proptest! {
         let sources: std::collections::BTreeSet<_> = looked_at.iter().filter_map(|(_, demand)| *demand).map(|(source, _)| source).collect();
         prop_assert_eq!(asked.len(), sources.len());
         // Who asks nobody decides as though nobody answered.
-        let blind = ask(["rip", "service", "stop"], 0, |asked| set.decide(asked, &Known::default()));
+        let blind = ask(["rip", "service", "stop"], 0, |asked| set.decide_query(asked, &KnownLookups::default()));
         let expected = model(&lines, &[None, None, None]);
         prop_assert_eq!(blind.allowed, expected.is_some_and(|line| lines[line].0));
     }
@@ -111,8 +111,8 @@ proptest! {
     fn no_text_makes_the_parser_panic_or_allow_by_accident(
         text in "(\\PC|\t|\n|deny|rip|\\*|policy default deny){0,40}"
     ) {
-        let (set, _) = load(&[("service.policy", &text), ("groups", &text)], Verdict::Deny);
-        let _ = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &Known::default()));
+        let (set, _) = load(&[("service.policy", &text), ("groups", &text)], RuleVerdict::Deny);
+        let _ = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &KnownLookups::default()));
         if !text.contains("allow") {
             prop_assert!(!decide(&set, "rip", "service", "stop").allowed);
         }

@@ -3,13 +3,16 @@
 use serde_json::json;
 
 use super::*;
-use crate::filter::{Found, Known, Progress, Sources};
+use crate::filter::{DataLookupResult, DeclaredSources, EvaluationProgress, KnownLookups};
 
 /// What is known of Puppet: whether it is enabled.
-fn puppet(enabled: bool) -> Known {
-    let mut known = Known::default();
+fn puppet(enabled: bool) -> KnownLookups {
+    let mut known = KnownLookups::default();
     let values = json!({"enabled": enabled}).as_object().cloned().unwrap();
-    known.insert("puppet()".parse().unwrap(), Found::Values(values));
+    known.insert(
+        "puppet()".parse().unwrap(),
+        DataLookupResult::Values(values),
+    );
     known
 }
 
@@ -21,9 +24,9 @@ fn what_is_unknown_is_denied_and_never_allowed() {
          allow\trip\t*\tpuppet().enabled\nallow\teve\t*\tcustomer=globex and puppet().enabled\n\
          allow\teve\tstatus\tcustomer=acme or puppet().enabled\n",
     )]);
-    let told = |caller: &str, action: &str, known: &Known| {
+    let told = |caller: &str, action: &str, known: &KnownLookups| {
         let decision = ask([caller, "service", action], 0, |asked| {
-            set.decide(asked, known)
+            set.decide_query(asked, known)
         });
         format!(
             "{}{}",
@@ -31,7 +34,7 @@ fn what_is_unknown_is_denied_and_never_allowed() {
             decision.rule
         )
     };
-    let (on, off, unknown) = (puppet(true), puppet(false), Known::default());
+    let (on, off, unknown) = (puppet(true), puppet(false), KnownLookups::default());
     for (caller, action, known, expected) in [
         ("rip", "restart", &on, "+service.policy:2"),
         ("rip", "restart", &off, "-service.policy:1"),
@@ -51,9 +54,9 @@ fn what_is_unknown_is_denied_and_never_allowed() {
     }
     let needs = |caller: &str, action: &str| {
         ask([caller, "service", action], 0, |asked| {
-            match set.judge(asked, &Known::default()) {
-                Progress::Decided(_) => None,
-                Progress::Needs(lookup) => Some(lookup.to_string()),
+            match set.evaluate_query(asked, &KnownLookups::default()) {
+                EvaluationProgress::Decided(_) => None,
+                EvaluationProgress::Needs(lookup) => Some(lookup.to_string()),
             }
         })
     };
@@ -69,7 +72,7 @@ fn an_explanation_tells_what_is_unknown() {
                 allow\trip\t*\tpuppet().enabled\ndeny\t*\t*\tnot puppet().enabled\n";
     let set = good(&[("service.policy", text)]);
     let explained = ask(["rip", "service", "stop"], 0, |asked| {
-        set.explain(asked, &Known::default())
+        set.explain(asked, &KnownLookups::default())
     });
     let rule = "service.policy:3 (unknown: puppet().enabled==true)";
     assert_eq!(explained.decision.rule, rule);
@@ -99,14 +102,17 @@ fn questions_to_data_sources_are_counted_and_checked() {
         let line = |n| format!("deny\teve\t*\ta('{n}').b or a('{n}').c\n");
         (0..count).map(line).collect()
     };
-    let (set, problems) = load(&[("x.policy", &lines(64))], Verdict::Deny);
+    let (set, problems) = load(&[("x.policy", &lines(64))], RuleVerdict::Deny);
     assert!(problems.is_empty());
-    let (_, _, file) = set.policies().find(|(agent, ..)| *agent == "x").unwrap();
-    assert_eq!(file.lookups().count(), 64);
-    let wrong = file.rules()[3].undeclared(&Sources::default());
+    let (_, _, file) = set
+        .readable_policies()
+        .find(|(agent, ..)| *agent == "x")
+        .unwrap();
+    assert_eq!(file.data_lookups().count(), 64);
+    let wrong = file.rules()[3].undeclared_sources(&DeclaredSources::default());
     assert_eq!(wrong.len(), 1);
     assert_eq!(wrong[0].0, "deny\teve\t*\t".chars().count() + 1);
-    let (_, problems) = load(&[("x.policy", &lines(65))], Verdict::Deny);
+    let (_, problems) = load(&[("x.policy", &lines(65))], RuleVerdict::Deny);
     let told = "more than 64 different questions";
     assert!(problems[0].to_string().contains(told), "{}", problems[0]);
 }
@@ -118,8 +124,15 @@ fn an_allowance_that_may_be_unknown_does_not_cover_what_follows() {
         ("deny\t*\t*\ta().b", "allow\teve\t*\ta().b", true),
     ] {
         let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
-        let (_, _, file) = set.policies().find(|(agent, ..)| *agent == "x").unwrap();
-        assert_eq!(file.rules()[0].covers(&file.rules()[1]), covered, "{first}");
+        let (_, _, file) = set
+            .readable_policies()
+            .find(|(agent, ..)| *agent == "x")
+            .unwrap();
+        assert_eq!(
+            file.rules()[0].covers_rule(&file.rules()[1]),
+            covered,
+            "{first}"
+        );
     }
 }
 
@@ -127,15 +140,17 @@ fn an_allowance_that_may_be_unknown_does_not_cover_what_follows() {
 fn partly_known<T>(
     action: &str,
     (settled, classes_known): (&[&str], bool),
-    answer: impl FnOnce(&Question<'_>) -> T,
+    answer: impl FnOnce(&PolicyQuery<'_>) -> T,
 ) -> T {
     let facts = json!({"customer": "acme", "os": {"family": "Debian"}});
     let settled = settled.iter().map(|name| (*name).to_owned()).collect();
-    let facts = Facts::from_value(facts).unwrap().known_only(settled);
-    answer(&Question {
+    let facts = NodeFacts::from_value(facts)
+        .unwrap()
+        .with_known_names(settled);
+    answer(&PolicyQuery {
         caller: &PolicyPrincipal::parse("rip").unwrap(),
-        agent: &Name::parse("service").unwrap(),
-        action: &Name::parse(action).unwrap(),
+        agent: &SubjectName::parse("service").unwrap(),
+        action: &SubjectName::parse(action).unwrap(),
         node: &NodeView {
             identity: "db1",
             facts: &facts,
@@ -162,7 +177,9 @@ fn facts_and_classes_of_unread_sources_deny_in_both_verdicts() {
     let closed = rules.replace("default allow", "default deny");
     let closed = good(&[("service.policy", closed.as_str())]);
     let told = |set: &PolicySet, action: &str, known: (&[&str], bool)| {
-        let decision = partly_known(action, known, |asked| set.decide(asked, &Known::default()));
+        let decision = partly_known(action, known, |asked| {
+            set.decide_query(asked, &KnownLookups::default())
+        });
         let sign = if decision.allowed { '+' } else { '-' };
         format!("{sign}{}", decision.rule)
     };

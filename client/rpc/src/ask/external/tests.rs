@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use muster_client::Wanted;
-use muster_client::discovery::external::request;
+use muster_client::DiscoveryQuery;
+use muster_client::discovery::external::build_request;
 
-use super::{AskError, run};
+use super::{FleetRequestError, run_discovery_program};
 use crate::diagnostics;
-use crate::printer::Talk;
+use crate::printer::VerbosityLevel;
 use crate::printer::testing::printer;
 
 /// What comes of a shell script as the discovery program: the nodes or the complaint, and what was talked.
@@ -20,12 +20,12 @@ async fn of(script: &str, timeout: Duration) -> (Result<Vec<String>, String>, St
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let command = [program.display().to_string(), "a word; true".to_owned()];
     let options = [("site".to_owned(), "lhr".to_owned())].into();
-    let request = request(&Wanted::default(), timeout, &options);
-    let (printer, _, talk) = printer(Talk::Verbose);
-    let told = run(&command, timeout, &request, &printer).await;
+    let request = build_request(&DiscoveryQuery::default(), timeout, &options);
+    let (printer, _, talk) = printer(VerbosityLevel::Verbose);
+    let told = run_discovery_program(&command, timeout, &request, &printer).await;
     let told = told.map(|nodes| nodes.iter().map(ToString::to_string).collect());
-    let told = told.map_err(|error: AskError| {
-        anstream::adapter::strip_str(&diagnostics::text(&error.into())).to_string()
+    let told = told.map_err(|error: FleetRequestError| {
+        anstream::adapter::strip_str(&diagnostics::error_text(&error.into())).to_string()
     });
     (told, talk.text())
 }
@@ -72,9 +72,9 @@ async fn programs_that_fail_lie_or_say_nothing_are_told() {
         let told = told.unwrap_err();
         assert!(told.contains(expected), "{script}: {told}");
     }
-    let (printer, _, _) = printer(Talk::Normal);
+    let (printer, _, _) = printer(VerbosityLevel::Normal);
     let nowhere = ["/nonexistent/program".to_owned()];
-    let error = run(&nowhere, PATIENCE, &serde_json::json!({}), &printer).await;
+    let error = run_discovery_program(&nowhere, PATIENCE, &serde_json::json!({}), &printer).await;
     assert!(error.unwrap_err().to_string().contains("cannot start"));
 }
 

@@ -4,14 +4,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_wire::audit::{Anchor, HeadRecord};
+use muster_wire::audit::{AuditAnchor, HeadRecord};
 
-use super::{AuditError, lines};
+use super::{AuditReadError, lines};
 
 /// The anchors of these files, by the head records in this directory that name one of them. A record counts where the log that it names is
 /// among the files, or is gone and an older file of it is among them; and where the files reach back to it.
-pub(super) fn anchors(state: &Path, files: &[PathBuf]) -> Result<Vec<Anchor>, AuditError> {
-    let failed = |source| AuditError::Read {
+pub(super) fn read_anchors(
+    state: &Path,
+    files: &[PathBuf],
+) -> Result<Vec<AuditAnchor>, AuditReadError> {
+    let failed = |source| AuditReadError::Read {
         path: state.to_owned(),
         source,
     };
@@ -21,7 +24,7 @@ pub(super) fn anchors(state: &Path, files: &[PathBuf]) -> Result<Vec<Anchor>, Au
         if path.extension().is_none_or(|extension| extension != "head") {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(|source| AuditError::Read {
+        let text = fs::read_to_string(&path).map_err(|source| AuditReadError::Read {
             path: path.clone(),
             source,
         })?;
@@ -29,14 +32,14 @@ pub(super) fn anchors(state: &Path, files: &[PathBuf]) -> Result<Vec<Anchor>, Au
         let Ok(record) = text.parse::<HeadRecord>() else {
             continue;
         };
-        if covers(&record, files)? {
+        if covers_files(&record, files)? {
             found.push(record.anchor);
         }
     }
     Ok(found)
 }
 
-fn covers(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, AuditError> {
+fn covers_files(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, AuditReadError> {
     let Some(log) = record.log.as_deref().map(Path::new) else {
         return Ok(false);
     };

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use muster_wire::audit::Link;
-use muster_wire::limits::AUDIT_LINE_BYTES;
+use muster_wire::audit::ChainLink;
+use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
 
-use super::AuditError;
+use super::AuditReadError;
 
 /// A part of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub(super) enum LogFilePart<'a> {
     /// A line, without its end; of one that is too long, its beginning.
     Line(&'a [u8]),
     /// What stands behind the last line end.
@@ -19,8 +19,11 @@ pub(super) enum Part<'a> {
 }
 
 /// Reads a file to its end.
-pub(super) fn each(path: &Path, mut take: impl FnMut(Part<'_>)) -> Result<(), AuditError> {
-    let failed = |source| AuditError::Read {
+pub(super) fn for_each_part(
+    path: &Path,
+    mut take: impl FnMut(LogFilePart<'_>),
+) -> Result<(), AuditReadError> {
+    let failed = |source| AuditReadError::Read {
         path: path.to_owned(),
         source,
     };
@@ -28,25 +31,25 @@ pub(super) fn each(path: &Path, mut take: impl FnMut(Part<'_>)) -> Result<(), Au
     let mut line = Vec::new();
     loop {
         line.clear();
-        let most = AUDIT_LINE_BYTES as u64 + 1;
+        let most = MAX_AUDIT_LINE_BYTES as u64 + 1;
         (&mut input)
             .take(most)
             .read_until(b'\n', &mut line)
             .map_err(failed)?;
         match line.strip_suffix(b"\n") {
-            Some(whole) => take(Part::Line(whole)),
+            Some(whole) => take(LogFilePart::Line(whole)),
             None if line.is_empty() => return Ok(()),
-            None if line.len() > AUDIT_LINE_BYTES => {
-                take(Part::Line(&line));
-                skip(&mut input).map_err(failed)?;
+            None if line.len() > MAX_AUDIT_LINE_BYTES => {
+                take(LogFilePart::Line(&line));
+                skip_line(&mut input).map_err(failed)?;
             }
-            None => take(Part::Torn(&line)),
+            None => take(LogFilePart::Torn(&line)),
         }
     }
 }
 
 /// Up to behind the next line end.
-fn skip(input: &mut impl BufRead) -> std::io::Result<()> {
+fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let waiting = input.fill_buf()?;
         let (end, used) = match waiting.iter().position(|byte| *byte == b'\n') {
@@ -61,16 +64,16 @@ fn skip(input: &mut impl BufRead) -> std::io::Result<()> {
 }
 
 /// The number of a file's first line, if it is one of a chain.
-pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditError> {
-    let failed = |source| AuditError::Read {
+pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditReadError> {
+    let failed = |source| AuditReadError::Read {
         path: path.to_owned(),
         source,
     };
     let mut line = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    BufReader::new(file.take(AUDIT_LINE_BYTES as u64))
+    BufReader::new(file.take(MAX_AUDIT_LINE_BYTES as u64))
         .read_until(b'\n', &mut line)
         .map_err(failed)?;
     let line = line.strip_suffix(b"\n").unwrap_or(&line);
-    Ok(Link::read(line).map(|link| link.seq))
+    Ok(ChainLink::parse_line(line).map(|link| link.seq))
 }

@@ -2,23 +2,23 @@
 
 use serde_json::{Map, Value};
 
-use super::Context;
-use super::lines::{self, Part};
-use crate::cli::audit::Show;
+use super::CommandContext;
+use super::lines::{self, LogFilePart};
+use crate::cli::audit::AuditShowArgs;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::OutputError;
-use crate::render::audit::record;
+use crate::exit::CommandExitCode;
+use crate::printer::PrintError;
+use crate::render::audit::render_record;
 
 /// Shows.
-pub(super) fn run(args: &Show, cx: Context<'_>) -> Result<Exit, Error> {
+pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let (mut unread, mut printed) = (0_u64, Ok(()));
     for file in &args.files {
-        lines::each(file, |part| {
-            let (Part::Line(line) | Part::Torn(line)) = part;
+        lines::for_each_part(file, |part| {
+            let (LogFilePart::Line(line) | LogFilePart::Torn(line)) = part;
             match serde_json::from_slice::<Map<String, Value>>(line) {
-                Ok(fields) if printed.is_ok() && is_wanted(args, &fields) => {
-                    printed = print(args, line, &fields, cx);
+                Ok(fields) if printed.is_ok() && matches_filters(args, &fields) => {
+                    printed = print_record(args, line, &fields, cx);
                 }
                 Ok(_) => {}
                 Err(_) => unread += 1,
@@ -29,26 +29,26 @@ pub(super) fn run(args: &Show, cx: Context<'_>) -> Result<Exit, Error> {
     if unread > 0 {
         let hint = "`rpc audit verify` tells more";
         cx.printer
-            .warn(format_args!("{unread} lines cannot be read; {hint}"));
+            .print_warning(format_args!("{unread} lines cannot be read; {hint}"));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn print(
-    args: &Show,
+fn print_record(
+    args: &AuditShowArgs,
     line: &[u8],
     fields: &Map<String, Value>,
-    cx: Context<'_>,
-) -> Result<(), OutputError> {
+    cx: CommandContext<'_>,
+) -> Result<(), PrintError> {
     if args.json {
-        cx.printer.line(String::from_utf8_lossy(line))
+        cx.printer.print_line(String::from_utf8_lossy(line))
     } else {
-        cx.printer.text(record(fields))
+        cx.printer.print_text(render_record(fields))
     }
 }
 
 /// A record, and not one of the chain's own lines, with everything that was asked for.
-fn is_wanted(args: &Show, fields: &Map<String, Value>) -> bool {
+fn matches_filters(args: &AuditShowArgs, fields: &Map<String, Value>) -> bool {
     let has = |field: &str, wanted: Option<&str>| {
         wanted.is_none_or(|wanted| fields.get(field).and_then(Value::as_str) == Some(wanted))
     };
@@ -57,6 +57,7 @@ fn is_wanted(args: &Show, fields: &Map<String, Value>) -> bool {
         && has("agent", args.agent.as_ref().map(AsRef::as_ref))
         && has(
             "verdict",
-            args.verdict.map(crate::cli::audit::Verdict::word),
+            args.verdict
+                .map(crate::cli::audit::AuditVerdictFilter::as_str),
         )
 }

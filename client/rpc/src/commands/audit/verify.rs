@@ -3,49 +3,49 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_wire::audit::{Anchor, Trusting, Verifier};
+use muster_wire::audit::{AuditAnchor, AuditKeyTrust, ChainVerifier};
 
-use super::lines::{self, Part};
-use super::{AuditError, Context, head};
-use crate::cli::audit::Verify;
+use super::lines::{self, LogFilePart};
+use super::{AuditReadError, CommandContext, head};
+use crate::cli::audit::AuditVerifyArgs;
 use crate::commands::form;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::audit::{Document, Verified, text};
+use crate::exit::CommandExitCode;
+use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
 
 /// Where a daemon keeps its state.
-const STATE: &str = "/var/lib/muster";
+const STATE_DIRECTORY: &str = "/var/lib/muster";
 
 /// Verifies.
-pub(super) fn run(args: Verify, cx: Context<'_>) -> Result<Exit, Error> {
-    let json = form::json(&args.json)?;
-    let trusting = trusting(&args, cx)?;
+pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let json = form::parse_json_form(&args.json)?;
+    let trusting = resolve_key_trust(&args, cx)?;
     let mut anchors = args.anchors;
     // Read before the logs: a daemon that is at work only adds to them.
     anchors.extend(head_anchors(args.state.as_deref(), &args.files, cx)?);
-    let files = in_order(args.files)?;
-    let mut reader = Verifier::new(trusting, anchors);
+    let files = sort_by_sequence(args.files)?;
+    let mut reader = ChainVerifier::new(trusting, anchors);
     for file in &files {
-        reader.next_file();
-        lines::each(file, |part| match part {
-            Part::Line(line) => reader.line(line),
-            Part::Torn(rest) => reader.torn_end(rest),
+        reader.begin_next_file();
+        lines::for_each_part(file, |part| match part {
+            LogFilePart::Line(line) => reader.push_line(line),
+            LogFilePart::Torn(rest) => reader.push_torn_end(rest),
         })?;
     }
-    let verified = Verified {
+    let verified = VerifiedAuditLog {
         files: &files,
         verdict: reader.finish(),
         strict: args.strict,
     };
     if let Some(json) = json {
-        cx.json(&Document::new(&verified), &json)?;
+        cx.print_json(&AuditVerdictDocument::new(&verified), &json)?;
     } else {
-        cx.printer.text(text(&verified))?;
+        cx.printer.print_text(render_verdict(&verified))?;
     }
-    Ok(if verified.passes() {
-        Exit::Passed
+    Ok(if verified.has_passed() {
+        CommandExitCode::Passed
     } else {
-        Exit::SomeFailed
+        CommandExitCode::SomeFailed
     })
 }
 
@@ -53,15 +53,15 @@ pub(super) fn run(args: Verify, cx: Context<'_>) -> Result<Exit, Error> {
 fn head_anchors(
     state: Option<&Path>,
     files: &[PathBuf],
-    cx: Context<'_>,
-) -> Result<Vec<Anchor>, AuditError> {
+    cx: CommandContext<'_>,
+) -> Result<Vec<AuditAnchor>, AuditReadError> {
     let Some(state) = state else {
-        return match head::anchors(Path::new(STATE), files) {
-            Err(AuditError::Read { path, source })
+        return match head::read_anchors(Path::new(STATE_DIRECTORY), files) {
+            Err(AuditReadError::Read { path, source })
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 let path = path.display();
-                cx.printer.warn(format_args!(
+                cx.printer.print_warning(format_args!(
                     "{path} cannot be read, so a log that was cut short may look whole; run this as root"
                 ));
                 Ok(Vec::new())
@@ -70,30 +70,33 @@ fn head_anchors(
             found => found,
         };
     };
-    let found = head::anchors(state, files)?;
+    let found = head::read_anchors(state, files)?;
     if found.is_empty() {
         let path = state.to_owned();
-        return Err(AuditError::NoHead { path });
+        return Err(AuditReadError::NoHead { path });
     }
     Ok(found)
 }
 
 /// Keys that are named count; otherwise an operator that is named, or the configuration's.
-fn trusting(args: &Verify, cx: Context<'_>) -> Result<Trusting, Error> {
+fn resolve_key_trust(
+    args: &AuditVerifyArgs,
+    cx: CommandContext<'_>,
+) -> Result<AuditKeyTrust, Error> {
     if !args.keys.is_empty() {
-        return Ok(Trusting::Keys(args.keys.clone()));
+        return Ok(AuditKeyTrust::Keys(args.keys.clone()));
     }
     if let Some(operator) = args.operator {
-        return Ok(Trusting::Operator(operator));
+        return Ok(AuditKeyTrust::Operator(operator));
     }
-    match cx.settings_if_any()? {
-        Some(settings) => Ok(Trusting::Operator(settings.operator)),
-        None => Err(AuditError::NoKey.into()),
+    match cx.load_settings_if_any()? {
+        Some(settings) => Ok(AuditKeyTrust::Operator(settings.operator)),
+        None => Err(AuditReadError::NoKey.into()),
     }
 }
 
 /// By the numbers of their first lines; what has none comes last, as it was named.
-fn in_order(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, AuditError> {
+fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, AuditReadError> {
     let mut numbered = Vec::with_capacity(files.len());
     for file in files {
         let number = lines::first_number(&file)?;

@@ -2,43 +2,48 @@
 
 use std::path::PathBuf;
 
-use crate::broker::conf::Conf;
-use crate::cli::broker::Config;
+use crate::broker::conf::NatsServerConfig;
+use crate::cli::broker::BrokerConfigArgs;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::files;
 use crate::organisation::{Organisation, OrganisationError};
-use crate::printer::{GOOD, Printer};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs it.
-pub fn run(args: &Config, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
+pub fn run(
+    args: &BrokerConfigArgs,
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let own = organisation.layout().broker_config();
     let out: Option<PathBuf> = if args.write {
         Some(own.clone())
     } else {
         args.out.clone()
     };
-    let mut conf = Conf::of(organisation);
+    let mut conf = NatsServerConfig::for_organisation(organisation);
     if out.as_ref() != Some(&own) {
-        conf = conf.elsewhere(organisation)?;
+        conf = conf.with_embedded_accounts(organisation)?;
     }
     if let Some(directory) = &args.jetstream_dir {
-        conf.jetstream = Some(absolute(directory));
+        conf.jetstream = Some(absolute_path(directory));
     }
     if let Some(port) = args.port {
         conf.port = i32::from(port);
     }
     match out {
-        None => printer.text(conf.text())?,
+        None => printer.print_text(conf.render_text())?,
         Some(path) => {
-            files::replace(&path, conf.text().as_bytes()).map_err(OrganisationError::from)?;
-            printer.say(format_args!("{GOOD}wrote{GOOD:#} {}", path.display()));
+            files::replace_public(&path, conf.render_text().as_bytes())
+                .map_err(OrganisationError::from)?;
+            printer.print_message(format_args!("{GOOD}wrote{GOOD:#} {}", path.display()));
         }
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// nats-server takes relative paths from wherever it is started.
-fn absolute(path: &std::path::Path) -> PathBuf {
+fn absolute_path(path: &std::path::Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,23 +1,23 @@
 //! `rpc broker rename`: gives the broker other names, in its certificate and for everybody who looks for it.
 
-use crate::cli::broker::Rename;
+use crate::cli::broker::BrokerRenameArgs;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::organisation::Organisation;
-use crate::printer::{GOOD, Printer};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs it.
 pub fn run(
-    args: &Rename,
+    args: &BrokerRenameArgs,
     mut organisation: Organisation,
-    printer: &Printer,
-) -> Result<Exit, Error> {
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let lock = organisation.lock()?;
-    organisation.move_broker(&lock, &args.hosts)?;
+    organisation.rename_broker(&lock, &args.hosts)?;
     let urls = organisation.profile().broker.urls.join(", ");
-    printer.say(format_args!(
+    printer.print_message(format_args!(
         "{GOOD}renamed{GOOD:#} the broker; it is found at {urls}"
     ));
-    printer.hint("restart the broker, and write the new addresses into the configurations that you gave away");
-    Ok(Exit::Passed)
+    printer.print_hint("restart the broker, and write the new addresses into the configurations that you gave away");
+    Ok(CommandExitCode::Passed)
 }

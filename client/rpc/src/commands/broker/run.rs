@@ -7,13 +7,13 @@ use std::os::unix::process::CommandExt as _;
 )]
 use std::process::Command;
 
-use crate::broker::program::{self, BrokerError};
-use crate::cli::broker::Run;
-use crate::environment::Environment;
+use crate::broker::program::{self, BrokerProgramError};
+use crate::cli::broker::BrokerRunArgs;
+use crate::environment::ProcessEnvironment;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::organisation::Organisation;
-use crate::printer::Printer;
+use crate::printer::OutputPrinter;
 
 /// Runs it. Returns only if nats-server cannot be run.
 #[expect(
@@ -21,14 +21,14 @@ use crate::printer::Printer;
     reason = "becomes the broker; starts nothing beside itself"
 )]
 pub fn run(
-    args: &Run,
+    args: &BrokerRunArgs,
     organisation: &Organisation,
-    environment: &Environment,
-    printer: &Printer,
-) -> Result<Exit, Error> {
-    let path = program::find(environment)?;
+    environment: &ProcessEnvironment,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    let path = program::find_nats_server(environment)?;
     let config = organisation.layout().broker_config();
-    printer.detail(format_args!(
+    printer.print_detail(format_args!(
         "{} --config {}",
         path.display(),
         config.display()
@@ -38,5 +38,5 @@ pub fn run(
         .arg(config)
         .args(&args.arguments)
         .exec();
-    Err(BrokerError::Run { path, source }.into())
+    Err(BrokerProgramError::Run { path, source }.into())
 }

@@ -9,64 +9,67 @@ use serde::Deserialize;
 use tokio::time::{Instant, interval};
 
 use super::DemoError;
-use super::process::{self, Process};
+use super::process::{self, DemoProcess};
 use super::record;
 use super::up::log_tail;
-use crate::broker::conf::Conf;
+use crate::broker::conf::NatsServerConfig;
 use crate::files;
 use crate::organisation::Organisation;
 
 /// How long the broker may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often the file is looked for.
-const TICK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Largest file in bytes.
-const PORTS_BYTES: u64 = 64 * 1024;
+const MAX_PORTS_BYTES: u64 = 64 * 1024;
 
 /// What nats-server writes: the addresses for clients.
 #[derive(Debug, Deserialize)]
-struct Ports {
+struct PortsFile {
     nats: Vec<String>,
 }
 
 /// A broker that was started and does not listen yet.
 #[derive(Debug)]
-pub struct Starting {
+pub struct StartingBroker {
     child: Child,
     /// Its process.
-    pub process: Process,
+    pub process: DemoProcess,
 }
 
 /// Starts it on loopback.
-pub fn start(
+pub fn start_broker(
     program: &Path,
     organisation: &Organisation,
     directory: &Path,
-) -> Result<Starting, DemoError> {
+) -> Result<StartingBroker, DemoError> {
     let ports = directory.join("ports");
-    files::private_directory(&ports)?;
-    let mut conf = Conf::of(organisation);
+    files::create_private_directory(&ports)?;
+    let mut conf = NatsServerConfig::for_organisation(organisation);
     "127.0.0.1".clone_into(&mut conf.host);
     conf.jetstream = Some(directory.join("jetstream"));
     conf.ports_directory = Some(ports);
     let path = organisation.layout().broker_config();
-    files::replace(&path, conf.text().as_bytes())?;
+    files::replace_public(&path, conf.render_text().as_bytes())?;
     let log = directory.join("log/broker.log");
     let (child, process) =
-        process::start(program, &["--config".as_ref(), path.as_os_str()], &[], &log)?;
-    Ok(Starting { child, process })
+        process::start_process(program, &["--config".as_ref(), path.as_os_str()], &[], &log)?;
+    Ok(StartingBroker { child, process })
 }
 
-impl Starting {
+impl StartingBroker {
     /// Waits until it listens, and says where.
-    pub async fn url(&mut self, directory: &Path) -> Result<record::Broker, DemoError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut ticks = interval(TICK);
+    pub async fn await_url(
+        &mut self,
+        directory: &Path,
+    ) -> Result<record::BrokerProcess, DemoError> {
+        let deadline = Instant::now() + LISTEN_TIMEOUT;
+        let mut ticks = interval(POLL_INTERVAL);
         let name = || "the broker".to_owned();
         let words = || log_tail(&directory.join("log/broker.log"));
         loop {
-            if let Some(url) = listening(&directory.join("ports")) {
-                return Ok(record::Broker {
+            if let Some(url) = read_client_url(&directory.join("ports")) {
+                return Ok(record::BrokerProcess {
                     url,
                     process: self.process,
                 });
@@ -81,7 +84,7 @@ impl Starting {
             if Instant::now() > deadline {
                 return Err(DemoError::Late {
                     name: name(),
-                    within: PATIENCE,
+                    within: LISTEN_TIMEOUT,
                     words: words(),
                 });
             }
@@ -91,9 +94,10 @@ impl Starting {
 }
 
 /// The address in the file, once it is there as a whole.
-fn listening(directory: &Path) -> Option<String> {
+fn read_client_url(directory: &Path) -> Option<String> {
     let mut entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
     let file = entries.find(|entry| entry.path().extension().is_some_and(|end| end == "ports"))?;
-    let ports: Ports = serde_json::from_str(&files::read(&file.path(), PORTS_BYTES).ok()?).ok()?;
+    let ports: PortsFile =
+        serde_json::from_str(&files::read_text(&file.path(), MAX_PORTS_BYTES).ok()?).ok()?;
     ports.nats.into_iter().next()
 }

@@ -4,25 +4,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::process;
-use super::record::{self, Record};
+use super::record::{self, DemoRecord};
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::{GOOD, Printer};
+use crate::exit::CommandExitCode;
+use crate::printer::{GOOD, OutputPrinter};
 
 /// How long a node may take to finish what it does.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs it.
-pub async fn run(directory: &Path, printer: &Printer) -> Result<Exit, Error> {
-    let record = Record::load(directory)?;
+pub async fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+    let record = DemoRecord::load(directory)?;
     let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();
-    process::stop(&nodes, PATIENCE).await?;
+    process::stop_processes(&nodes, STOP_TIMEOUT).await?;
     let broker: Vec<_> = record.broker.iter().map(|broker| broker.process).collect();
-    process::stop(&broker, PATIENCE).await?;
-    record::remove(directory)?;
-    printer.say(format_args!(
+    process::stop_processes(&broker, STOP_TIMEOUT).await?;
+    record::remove_directory(directory)?;
+    printer.print_message(format_args!(
         "{GOOD}down{GOOD:#}: everything is stopped, and {} is gone",
         directory.display()
     ));
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

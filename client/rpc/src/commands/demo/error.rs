@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::broker::program::BrokerError;
+use crate::broker::program::BrokerProgramError;
 use crate::environment::RPCD;
-use crate::files::FileError;
+use crate::files::RpcFileError;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
 
@@ -48,10 +48,10 @@ pub enum DemoError {
     Stores(#[from] PushError),
     /// The broker's program.
     #[error(transparent)]
-    Broker(#[from] BrokerError),
+    Broker(#[from] BrokerProgramError),
     /// A file.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] RpcFileError),
     /// What is recorded of the demonstration cannot be read or written.
     #[error("{} is no record of a demonstration", path.display())]
     Record {
@@ -100,7 +100,7 @@ pub enum DemoError {
         words: String,
     },
     /// Processes that do not end.
-    #[error("these processes do not end: {}", listed(.0))]
+    #[error("these processes do not end: {}", join_pids(.0))]
     Survivors(Vec<u32>),
 }
 
@@ -124,7 +124,7 @@ impl DemoError {
     }
 }
 
-fn listed(pids: &[u32]) -> String {
+fn join_pids(pids: &[u32]) -> String {
     pids.iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>()

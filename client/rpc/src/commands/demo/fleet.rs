@@ -4,22 +4,22 @@ use muster_wire::identity::{Identity, NameError};
 use serde::Serialize;
 
 /// The user that asks.
-pub const USER: &str = "demo";
+pub const DEMO_USER: &str = "demo";
 
 /// A node as it shall be.
 #[derive(Debug)]
-pub struct Member {
+pub struct DemoNode {
     /// Its name.
     pub name: Identity,
     /// Its facts, besides those of this machine.
-    pub facts: Facts,
+    pub facts: DemoFacts,
     /// Its classes.
     pub classes: Vec<&'static str>,
 }
 
 /// The facts that differ.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Facts {
+pub struct DemoFacts {
     country: &'static str,
     customer: &'static str,
     environment: &'static str,
@@ -27,7 +27,7 @@ pub struct Facts {
 }
 
 /// A kind of node: what comes before and after its number, environment, customer, and class beside `common`.
-struct Pattern(
+struct DemoNodePattern(
     &'static str,
     &'static str,
     &'static str,
@@ -36,26 +36,26 @@ struct Pattern(
 );
 
 /// Every round of five has two nodes that `environment=development customer=acme mysql::master` finds.
-const PATTERNS: [Pattern; 5] = [
-    Pattern("db", "dev.acme.net", "development", "acme", "mysql::master"),
-    Pattern("db", "dev.acme.net", "development", "acme", "mysql::master"),
-    Pattern("web", "dev.acme.net", "development", "acme", "apache"),
-    Pattern("db", "acme.net", "production", "acme", "mysql::master"),
-    Pattern("web", "dev.initech.net", "development", "initech", "apache"),
+const NODE_PATTERNS: [DemoNodePattern; 5] = [
+    DemoNodePattern("db", "dev.acme.net", "development", "acme", "mysql::master"),
+    DemoNodePattern("db", "dev.acme.net", "development", "acme", "mysql::master"),
+    DemoNodePattern("web", "dev.acme.net", "development", "acme", "apache"),
+    DemoNodePattern("db", "acme.net", "production", "acme", "mysql::master"),
+    DemoNodePattern("web", "dev.initech.net", "development", "initech", "apache"),
 ];
 
 const COUNTRIES: [&str; 4] = ["de", "nl", "us", "br"];
 
 /// The first so many nodes.
-pub fn members(count: usize) -> Result<Vec<Member>, NameError> {
-    let endless = PATTERNS
+pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
+    let endless = NODE_PATTERNS
         .iter()
         .cycle()
         .zip(COUNTRIES.iter().cycle())
         .take(count);
-    let mut members: Vec<Member> = Vec::with_capacity(count);
-    for (Pattern(role, domain, environment, customer, class), country) in endless {
-        let alike = |member: &&Member| {
+    let mut members: Vec<DemoNode> = Vec::with_capacity(count);
+    for (DemoNodePattern(role, domain, environment, customer, class), country) in endless {
+        let alike = |member: &&DemoNode| {
             member.name.as_str().starts_with(role)
                 && member
                     .name
@@ -64,9 +64,9 @@ pub fn members(count: usize) -> Result<Vec<Member>, NameError> {
                     .is_some_and(|(_, rest)| rest == *domain)
         };
         let number = members.iter().filter(alike).count() + 1;
-        members.push(Member {
+        members.push(DemoNode {
             name: Identity::parse(&format!("{role}{number}.{domain}"))?,
-            facts: Facts {
+            facts: DemoFacts {
                 country,
                 customer,
                 environment,
@@ -82,15 +82,15 @@ pub fn members(count: usize) -> Result<Vec<Member>, NameError> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::members;
+    use super::demo_nodes;
 
     #[test]
     fn names_differ_and_the_filter_of_the_documentation_finds_some_but_not_all() {
-        let fleet = members(23).unwrap();
+        let fleet = demo_nodes(23).unwrap();
         let names: BTreeSet<_> = fleet.iter().map(|member| member.name.clone()).collect();
         assert_eq!(names.len(), 23);
         let found = |count: usize| {
-            let fleet = members(count).unwrap();
+            let fleet = demo_nodes(count).unwrap();
             let matching = fleet.iter().filter(|member| {
                 member.facts.environment == "development"
                     && member.facts.customer == "acme"

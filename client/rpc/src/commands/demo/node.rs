@@ -9,63 +9,65 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::DemoError;
-use super::fleet::{Member, USER};
+use super::fleet::{DEMO_USER, DemoNode};
 use crate::files;
-use crate::organisation::{Kind, Lock, Order, Organisation, OrganisationError, bundle};
+use crate::organisation::{
+    CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
+};
 
 /// How long the credentials of a demonstration are valid.
-pub const LIFETIME: Duration = Duration::from_hours(30 * 24);
+pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
 
 /// The agents that the demonstration's user may ask.
-const AGENTS: [&str; 5] = ["package", "permit", "puppetral", "rpcutil", "service"];
+const ALLOWED_AGENTS: [&str; 5] = ["package", "permit", "puppetral", "rpcutil", "service"];
 
 /// Where everything of a node is, relative to its directory.
 #[derive(Debug, Serialize)]
-struct Extra {
-    paths: Paths,
-    plugins: Plugins,
+struct DemoNodeConfig {
+    paths: DemoPathsSection,
+    plugins: DemoPluginsSection,
     #[serde(skip_serializing_if = "Option::is_none")]
-    log: Option<Log>,
+    log: Option<DemoLogSection>,
 }
 
 /// What thousands of nodes say about being connected is left out of their log.
 #[derive(Debug, Serialize)]
-struct Log {
+struct DemoLogSection {
     level: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct Plugins {
-    puppetral: Puppetral,
+struct DemoPluginsSection {
+    puppetral: DemoPuppetralSection,
     #[serde(skip_serializing_if = "Option::is_none")]
-    external: Option<External>,
+    external: Option<DemoExternalSection>,
 }
 
 /// A demonstration of root's is below root's home, where no unprivileged user reaches the programs of external agents.
 #[derive(Debug, Serialize)]
-struct External {
-    agents: BTreeMap<&'static str, ExternalAgent>,
+struct DemoExternalSection {
+    agents: BTreeMap<&'static str, DemoExternalAgentSection>,
 }
 
 #[derive(Debug, Serialize)]
-struct ExternalAgent {
+struct DemoExternalAgentSection {
     user: &'static str,
 }
 
 /// A scratch root may have every type tried on it, `exec` too; a real node refuses that one unless it is told otherwise.
 #[derive(Debug, Serialize)]
-struct Puppetral {
+struct DemoPuppetralSection {
     deny_types: [&'static str; 0],
 }
 
-fn extra(log: Option<Log>) -> Extra {
-    let as_root = || External {
-        agents: BTreeMap::from([("*", ExternalAgent { user: "root" })]),
+fn node_config(log: Option<DemoLogSection>) -> DemoNodeConfig {
+    let as_root = || DemoExternalSection {
+        agents: BTreeMap::from([("*", DemoExternalAgentSection { user: "root" })]),
     };
-    Extra {
+    DemoNodeConfig {
         paths: PATHS,
-        plugins: Plugins {
-            puppetral: Puppetral { deny_types: [] },
+        plugins: DemoPluginsSection {
+            puppetral: DemoPuppetralSection { deny_types: [] },
             external: nix::unistd::geteuid().is_root().then(as_root),
         },
         log,
@@ -73,7 +75,7 @@ fn extra(log: Option<Log>) -> Extra {
 }
 
 #[derive(Debug, Serialize)]
-struct Paths {
+struct DemoPathsSection {
     state: &'static str,
     facts_d: &'static str,
     classes: &'static str,
@@ -83,7 +85,7 @@ struct Paths {
     root: &'static str,
 }
 
-const PATHS: Paths = Paths {
+const PATHS: DemoPathsSection = DemoPathsSection {
     state: "state",
     facts_d: "facts.d",
     classes: "classes.txt",
@@ -128,83 +130,83 @@ const ROOT_DIRECTORIES: [&str; 8] = [
 ];
 
 /// Makes the node, and returns where its configuration is.
-pub fn make(
+pub fn make_node(
     organisation: &Organisation,
-    lock: &Lock,
+    lock: &OrganisationLock,
     directory: &Path,
-    member: &Member,
+    member: &DemoNode,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let issued = organisation.issue(lock, &order(&member.name), now)?;
-    organisation.bundle_node(directory, &issued.creds, &member.name, extra(None))?;
+    let issued = organisation.issue_credentials(lock, &credential_spec(&member.name), now)?;
+    organisation.bundle_node(directory, &issued.creds, &member.name, node_config(None))?;
     for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
-        files::private_directory(&directory.join(below))?;
+        files::create_private_directory(&directory.join(below))?;
     }
     let facts =
         serde_json::to_vec_pretty(&member.facts).map_err(|error| OrganisationError::Format {
             what: "the node's facts",
             source: error.into(),
         })?;
-    files::replace(&directory.join("facts.d/demo.json"), &facts)?;
+    files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = member.classes.join("\n") + "\n";
-    files::replace(&directory.join(PATHS.classes), classes.as_bytes())?;
-    policies(&directory.join(PATHS.policies))?;
-    machine(&directory.join(PATHS.root), member)?;
+    files::replace_public(&directory.join(PATHS.classes), classes.as_bytes())?;
+    write_policies(&directory.join(PATHS.policies))?;
+    make_scratch_root(&directory.join(PATHS.root), member)?;
     Ok(directory.join(bundle::name::NODE_CONFIG))
 }
 
 /// Lets the demonstration's user ask, and nobody else.
-fn policies(directory: &Path) -> Result<(), DemoError> {
-    for agent in AGENTS {
-        let policy = format!("policy default deny\nallow\tcaller={USER}\t*\t*\t*\n");
+fn write_policies(directory: &Path) -> Result<(), DemoError> {
+    for agent in ALLOWED_AGENTS {
+        let policy = format!("policy default deny\nallow\tcaller={DEMO_USER}\t*\t*\t*\n");
         let path = directory.join(format!("{agent}.policy"));
-        files::replace(&path, policy.as_bytes())?;
+        files::replace_public(&path, policy.as_bytes())?;
     }
     Ok(())
 }
 
 /// Makes what a process needs that runs many nodes: the configuration of one, whose name is nobody's; returns where it is.
-pub fn make_host(
+pub fn make_virtual_host(
     organisation: &Organisation,
-    lock: &Lock,
+    lock: &OrganisationLock,
     directory: &Path,
     name: &Identity,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let order = order(name);
-    let issued = organisation.issue(lock, &order, now)?;
-    let extra = extra(Some(Log { level: "warn" }));
+    let order = credential_spec(name);
+    let issued = organisation.issue_credentials(lock, &order, now)?;
+    let extra = node_config(Some(DemoLogSection { level: "warn" }));
     organisation.bundle_node(directory, &issued.creds, name, extra)?;
     for below in [PATHS.state, PATHS.policies] {
-        files::private_directory(&directory.join(below))?;
+        files::create_private_directory(&directory.join(below))?;
     }
-    policies(&directory.join(PATHS.policies))?;
+    write_policies(&directory.join(PATHS.policies))?;
     Ok(directory.join(bundle::name::NODE_CONFIG))
 }
 
-fn order(name: &Identity) -> Order {
-    Order {
-        kind: Kind::Node,
+fn credential_spec(name: &Identity) -> CredentialSpec {
+    CredentialSpec {
+        kind: PrincipalKind::Node,
         name: name.clone(),
         tags: Vec::new(),
-        expires: Some(LIFETIME),
+        expires: Some(CREDENTIAL_LIFETIME),
         renew: false,
         out: None,
     }
 }
 
 /// Makes the directory that is the node's machine.
-fn machine(root: &Path, member: &Member) -> Result<(), DemoError> {
+fn make_scratch_root(root: &Path, member: &DemoNode) -> Result<(), DemoError> {
     for directory in ROOT_DIRECTORIES {
-        files::private_directory(&root.join(directory))?;
+        files::create_private_directory(&root.join(directory))?;
     }
     for (path, text) in ROOT_FILES {
-        files::replace(&root.join(path), text.as_bytes())?;
+        files::replace_public(&root.join(path), text.as_bytes())?;
     }
     for (path, text) in ROOT_SECRETS {
         files::replace_secret(&root.join(path), text.as_bytes())?;
     }
-    Ok(files::replace(
+    Ok(files::replace_public(
         &root.join("etc/hostname"),
         format!("{}\n", member.name).as_bytes(),
     )?)

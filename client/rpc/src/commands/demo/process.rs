@@ -22,13 +22,13 @@ use super::DemoError;
 use crate::files;
 
 /// How long the kernel may take to end a process.
-const KERNEL_PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked at meanwhile.
-const TICK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process that can be recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct DemoProcess {
     /// Its number.
     pub pid: u32,
     /// When it was started, in clock ticks since the machine was.
@@ -41,14 +41,14 @@ pub struct Process {
     clippy::disallowed_types,
     reason = "a demonstration is made of processes"
 )]
-pub fn start(
+pub fn start_process(
     program: &Path,
     arguments: &[&OsStr],
     environment: &[(&str, &OsStr)],
     log: &Path,
-) -> Result<(Child, Process), DemoError> {
-    let out = File::create(log).map_err(files::failed("write", log))?;
-    let err = out.try_clone().map_err(files::failed("write", log))?;
+) -> Result<(Child, DemoProcess), DemoError> {
+    let out = File::create(log).map_err(files::file_error("write", log))?;
+    let err = out.try_clone().map_err(files::file_error("write", log))?;
     let failed = |source| DemoError::Start {
         program: program.to_owned(),
         source,
@@ -64,23 +64,23 @@ pub fn start(
         .map_err(failed)?;
     let pid = child.id();
     // A child that was not waited for keeps its entry, even if it has ended by now.
-    let start_time = stat(pid).map_or(0, |stat| stat.start_time);
-    Ok((child, Process { pid, start_time }))
+    let start_time = read_stat(pid).map_or(0, |stat| stat.start_time);
+    Ok((child, DemoProcess { pid, start_time }))
 }
 
-impl Process {
+impl DemoProcess {
     /// Whether it is still there. One that ended and waits for its parent to notice is not.
     pub fn is_alive(&self) -> bool {
-        stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.is_dead)
+        read_stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.is_dead)
     }
 
     /// The memory that would be free without it, in bytes: its own, and its share of what it shares.
-    pub fn memory(&self) -> Option<u64> {
+    pub fn memory_bytes(&self) -> Option<u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         proportional_set_size(&rollup)
     }
 
-    fn raw(self) -> Option<Pid> {
+    fn raw_pid(self) -> Option<Pid> {
         i32::try_from(self.pid)
             .ok()
             .filter(|pid| *pid > 1)
@@ -89,23 +89,26 @@ impl Process {
 }
 
 /// Asks processes to end, waits, and ends those that do not, with what they started.
-pub async fn stop(processes: &[Process], patience: Duration) -> Result<(), DemoError> {
+pub async fn stop_processes(
+    processes: &[DemoProcess],
+    patience: Duration,
+) -> Result<(), DemoError> {
     for process in processes.iter().filter(|process| process.is_alive()) {
         // One that ended in between is what was wanted.
-        let _ = process.raw().map(|pid| kill(pid, Signal::SIGTERM));
+        let _ = process.raw_pid().map(|pid| kill(pid, Signal::SIGTERM));
     }
-    if gone(processes, patience).await.is_ok() {
+    if await_exit(processes, patience).await.is_ok() {
         return Ok(());
     }
     for process in processes.iter().filter(|process| process.is_alive()) {
-        let _ = process.raw().map(|pid| killpg(pid, Signal::SIGKILL));
+        let _ = process.raw_pid().map(|pid| killpg(pid, Signal::SIGKILL));
     }
-    gone(processes, KERNEL_PATIENCE).await
+    await_exit(processes, KILL_TIMEOUT).await
 }
 
-async fn gone(processes: &[Process], patience: Duration) -> Result<(), DemoError> {
+async fn await_exit(processes: &[DemoProcess], patience: Duration) -> Result<(), DemoError> {
     let deadline = Instant::now() + patience;
-    let mut ticks = interval(TICK);
+    let mut ticks = interval(POLL_INTERVAL);
     loop {
         let left = processes.iter().filter(|process| process.is_alive());
         let left: Vec<u32> = left.map(|process| process.pid).collect();
@@ -121,23 +124,23 @@ async fn gone(processes: &[Process], patience: Duration) -> Result<(), DemoError
 
 /// What the kernel says of a process.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+struct ProcStatFields {
     is_dead: bool,
     start_time: u64,
 }
 
-fn stat(pid: u32) -> Option<Stat> {
+fn read_stat(pid: u32) -> Option<ProcStatFields> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Reads `/proc/PID/stat` (proc(5)). The name in brackets may hold anything, brackets too.
-fn parse_stat(text: &str) -> Option<Stat> {
+fn parse_stat(text: &str) -> Option<ProcStatFields> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     let state = fields.next()?;
     // The state is field 3; the start time is field 22.
     let start_time = fields.nth(18)?.parse().ok()?;
-    Some(Stat {
+    Some(ProcStatFields {
         is_dead: matches!(state, "Z" | "X"),
         start_time,
     })
@@ -155,14 +158,17 @@ mod tests {
 
     use tokio::time::interval;
 
-    use super::{Process, Stat, TICK, parse_stat, proportional_set_size, stat, stop};
+    use super::{
+        DemoProcess, POLL_INTERVAL, ProcStatFields, parse_stat, proportional_set_size, read_stat,
+        stop_processes,
+    };
 
     #[test]
     fn the_kernels_line_is_read_whatever_the_process_is_called() {
         let line = "42 (a ) R 1) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 1 1 1";
         assert_eq!(
             parse_stat(line),
-            Some(Stat {
+            Some(ProcStatFields {
                 is_dead: false,
                 start_time: 777
             })
@@ -170,7 +176,7 @@ mod tests {
         let dead = line.replace(") S ", ") Z ");
         assert_eq!(
             parse_stat(&dead),
-            Some(Stat {
+            Some(ProcStatFields {
                 is_dead: true,
                 start_time: 777
             })
@@ -191,10 +197,10 @@ mod tests {
     #[test]
     fn another_process_under_the_same_number_is_not_taken_for_it() {
         let pid = std::process::id();
-        let start_time = stat(pid).unwrap().start_time;
-        assert!(Process { pid, start_time }.is_alive());
+        let start_time = read_stat(pid).unwrap().start_time;
+        assert!(DemoProcess { pid, start_time }.is_alive());
         assert!(
-            !Process {
+            !DemoProcess {
                 pid,
                 start_time: start_time + 1
             }
@@ -208,13 +214,15 @@ mod tests {
         let log = scratch.path().join("log");
         let script = "trap '' TERM; echo deaf; exec sleep 60".as_ref();
         let (_child, process) =
-            super::start("/bin/sh".as_ref(), &["-c".as_ref(), script], &[], &log).unwrap();
-        let mut ticks = interval(TICK);
+            super::start_process("/bin/sh".as_ref(), &["-c".as_ref(), script], &[], &log).unwrap();
+        let mut ticks = interval(POLL_INTERVAL);
         while std::fs::read_to_string(&log).unwrap() != "deaf\n" {
             ticks.tick().await;
         }
         assert!(process.is_alive());
-        stop(&[process], Duration::from_millis(50)).await.unwrap();
+        stop_processes(&[process], Duration::from_millis(50))
+            .await
+            .unwrap();
         assert!(!process.is_alive());
     }
 }

@@ -9,20 +9,20 @@ use tokio::time::{Instant, interval, timeout_at};
 use super::DemoError;
 
 /// The variable that tells a program where to report.
-pub const VARIABLE: &str = "NOTIFY_SOCKET";
+pub const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 /// Largest report in bytes.
-const REPORT_BYTES: usize = 4096;
+const MAX_REPORT_BYTES: usize = 4096;
 /// How often a waiting node is looked after.
-const TICK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where one node reports.
 #[derive(Debug)]
-pub struct Listener {
+pub struct ReadinessListener {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-impl Listener {
+impl ReadinessListener {
     /// Listens there.
     pub fn new(path: PathBuf) -> Result<Self, DemoError> {
         match UnixDatagram::bind(&path) {
@@ -37,19 +37,20 @@ impl Listener {
     }
 
     /// Waits until the node is ready: true; false when `is_over` says that there is no use in waiting, or at the deadline.
-    pub async fn ready(&self, deadline: Instant, is_over: impl FnMut() -> bool) -> bool {
-        self.ready_telling(deadline, is_over, |_| {}).await
+    pub async fn await_ready(&self, deadline: Instant, is_over: impl FnMut() -> bool) -> bool {
+        self.await_ready_with_status(deadline, is_over, |_| {})
+            .await
     }
 
     /// The same, and `tell` hears what the node says of its way there.
-    pub async fn ready_telling(
+    pub async fn await_ready_with_status(
         &self,
         deadline: Instant,
         mut is_over: impl FnMut() -> bool,
         mut tell: impl FnMut(&str),
     ) -> bool {
-        let mut ticks = interval(TICK);
-        let mut report = vec![0; REPORT_BYTES];
+        let mut ticks = interval(POLL_INTERVAL);
+        let mut report = vec![0; MAX_REPORT_BYTES];
         let wait = async {
             loop {
                 tokio::select! {
@@ -59,7 +60,7 @@ impl Listener {
                         if said.is_some_and(is_ready) {
                             return true;
                         }
-                        if let Some(status) = said.and_then(status) {
+                        if let Some(status) = said.and_then(status_text) {
                             tell(status);
                         }
                     }
@@ -81,7 +82,7 @@ fn is_ready(report: &[u8]) -> bool {
 }
 
 /// What a report says in words.
-fn status(report: &[u8]) -> Option<&str> {
+fn status_text(report: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(report).ok()?;
     text.lines().find_map(|line| line.strip_prefix("STATUS="))
 }
@@ -93,7 +94,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Listener, is_ready};
+    use super::{ReadinessListener, is_ready};
 
     #[test]
     fn ready_is_a_line_of_its_own() {
@@ -105,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn other_reports_are_not_taken_for_readiness() {
         let scratch = tempfile::tempdir().unwrap();
-        let listener = Listener::new(scratch.path().join("s")).unwrap();
+        let listener = ReadinessListener::new(scratch.path().join("s")).unwrap();
         let node = UnixDatagram::unbound().unwrap();
         let deadline = || Instant::now() + Duration::from_mins(1);
         node.send_to(b"STATUS=connecting", listener.path()).unwrap();
@@ -116,10 +117,14 @@ mod tests {
         };
         let mut told = Vec::new();
         let tell = |status: &str| told.push(status.to_owned());
-        assert!(!listener.ready_telling(deadline(), over, tell).await);
+        assert!(
+            !listener
+                .await_ready_with_status(deadline(), over, tell)
+                .await
+        );
         assert_eq!(told, ["connecting"]);
         node.send_to(b"READY=1\n", listener.path()).unwrap();
-        assert!(listener.ready(deadline(), || false).await);
-        assert!(!listener.ready(Instant::now(), || false).await);
+        assert!(listener.await_ready(deadline(), || false).await);
+        assert!(!listener.await_ready(Instant::now(), || false).await);
     }
 }

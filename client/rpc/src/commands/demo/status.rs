@@ -2,39 +2,43 @@
 
 use std::path::Path;
 
-use super::process::Process;
-use super::record::Record;
-use crate::commands::table::table;
+use super::process::DemoProcess;
+use super::record::DemoRecord;
+use crate::commands::table::format_table;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::exit::CommandExitCode;
+use crate::printer::OutputPrinter;
 
-/// Runs it. Ends with [`Exit::Local`] if something that was started is gone.
-pub fn run(directory: &Path, printer: &Printer) -> Result<Exit, Error> {
-    let record = Record::load(directory)?;
+/// Runs it. Ends with [`CommandExitCode::Local`] if something that was started is gone.
+pub fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+    let record = DemoRecord::load(directory)?;
     let mut rows = Vec::new();
     if let Some(broker) = &record.broker {
-        rows.push(row("broker", broker.process, broker.url.clone()));
+        rows.push(process_row("broker", broker.process, broker.url.clone()));
     }
     for node in &record.nodes {
         let (name, place) = match node.in_memory {
             Some(count) => (format!("{count} virtual nodes"), directory.join(&node.name)),
             None => (node.name.clone(), directory.join("nodes").join(&node.name)),
         };
-        rows.push(row(&name, node.process, place.display().to_string()));
+        rows.push(process_row(
+            &name,
+            node.process,
+            place.display().to_string(),
+        ));
     }
-    for line in table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows) {
-        printer.line(line)?;
+    for line in format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows) {
+        printer.print_line(line)?;
     }
-    let whole = record.nodes_first().iter().all(Process::is_alive);
+    let whole = record.nodes_first().iter().all(DemoProcess::is_alive);
     if rows.is_empty() || !whole {
-        printer.warn("not everything runs; `rpc demo down` cleans up");
-        return Ok(Exit::Local);
+        printer.print_warning("not everything runs; `rpc demo down` cleans up");
+        return Ok(CommandExitCode::Local);
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn row(name: &str, process: Process, place: String) -> [String; 5] {
+fn process_row(name: &str, process: DemoProcess, place: String) -> [String; 5] {
     let state = if process.is_alive() {
         "running"
     } else {
@@ -44,14 +48,14 @@ fn row(name: &str, process: Process, place: String) -> [String; 5] {
         name.to_owned(),
         process.pid.to_string(),
         state.to_owned(),
-        memory(process),
+        memory_text(process),
         place,
     ]
 }
 
 /// The process's share of memory in MiB, if it runs and may be looked at.
-fn memory(process: Process) -> String {
-    let bytes = process.is_alive().then(|| process.memory()).flatten();
+fn memory_text(process: DemoProcess) -> String {
+    let bytes = process.is_alive().then(|| process.memory_bytes()).flatten();
     bytes.map_or_else(
         || "-".to_owned(),
         |bytes| format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),

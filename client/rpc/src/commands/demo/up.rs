@@ -4,65 +4,67 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use muster_wire::bundle::SIGN_TAG;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::token::scope::Grant;
+use muster_wire::bundle::PLUGIN_SIGN_TAG;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;
 
-use super::ready::{self, Listener};
-use super::record::{self, Record};
+use super::ready::{self, ReadinessListener};
+use super::record::{self, DemoRecord};
 use super::{DemoError, broker, fleet, node, process, virtual_nodes};
 use crate::broker::program;
-use crate::cli::demo::Up;
+use crate::cli::demo::DemoUpArgs;
 use crate::clock;
-use crate::diagnostics::code;
-use crate::environment::{CONFIG, Environment};
+use crate::diagnostics::highlight_code;
+use crate::environment::{CONFIG, ProcessEnvironment};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::files;
-use crate::organisation::{self, Kind, Order, Organisation, OrganisationError, Plan};
-use crate::printer::{GOOD, Printer};
+use crate::organisation::{
+    self, CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
+};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// How long all nodes together may take to be ready.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most nodes that are processes.
-const MOST: u32 = 500;
+const MAX_PROCESS_NODES: u32 = 500;
 /// Most bytes of a log that are read for its end.
-const LOG_BYTES: u64 = 1024 * 1024;
+const MAX_LOG_BYTES: u64 = 1024 * 1024;
 /// How many lines of a failed node's log are shown.
-const LOG_LINES: usize = 15;
+const SHOWN_LOG_LINES: usize = 15;
 /// How long what was started may take to end after a failure.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node that was started and is not ready yet.
-pub struct Starting {
+pub struct StartingNode {
     /// Who.
     pub name: Identity,
     /// Its process.
     pub child: Child,
     /// Where it reports.
-    pub listener: Listener,
+    pub listener: ReadinessListener,
 }
 
 /// Runs it.
 pub async fn run(
-    args: &Up,
+    args: &DemoUpArgs,
     directory: PathBuf,
-    environment: &Environment,
-    printer: &Printer,
-) -> Result<Exit, Error> {
-    if !args.in_memory && args.nodes > MOST {
-        let (nodes, most) = (args.nodes, MOST);
+    environment: &ProcessEnvironment,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    if !args.in_memory && args.nodes > MAX_PROCESS_NODES {
+        let (nodes, most) = (args.nodes, MAX_PROCESS_NODES);
         return Err(DemoError::TooMany { nodes, most }.into());
     }
-    let server = program::find(environment)?;
+    let server = program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
-    record::claim(&directory)?;
-    let mut record = Record::default();
+    record::claim_directory(&directory)?;
+    let mut record = DemoRecord::default();
     let started = Instant::now();
-    let result = raise(args, &directory, &server, &daemon, &mut record, printer).await;
+    let result = start_demo(args, &directory, &server, &daemon, &mut record, printer).await;
     if let Err(error) = result {
-        process::stop(&record.nodes_first(), STOP_PATIENCE).await?;
+        process::stop_processes(&record.nodes_first(), STOP_TIMEOUT).await?;
         return Err(error.into());
     }
     let (nodes, taken) = (args.nodes, started.elapsed().as_secs_f64());
@@ -71,21 +73,21 @@ pub async fn run(
     } else {
         "nodes"
     };
-    printer.say(format_args!(
+    printer.print_message(format_args!(
         "{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {taken:.1} s"
     ));
-    printer.line(format_args!(
+    printer.print_line(format_args!(
         "export {CONFIG}={}",
         directory.join("rpc.toml").display()
     ))?;
-    next_steps(args, printer);
-    Ok(Exit::Passed)
+    print_next_steps(args, printer);
+    Ok(CommandExitCode::Passed)
 }
 
-fn next_steps(args: &Up, printer: &Printer) {
+fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
     let place = args.place.directory.as_ref();
     let place = place.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
-    printer.say("\nTry next, after the line above:");
+    printer.print_message("\nTry next, after the line above:");
     for (command, purpose) in [
         ("rpc ping", "who is there"),
         (
@@ -101,32 +103,32 @@ fn next_steps(args: &Up, printer: &Printer) {
             "ends it, and removes everything",
         ),
     ] {
-        printer.say(format_args!("  {}  {purpose}", code(command)));
+        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
     }
 }
 
 /// Starts everything, and records each process before it waits for anything.
-async fn raise(
-    args: &Up,
+async fn start_demo(
+    args: &DemoUpArgs,
     directory: &Path,
     server: &Path,
     daemon: &Path,
-    record: &mut Record,
-    printer: &Printer,
+    record: &mut DemoRecord,
+    printer: &OutputPrinter,
 ) -> Result<(), DemoError> {
     let mut organisation = make_organisation(directory, args.port)?;
     for below in ["log", "run"] {
-        files::private_directory(&directory.join(below))?;
+        files::create_private_directory(&directory.join(below))?;
     }
-    let mut starting = broker::start(server, &organisation, directory)?;
-    record.broker = Some(record::Broker {
+    let mut starting = broker::start_broker(server, &organisation, directory)?;
+    record.broker = Some(record::BrokerProcess {
         url: String::new(),
         process: starting.process,
     });
     record.save(directory)?;
-    let broker = starting.url(directory).await?;
+    let broker = starting.await_url(directory).await?;
     organisation.set_urls(vec![broker.url.clone()])?;
-    printer.detail(format_args!("the broker listens on {}", broker.url));
+    printer.print_detail(format_args!("the broker listens on {}", broker.url));
     record.broker = Some(broker);
     organisation.declare_stores(1, clock::now()).await?;
     make_user(&organisation, directory)?;
@@ -148,41 +150,41 @@ async fn raise(
         directory,
         record,
     )?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + READY_TIMEOUT;
     for node in &mut nodes {
         await_node(node, directory, deadline).await?;
-        printer.detail(format_args!("{} is ready", node.name));
+        printer.print_detail(format_args!("{} is ready", node.name));
     }
     Ok(())
 }
 
 fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoError> {
     let name = |error: muster_wire::identity::NameError| OrganisationError::Name(error.to_string());
-    let plan = Plan {
+    let plan = OrganisationSpec {
         directory: directory.join("org"),
         name: Some("demo".to_owned()),
-        collectives: vec![Name::parse("muster").map_err(name)?],
+        collectives: vec![SubjectName::parse("muster").map_err(name)?],
         hosts: Vec::new(),
         port: if port == 0 { -1 } else { i32::from(port) },
         tls: true,
     };
-    Ok(organisation::create(plan, clock::now())?)
+    Ok(organisation::create_organisation(plan, clock::now())?)
 }
 
 /// Makes the user, with its configuration at the top of the directory.
 fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
-    let name =
-        Identity::parse(fleet::USER).map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let order = Order {
-        kind: Kind::User,
+    let name = Identity::parse(fleet::DEMO_USER)
+        .map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let order = CredentialSpec {
+        kind: PrincipalKind::User,
         name,
-        tags: vec![Grant::Everything.tag(), SIGN_TAG.to_owned()],
-        expires: Some(node::LIFETIME),
+        tags: vec![CallerGrant::Everything.to_tag(), PLUGIN_SIGN_TAG.to_owned()],
+        expires: Some(node::CREDENTIAL_LIFETIME),
         renew: false,
         out: None,
     };
     let lock = organisation.lock()?;
-    let issued = organisation.issue(&lock, &order, clock::now())?;
+    let issued = organisation.issue_credentials(&lock, &order, clock::now())?;
     Ok(organisation.bundle_user(directory, &issued.creds)?)
 }
 
@@ -191,30 +193,30 @@ fn start_nodes(
     daemon: &Path,
     organisation: &Organisation,
     directory: &Path,
-    record: &mut Record,
-) -> Result<Vec<Starting>, DemoError> {
+    record: &mut DemoRecord,
+) -> Result<Vec<StartingNode>, DemoError> {
     let lock = organisation.lock()?;
     let members =
-        fleet::members(count).map_err(|error| OrganisationError::Name(error.to_string()))?;
+        fleet::demo_nodes(count).map_err(|error| OrganisationError::Name(error.to_string()))?;
     let mut nodes = Vec::with_capacity(count);
     for (index, member) in members.into_iter().enumerate() {
         let place = directory.join("nodes").join(member.name.as_str());
-        let config = node::make(organisation, &lock, &place, &member, clock::now())?;
+        let config = node::make_node(organisation, &lock, &place, &member, clock::now())?;
         // The path of a socket has at most 107 bytes, so a number must do.
-        let listener = Listener::new(directory.join(format!("run/{index}")))?;
-        let (child, process) = process::start(
+        let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;
+        let (child, process) = process::start_process(
             daemon,
             &["--config".as_ref(), config.as_os_str()],
-            &[(ready::VARIABLE, listener.path().as_os_str())],
-            &log_of(directory, &member.name),
+            &[(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())],
+            &log_path(directory, &member.name),
         )?;
-        record.nodes.push(record::Node {
+        record.nodes.push(record::NodeProcess {
             name: member.name.to_string(),
             in_memory: None,
             process,
         });
         record.save(directory)?;
-        nodes.push(Starting {
+        nodes.push(StartingNode {
             name: member.name,
             child,
             listener,
@@ -224,7 +226,7 @@ fn start_nodes(
 }
 
 async fn await_node(
-    node: &mut Starting,
+    node: &mut StartingNode,
     directory: &Path,
     deadline: Instant,
 ) -> Result<(), DemoError> {
@@ -234,21 +236,21 @@ async fn await_node(
         ended = child.try_wait().ok().flatten();
         ended.is_some()
     };
-    if node.listener.ready(deadline, is_over).await {
+    if node.listener.await_ready(deadline, is_over).await {
         return Ok(());
     }
-    Err(not_ready(node, ended, PATIENCE, directory))
+    Err(not_ready_error(node, ended, READY_TIMEOUT, directory))
 }
 
 /// Why a node is not ready: it has ended, or takes too long.
-pub fn not_ready(
-    node: &Starting,
+pub fn not_ready_error(
+    node: &StartingNode,
     ended: Option<ExitStatus>,
     within: Duration,
     directory: &Path,
 ) -> DemoError {
     let name = node.name.to_string();
-    let words = log_tail(&log_of(directory, &node.name));
+    let words = log_tail(&log_path(directory, &node.name));
     match ended {
         Some(status) => DemoError::Ended {
             name,
@@ -264,22 +266,24 @@ pub fn not_ready(
 }
 
 /// Where a node's log is.
-pub fn log_of(directory: &Path, name: &Identity) -> PathBuf {
+pub fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
 
 /// The last lines of a log, indented.
 pub fn log_tail(path: &Path) -> String {
-    let text = files::read(path, LOG_BYTES).unwrap_or_else(|error| error.to_string());
+    let text = files::read_text(path, MAX_LOG_BYTES).unwrap_or_else(|error| error.to_string());
     let lines: Vec<&str> = text.lines().collect();
-    let tail = lines.iter().skip(lines.len().saturating_sub(LOG_LINES));
+    let tail = lines
+        .iter()
+        .skip(lines.len().saturating_sub(SHOWN_LOG_LINES));
     tail.map(|line| format!("    {line}"))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
 /// The daemon's program: the variable's, or the one that came with this command, or the first in `PATH`.
-fn find_daemon(environment: &Environment) -> Result<PathBuf, DemoError> {
+fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
     if let Some(named) = &environment.rpcd {
         return if named.is_file() {
             Ok(named.clone())

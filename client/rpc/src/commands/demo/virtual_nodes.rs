@@ -6,18 +6,18 @@ use std::time::Duration;
 use muster_wire::identity::Identity;
 use tokio::time::Instant;
 
-use super::ready::{self, Listener};
-use super::record::{self, Record};
-use super::up::{PATIENCE, Starting, log_of, not_ready};
+use super::ready::{self, ReadinessListener};
+use super::record::{self, DemoRecord};
+use super::up::{READY_TIMEOUT, StartingNode, log_path, not_ready_error};
 use super::{DemoError, node, process};
 use crate::clock;
-use crate::organisation::{Key, Organisation, OrganisationError};
-use crate::printer::Printer;
+use crate::organisation::{Organisation, OrganisationError, OrganisationKey};
+use crate::printer::OutputPrinter;
 
 /// The name of the process, and of its directory; none of its nodes has it.
-const NAME: &str = "virtual";
+const HOST_NAME: &str = "virtual";
 /// How long each node may take, in the mean: a key, a token, and a connection over TLS.
-const EACH: Duration = Duration::from_millis(10);
+const READY_TIMEOUT_PER_NODE: Duration = Duration::from_millis(10);
 
 /// Starts it, and returns when all its nodes are connected.
 pub async fn run(
@@ -25,17 +25,21 @@ pub async fn run(
     daemon: &Path,
     organisation: &Organisation,
     directory: &Path,
-    record: &mut Record,
-    printer: &Printer,
+    record: &mut DemoRecord,
+    printer: &OutputPrinter,
 ) -> Result<(), DemoError> {
-    let name = Identity::parse(NAME).map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let place = directory.join(NAME);
+    let name =
+        Identity::parse(HOST_NAME).map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let place = directory.join(HOST_NAME);
     let config = {
         let lock = organisation.lock()?;
-        node::make_host(organisation, &lock, &place, &name, clock::now())?
+        node::make_virtual_host(organisation, &lock, &place, &name, clock::now())?
     };
-    let listener = Listener::new(directory.join("run/0"))?;
-    let (nodes, key) = (count.to_string(), organisation.layout().key(Key::Node));
+    let listener = ReadinessListener::new(directory.join("run/0"))?;
+    let (nodes, key) = (
+        count.to_string(),
+        organisation.layout().key_file(OrganisationKey::Node),
+    );
     let arguments = [
         "--config".as_ref(),
         config.as_os_str(),
@@ -45,30 +49,30 @@ pub async fn run(
         "--node-key".as_ref(),
         key.as_os_str(),
     ];
-    let reports = [(ready::VARIABLE, listener.path().as_os_str())];
-    let log = log_of(directory, &name);
-    let (child, process) = process::start(daemon, &arguments, &reports, &log)?;
-    record.nodes.push(record::Node {
-        name: NAME.to_owned(),
+    let reports = [(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())];
+    let log = log_path(directory, &name);
+    let (child, process) = process::start_process(daemon, &arguments, &reports, &log)?;
+    record.nodes.push(record::NodeProcess {
+        name: HOST_NAME.to_owned(),
         in_memory: Some(count),
         process,
     });
     record.save(directory)?;
-    let starting = Starting {
+    let starting = StartingNode {
         name,
         child,
         listener,
     };
-    all_ready(starting, count, directory, printer).await
+    await_all_ready(starting, count, directory, printer).await
 }
 
-async fn all_ready(
-    mut starting: Starting,
+async fn await_all_ready(
+    mut starting: StartingNode,
     count: u32,
     directory: &Path,
-    printer: &Printer,
+    printer: &OutputPrinter,
 ) -> Result<(), DemoError> {
-    let patience = PATIENCE + EACH * count;
+    let patience = READY_TIMEOUT + READY_TIMEOUT_PER_NODE * count;
     let deadline = Instant::now() + patience;
     let child = &mut starting.child;
     let mut ended = None;
@@ -76,10 +80,13 @@ async fn all_ready(
         ended = child.try_wait().ok().flatten();
         ended.is_some()
     };
-    let tell = |status: &str| printer.say(status);
+    let tell = |status: &str| printer.print_message(status);
     let listener = &starting.listener;
-    if listener.ready_telling(deadline, is_over, tell).await {
+    if listener
+        .await_ready_with_status(deadline, is_over, tell)
+        .await
+    {
         return Ok(());
     }
-    Err(not_ready(&starting, ended, patience, directory))
+    Err(not_ready_error(&starting, ended, patience, directory))
 }

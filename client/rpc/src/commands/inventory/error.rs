@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muster_client::discovery::inventory::InventoryError;
 
-use crate::files::FileError;
+use crate::files::RpcFileError;
 
 /// Why nothing came of a file.
 #[derive(Debug, thiserror::Error)]
@@ -26,5 +26,5 @@ pub enum InventoryFileError {
     },
     /// The file.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] RpcFileError),
 }

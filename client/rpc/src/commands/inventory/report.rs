@@ -2,51 +2,59 @@
 
 use std::collections::BTreeSet;
 
-use super::super::context::Context;
-use super::super::request::nobody_found;
+use super::super::context::CommandContext;
+use super::super::request::report_no_nodes;
 use super::super::{form, inquiry};
-use super::turns::{self, Taken};
-use crate::ask::{Fleet, Found, Progress, Schemas, Target};
-use crate::cli::inventory::Inventory;
-use crate::commands::form::FormError;
+use super::turns::{self, ReplyVerdict};
+use crate::ask::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, ProgressReporter, TargetSelection,
+};
+use crate::cli::inventory::InventoryArgs;
+use crate::commands::form::OutputFormError;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::node_values::{NAMES, Values};
+use crate::exit::CommandExitCode;
+use crate::render::node_values::{InventoryTemplateValues, TEMPLATE_NAMES};
 use crate::render::printable;
 
 /// Asks the node that is named, or all that match, and prints the template for each.
-pub async fn run(text: &str, args: &Inventory, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(
+    text: &str,
+    args: &InventoryArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     let target = match &args.node {
-        Some(_) => Target::of_collective(args.filters.target.clone()),
-        None => cx.target(&args.filters)?.with_agent(inquiry::AGENT)?,
+        Some(_) => TargetSelection::for_collective(args.filters.target.clone()),
+        None => cx
+            .read_target(&args.filters)?
+            .with_agent(inquiry::RPCUTIL_AGENT)?,
     };
-    let template = form::template(text, &NAMES)?;
-    let settings = cx.settings()?;
-    let schemas = Schemas::load(Some(&settings))?;
-    let plan = inquiry::plan(&schemas, "inventory", &[])?;
-    let fleet = Fleet::connect(&settings, &target).await?;
+    let template = form::parse_template(text, &TEMPLATE_NAMES)?;
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let plan = inquiry::plan_rpcutil(&schemas, "inventory", &[])?;
+    let fleet = FleetConnection::connect(&settings, &target).await?;
     let found = if let Some(node) = &args.node {
-        Found::named(BTreeSet::from([node.clone()]))
+        DiscoveredNodes::from_names(BTreeSet::from([node.clone()]))
     } else {
-        let progress = Progress::new(cx.printer, true);
-        fleet.discover(&target, &progress).await?
+        let progress = ProgressReporter::new(cx.printer, true);
+        fleet.discover_nodes(&target, &progress).await?
     };
     if found.nodes.is_empty() {
-        nobody_found(&target, cx);
-        return Ok(Exit::Local);
+        report_no_nodes(&target, cx);
+        return Ok(CommandExitCode::Local);
     }
-    let total = turns::ask(&fleet, &plan, found, cx, |reply| {
+    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| {
         if !reply.is_ok() {
-            let why = printable::line(&reply.message);
-            return Ok(Taken::Bad(format!("{}: {why}", reply.node)));
+            let why = printable::escape_to_line(&reply.message);
+            return Ok(ReplyVerdict::Bad(format!("{}: {why}", reply.node)));
         }
         let text = template
-            .render(&Values::new(&reply))
-            .map_err(|source| FormError::Template { source })?;
-        cx.printer.text(text)?;
-        Ok(Taken::Good)
+            .render(&InventoryTemplateValues::new(&reply))
+            .map_err(|source| OutputFormError::Template { source })?;
+        cx.printer.print_text(text)?;
+        Ok(ReplyVerdict::Good)
     })
     .await?;
-    turns::tell(&total, "and nothing to print", cx);
-    Ok(total.exit())
+    turns::report_missing(&total, "and nothing to print", cx);
+    Ok(total.exit_code())
 }

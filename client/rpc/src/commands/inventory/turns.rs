@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
 
-use super::super::context::Context;
+use super::super::context::CommandContext;
 use super::super::inquiry;
-use crate::ask::{AskError, Fleet, Found, Plan, Progress};
+use crate::ask::{
+    DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter, RequestPlan,
+};
 use crate::error::Error;
-use crate::report::{Gap, Reply, RequestStats};
+use crate::report::{NodeReply, RequestStats, ResultGap};
 
 /// So many nodes are asked at a time.
-const AT_A_TIME: usize = 128;
+const BATCH_NODES: usize = 128;
 /// So many names are told of those that did not answer.
-const SHOWN: usize = 10;
+const MAX_SHOWN_NAMES: usize = 10;
 
 /// What an answer was good for.
-pub enum Taken {
+pub enum ReplyVerdict {
     /// It was used.
     Good,
     /// It was not, and why.
@@ -24,66 +26,66 @@ pub enum Taken {
 }
 
 /// Asks the nodes, and hands each answer over, in the order of names.
-pub async fn ask(
-    fleet: &Fleet,
-    plan: &Plan<'_>,
-    found: Found,
-    cx: Context<'_>,
-    mut take: impl FnMut(Reply) -> Result<Taken, Error>,
+pub async fn ask_in_batches(
+    fleet: &FleetConnection,
+    plan: &RequestPlan<'_>,
+    found: DiscoveredNodes,
+    cx: CommandContext<'_>,
+    mut take: impl FnMut(NodeReply) -> Result<ReplyVerdict, Error>,
 ) -> Result<RequestStats, Error> {
     let mut total = RequestStats {
         discovered: found.nodes.len(),
         gaps: found.stats.gaps.clone(),
         ..RequestStats::default()
     };
-    let waiting = Progress::new(cx.printer, true).calling(found.nodes.len());
+    let waiting = ProgressReporter::new(cx.printer, true).show_call(found.nodes.len());
     let nodes: Vec<Identity> = found.nodes.into_iter().collect();
-    for some in nodes.chunks(AT_A_TIME) {
-        let asked = Found::named(some.iter().cloned().collect());
-        let quiet = Progress::new(cx.printer, false);
-        let mut report = inquiry::ask(fleet, plan, asked, &quiet).await?;
+    for some in nodes.chunks(BATCH_NODES) {
+        let asked = DiscoveredNodes::from_names(some.iter().cloned().collect());
+        let quiet = ProgressReporter::new(cx.printer, false);
+        let mut report = inquiry::ask_nodes(fleet, plan, asked, &quiet).await?;
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         for reply in report.replies {
-            match waiting.aside(|| take(reply))? {
-                Taken::Good => total.ok += 1,
-                Taken::Bad(complaint) => {
-                    waiting.aside(|| cx.printer.error(complaint));
+            match waiting.suspend(|| take(reply))? {
+                ReplyVerdict::Good => total.ok += 1,
+                ReplyVerdict::Bad(complaint) => {
+                    waiting.suspend(|| cx.printer.print_error(complaint));
                     total.failed += 1;
                 }
             }
         }
         total.missing.extend(report.stats.missing);
         total.gaps.extend(report.stats.gaps);
-        waiting.count(total.responses() + total.missing.len());
-        if total.gaps.contains(&Gap::Interrupted) {
-            return Err(AskError::Interrupted.into());
+        waiting.set_count(total.response_count() + total.missing.len());
+        if total.gaps.contains(&ResultGap::Interrupted) {
+            return Err(FleetRequestError::Interrupted.into());
         }
     }
-    waiting.over();
+    waiting.finish();
     Ok(total)
 }
 
 /// Says who did not answer, and what follows from that.
-pub fn tell(total: &RequestStats, so: &str, cx: Context<'_>) {
+pub fn report_missing(total: &RequestStats, so: &str, cx: CommandContext<'_>) {
     if !total.missing.is_empty() {
         let names: BTreeSet<&str> = total
             .missing
             .iter()
-            .take(SHOWN)
+            .take(MAX_SHOWN_NAMES)
             .map(Identity::as_str)
             .collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        let more = total.missing.len().saturating_sub(SHOWN);
+        let more = total.missing.len().saturating_sub(MAX_SHOWN_NAMES);
         let more = if more > 0 {
             format!(" and {more} more")
         } else {
             String::new()
         };
         cx.printer
-            .warn(format_args!("no answer, {so}: {names}{more}"));
+            .print_warning(format_args!("no answer, {so}: {names}{more}"));
     }
     for gap in &total.gaps {
         cx.printer
-            .warn(format_args!("incomplete: {}", gap.sentence()));
+            .print_warning(format_args!("incomplete: {}", gap.as_sentence()));
     }
 }

@@ -2,48 +2,54 @@
 
 use std::time::Duration;
 
-use muster_wire::bundle::SIGN_TAG;
-use muster_wire::identity::Name;
-use muster_wire::limits::NODE_TOKEN_SECONDS;
-use muster_wire::token::scope::Grant;
+use muster_wire::bundle::PLUGIN_SIGN_TAG;
+use muster_wire::identity::SubjectName;
+use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
+use muster_wire::token::scope::CallerGrant;
 
 use super::names;
-use crate::cli::org::{Add, Party, Where};
+use crate::cli::org::{CredentialArgs, OrgAddCommand, OrgDirectoryArgs};
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::organisation::{Issued, Kind, Order, Organisation, OrganisationError, bundle};
-use crate::printer::{GOOD, Printer};
+use crate::exit::CommandExitCode;
+use crate::organisation::{
+    CredentialSpec, IssuedCredentials, Organisation, OrganisationError, PrincipalKind, bundle,
+};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// The agent that everybody may ask: without it a node cannot even be found.
-const ALWAYS: &str = "rpcutil";
+const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
 
 /// How long the credentials of a node are valid where an enroller renews them.
-const RENEWED_LIFETIME: Duration = Duration::from_secs(NODE_TOKEN_SECONDS);
+const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 
 /// Runs it.
 pub async fn run(
-    args: Add,
-    find: impl FnOnce(&Where) -> Result<Organisation, OrganisationError>,
-    printer: &Printer,
-) -> Result<Exit, Error> {
+    args: OrgAddCommand,
+    find: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let (kind, party, tags, directory) = match args {
-        Add::User(args) => {
-            let signs = args.sign_plugins.then(|| SIGN_TAG.to_owned());
-            let grants = grants(args.agents)?;
-            let tags = grants.iter().map(Grant::tag).chain(signs).collect();
-            (Kind::User, args.party, tags, args.bundle)
+        OrgAddCommand::User(args) => {
+            let signs = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
+            let grants = complete_grants(args.agents)?;
+            let tags = grants
+                .iter()
+                .map(CallerGrant::to_tag)
+                .chain(signs)
+                .collect();
+            (PrincipalKind::User, args.party, tags, args.bundle)
         }
-        Add::Node(args) => (Kind::Node, args.party, Vec::new(), args.bundle),
-        Add::Service(args) => (Kind::Service, args.party, Vec::new(), None),
-        Add::Enroller(args) => (Kind::Enroller, args.party, Vec::new(), None),
+        OrgAddCommand::Node(args) => (PrincipalKind::Node, args.party, Vec::new(), args.bundle),
+        OrgAddCommand::Service(args) => (PrincipalKind::Service, args.party, Vec::new(), None),
+        OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args.party, Vec::new(), None),
     };
     let organisation = find(&party.place)?;
     let lock = organisation.lock()?;
     if let Some(directory) = directory.as_deref().filter(|_| !party.renew) {
         bundle::require_free(directory, kind)?;
     }
-    let Party {
+    let CredentialArgs {
         name,
         expires,
         renew,
@@ -53,10 +59,12 @@ pub async fn run(
     let now = clock::now();
     let expires = match expires {
         Some(expiry) => expiry.lifetime(),
-        None if kind == Kind::Node && organisation.has_enroller(now)? => Some(RENEWED_LIFETIME),
+        None if kind == PrincipalKind::Node && organisation.has_enroller(now)? => {
+            Some(RENEWED_LIFETIME)
+        }
         None => None,
     };
-    let order = Order {
+    let order = CredentialSpec {
         kind,
         name,
         tags,
@@ -64,61 +72,64 @@ pub async fn run(
         renew,
         out,
     };
-    let prepared = organisation.prepare(&lock, &order, now)?;
-    names::reserve(&organisation, prepared.record(), now).await?;
-    let issued = organisation.record(&lock, prepared)?;
-    tell(&issued, printer);
-    if kind == Kind::Enroller {
-        names::publish(&organisation, printer).await?;
+    let prepared = organisation.prepare_credentials(&lock, &order, now)?;
+    names::reserve_name(&organisation, prepared.record(), now).await?;
+    let issued = organisation.record_credentials(&lock, prepared)?;
+    print_issued(&issued, printer);
+    if kind == PrincipalKind::Enroller {
+        names::publish_names(&organisation, printer).await?;
     }
-    printer.line(issued.path.display())?;
+    printer.print_line(issued.path.display())?;
     if let Some(directory) = directory {
         match kind {
-            Kind::User => organisation.bundle_user(&directory, &issued.creds)?,
+            PrincipalKind::User => organisation.bundle_user(&directory, &issued.creds)?,
             _ => organisation.bundle_node(
                 &directory,
                 &issued.creds,
                 &order.name,
-                bundle::NoExtra {},
+                bundle::NoExtraConfig {},
             )?,
         }
-        printer.line(directory.display())?;
-        next(kind, &directory.display().to_string(), printer);
+        printer.print_line(directory.display())?;
+        print_next_step(kind, &directory.display().to_string(), printer);
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// What the user may ask: everything, or what was named and the agent that all may ask.
-pub fn grants(named: Vec<Grant>) -> Result<Vec<Grant>, OrganisationError> {
-    if named.is_empty() || named.contains(&Grant::Everything) {
-        return Ok(vec![Grant::Everything]);
+pub fn complete_grants(named: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, OrganisationError> {
+    if named.is_empty() || named.contains(&CallerGrant::Everything) {
+        return Ok(vec![CallerGrant::Everything]);
     }
-    let always = Name::parse(ALWAYS).map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let always = SubjectName::parse(ALWAYS_GRANTED_AGENT)
+        .map_err(|error| OrganisationError::Name(error.to_string()))?;
     let mut grants = named;
-    grants.push(Grant::Agent(always));
+    grants.push(CallerGrant::Agent(always));
     grants.sort();
     grants.dedup();
     Ok(grants)
 }
 
 /// Says what was issued, to whom and until when.
-pub fn tell(issued: &Issued, printer: &Printer) {
+pub fn print_issued(issued: &IssuedCredentials, printer: &OutputPrinter) {
     let record = &issued.record;
     let until = record.expires.map_or_else(
         || "without end".to_owned(),
-        |at| format!("until {}", clock::written(at)),
+        |at| format!("until {}", clock::format_utc(at)),
     );
     let (kind, name) = (record.kind, &record.name);
-    printer.say(format_args!(
+    printer.print_message(format_args!(
         "{GOOD}issued{GOOD:#} credentials for {kind} {name}, valid {until}"
     ));
-    printer.detail(format_args!("  key {}", record.key));
+    printer.print_detail(format_args!("  key {}", record.key));
 }
 
-fn next(kind: Kind, directory: &str, printer: &Printer) {
+fn print_next_step(kind: PrincipalKind, directory: &str, printer: &OutputPrinter) {
     match kind {
-        Kind::User => printer.hint(format_args!("export RPC_CONFIG={directory}/rpc.toml")),
-        _ => printer.hint(format_args!(
+        PrincipalKind::User => {
+            printer.print_hint(format_args!("export RPC_CONFIG={directory}/rpc.toml"));
+        }
+        _ => printer.print_hint(format_args!(
             "copy {directory} to the node as /etc/muster, and start rpcd there"
         )),
     }
@@ -126,16 +137,16 @@ fn next(kind: Kind, directory: &str, printer: &Printer) {
 
 #[cfg(test)]
 mod tests {
-    use super::grants;
+    use super::complete_grants;
 
     #[test]
     fn everybody_may_ask_what_finds_nodes() {
         let tags = |words: &[&str]| -> Vec<String> {
             let named = words.iter().map(|word| word.parse().unwrap()).collect();
-            grants(named)
+            complete_grants(named)
                 .unwrap()
                 .iter()
-                .map(super::Grant::tag)
+                .map(super::CallerGrant::to_tag)
                 .collect()
         };
         assert_eq!(tags(&[]), ["agent:*"]);

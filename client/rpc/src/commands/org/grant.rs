@@ -2,92 +2,98 @@
 //!
 //! They have a key of their own: to revoke a grant early must not void the credentials that its owner has anyway.
 
-use muster_wire::token::claims::User;
-use muster_wire::token::decode::{Decoded, decode};
-use muster_wire::token::scope::Grant;
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::decode::{DecodedToken, decode_token};
+use muster_wire::token::scope::CallerGrant;
 
 use super::add;
 use crate::cli::org;
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::organisation::{Kind, Order, Organisation, OrganisationError, Record, State};
-use crate::printer::{GOOD, Printer};
+use crate::exit::CommandExitCode;
+use crate::organisation::{
+    CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
+    PrincipalKind,
+};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs it. The path of the credentials is printed as data.
 pub fn run(
-    args: &org::Grant,
+    args: &org::OrgGrantArgs,
     organisation: &Organisation,
-    printer: &Printer,
-) -> Result<Exit, Error> {
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let now = clock::now();
     let lock = organisation.lock()?;
-    let had = held(organisation, args, now / 1000)?;
-    if had.contains(&Grant::Everything) {
-        printer.say(format_args!(
+    let had = current_grants(organisation, args, now / 1000)?;
+    if had.contains(&CallerGrant::Everything) {
+        printer.print_message(format_args!(
             "{} may ask every agent already; what else denies is the policy of a node",
             args.name
         ));
-        return Ok(Exit::Passed);
+        return Ok(CommandExitCode::Passed);
     }
-    let grants = add::grants(had.into_iter().chain(args.agents.clone()).collect())?;
+    let grants = add::complete_grants(had.into_iter().chain(args.agents.clone()).collect())?;
     let until = (now / 1000).saturating_add(args.lifetime.as_secs());
     let path = args.out.clone().unwrap_or_else(|| {
-        let usual = organisation.layout().party(Kind::User, &args.name);
+        let usual = organisation
+            .layout()
+            .principal_creds(PrincipalKind::User, &args.name);
         usual.with_file_name(format!("{}.until-{until}.creds", args.name))
     });
-    let order = Order {
-        kind: Kind::User,
+    let order = CredentialSpec {
+        kind: PrincipalKind::User,
         name: args.name.clone(),
-        tags: grants.iter().map(Grant::tag).collect(),
+        tags: grants.iter().map(CallerGrant::to_tag).collect(),
         expires: Some(args.lifetime),
         renew: true,
         out: Some(path),
     };
-    let issued = organisation.issue(&lock, &order, now)?;
-    let tags: Vec<String> = args.agents.iter().map(Grant::tag).collect();
-    printer.say(format_args!(
+    let issued = organisation.issue_credentials(&lock, &order, now)?;
+    let tags: Vec<String> = args.agents.iter().map(CallerGrant::to_tag).collect();
+    printer.print_message(format_args!(
         "{GOOD}granted{GOOD:#} {} to {}, until {}",
         tags.join(" "),
         args.name,
-        clock::written(until)
+        clock::format_utc(until)
     ));
-    printer.line(issued.path.display())?;
-    printer.hint(format_args!(
+    printer.print_line(issued.path.display())?;
+    printer.print_hint(format_args!(
         "{} asks with `RPC_CREDENTIALS={} rpc ...`; `rpc org revoke {}` ends it early",
         args.name,
         issued.path.display(),
         issued.record.key
     ));
-    printer.hint("the nodes' policies have the last word: give a line for it `until=...`, too");
-    Ok(Exit::Passed)
+    printer
+        .print_hint("the nodes' policies have the last word: give a line for it `until=...`, too");
+    Ok(CommandExitCode::Passed)
 }
 
 /// What the user may ask now: what the newest credentials that are valid for longest say. A grant widens what there is.
-fn held(
+fn current_grants(
     organisation: &Organisation,
-    args: &org::Grant,
+    args: &org::OrgGrantArgs,
     now: u64,
-) -> Result<Vec<Grant>, OrganisationError> {
-    let trust = organisation.trust()?;
+) -> Result<Vec<CallerGrant>, OrganisationError> {
+    let trust = organisation.fleet_trust()?;
     let account = &trust.claims().nats;
-    let records = organisation.records()?;
-    let valid = |record: &&Record| {
-        record.kind == Kind::User
+    let records = organisation.read_records()?;
+    let valid = |record: &&CredentialRecord| {
+        record.kind == PrincipalKind::User
             && record.name == args.name
-            && record.state(account, now) == State::Valid
+            && record.credential_state(account, now) == CredentialState::Valid
     };
     // Those without an end come after all others.
-    let rank = |record: &&Record| (record.expires.unwrap_or(u64::MAX), record.issued_at);
+    let rank = |record: &&CredentialRecord| (record.expires.unwrap_or(u64::MAX), record.issued_at);
     let newest = records
         .iter()
         .filter(valid)
         .max_by_key(rank)
         .ok_or_else(|| OrganisationError::Unknown(args.name.to_string()))?;
-    let claims = decode::<User>(&newest.token)
-        .and_then(Decoded::verify)
+    let claims = decode_token::<UserClaims>(&newest.token)
+        .and_then(DecodedToken::verify_signature)
         .map_err(|source| OrganisationError::Token {
-            path: organisation.layout().ledger(),
+            path: organisation.layout().ledger_file(),
             source,
         })?;
     let named = claims.nats.tags.iter();
@@ -100,18 +106,18 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use muster_wire::token::{Creds, TokenError};
+    use muster_wire::token::{TokenError, UserCredentials};
 
-    use super::{Grant, run};
+    use super::{CallerGrant, run};
     use crate::cli::org;
     use crate::clock;
-    use crate::organisation::{Kind, Order, Organisation};
-    use crate::printer::Talk;
+    use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
+    use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
 
     fn organisation(directory: &Path) -> Organisation {
-        let (printer, ..) = printer(Talk::Quiet);
-        let args = org::Init {
+        let (printer, ..) = printer(VerbosityLevel::Quiet);
+        let args = org::OrgInitArgs {
             directory: directory.to_owned(),
             name: Some("acme".to_owned()),
             collectives: vec!["muster".parse().unwrap()],
@@ -123,38 +129,44 @@ mod tests {
         Organisation::open(directory).unwrap()
     }
 
-    fn user(organisation: &Organisation, grants: &[&str]) -> Creds {
+    fn user(organisation: &Organisation, grants: &[&str]) -> UserCredentials {
         let lock = organisation.lock().unwrap();
-        let order = Order {
-            kind: Kind::User,
+        let order = CredentialSpec {
+            kind: PrincipalKind::User,
             name: "anna".parse().unwrap(),
             tags: grants
                 .iter()
-                .map(|grant| grant.parse::<Grant>().unwrap().tag())
+                .map(|grant| grant.parse::<CallerGrant>().unwrap().to_tag())
                 .collect(),
             expires: None,
             renew: false,
             out: None,
         };
         organisation
-            .issue(&lock, &order, clock::now())
+            .issue_credentials(&lock, &order, clock::now())
             .unwrap()
             .creds
     }
 
-    fn grant(organisation: &Organisation, directory: &Path) -> (crate::exit::Exit, Option<Creds>) {
-        let (printer, data, _) = printer(Talk::Normal);
-        let args = org::Grant {
+    fn grant(
+        organisation: &Organisation,
+        directory: &Path,
+    ) -> (crate::exit::CommandExitCode, Option<UserCredentials>) {
+        let (printer, data, _) = printer(VerbosityLevel::Normal);
+        let args = org::OrgGrantArgs {
             name: "anna".parse().unwrap(),
             agents: vec!["service.restart".parse().unwrap()],
             lifetime: Duration::from_hours(2),
-            place: org::Where { org: None },
+            place: org::OrgDirectoryArgs { org: None },
             out: Some(directory.join("grant.creds")),
         };
         let exit = run(&args, organisation, &printer).unwrap();
         let path = data.text();
         let creds = std::fs::read_to_string(path.trim()).ok();
-        (exit, creds.map(|text| Creds::parse(&text).unwrap()))
+        (
+            exit,
+            creds.map(|text| UserCredentials::parse(&text).unwrap()),
+        )
     }
 
     #[test]
@@ -176,14 +188,14 @@ mod tests {
                 "agent:service.restart"
             ]
         );
-        let trust = organisation.trust().unwrap();
+        let trust = organisation.fleet_trust().unwrap();
         let now = clock::now();
         trust.verify_user(granted.jwt(), now).unwrap();
         let later = now + 3 * 60 * 60 * 1000;
         let over = trust.verify_user(granted.jwt(), later).unwrap_err();
         assert!(matches!(over, TokenError::Expired { .. }), "{over}");
         trust.verify_user(usual.jwt(), later).unwrap();
-        assert_eq!(organisation.records().unwrap().len(), 2);
+        assert_eq!(organisation.read_records().unwrap().len(), 2);
     }
 
     #[test]
@@ -192,6 +204,6 @@ mod tests {
         let organisation = organisation(&scratch.path().join("acme"));
         user(&organisation, &["*"]);
         assert!(grant(&organisation, scratch.path()).1.is_none());
-        assert_eq!(organisation.records().unwrap().len(), 1);
+        assert_eq!(organisation.read_records().unwrap().len(), 1);
     }
 }

@@ -1,16 +1,16 @@
 //! `rpc org init`: makes an organisation, and says what to do with it.
 
-use crate::cli::org::Init;
+use crate::cli::org::OrgInitArgs;
 use crate::clock;
-use crate::diagnostics::code;
+use crate::diagnostics::highlight_code;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::organisation::{self, Plan};
-use crate::printer::{GOOD, Printer};
+use crate::exit::CommandExitCode;
+use crate::organisation::{self, OrganisationSpec};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs it.
-pub fn run(args: Init, printer: &Printer) -> Result<Exit, Error> {
-    let plan = Plan {
+pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+    let plan = OrganisationSpec {
         directory: args.directory,
         name: args.name,
         collectives: args.collectives,
@@ -18,20 +18,21 @@ pub fn run(args: Init, printer: &Printer) -> Result<Exit, Error> {
         port: i32::from(args.port),
         tls: !args.no_tls,
     };
-    let made = organisation::create(plan, clock::now())?;
+    let made = organisation::create_organisation(plan, clock::now())?;
     let (profile, directory) = (made.profile(), made.layout().directory().display());
-    printer.say(format_args!(
+    printer.print_message(format_args!(
         "{GOOD}made{GOOD:#} the organisation {} in {directory}",
         profile.name
     ));
-    printer.say(format_args!("  operator  {}", profile.operator));
-    printer.say(format_args!("  account   {}", profile.account));
-    printer.say(format_args!(
+    printer.print_message(format_args!("  operator  {}", profile.operator));
+    printer.print_message(format_args!("  account   {}", profile.account));
+    printer.print_message(format_args!(
         "  broker    {}",
         profile.broker.urls.join(", ")
     ));
-    printer.say("Keep the directory like a safe: whoever has its keys is the organisation.");
-    printer.say("\nNext:");
+    printer
+        .print_message("Keep the directory like a safe: whoever has its keys is the organisation.");
+    printer.print_message("\nNext:");
     for (command, purpose) in [
         (
             format!("export MUSTER_ORG={directory}"),
@@ -47,7 +48,7 @@ pub fn run(args: Init, printer: &Printer) -> Result<Exit, Error> {
             "all that you need",
         ),
     ] {
-        printer.say(format_args!("  {}  {purpose}", code(command)));
+        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

@@ -3,52 +3,54 @@
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use crate::cli::org::List;
+use crate::cli::org::OrgListArgs;
 use crate::clock;
-use crate::commands::table::table;
+use crate::commands::table::format_table;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::organisation::{Kind, Organisation, Record, State, Trusts};
-use crate::printer::Printer;
+use crate::exit::CommandExitCode;
+use crate::organisation::{
+    AccountTrusts, CredentialRecord, CredentialState, Organisation, PrincipalKind,
+};
+use crate::printer::OutputPrinter;
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document {
+pub struct OrgListDocument {
     schema: &'static str,
     organisation: String,
-    parties: Vec<Row>,
+    parties: Vec<CredentialRow>,
 }
 
 /// One party's credentials. Instants are seconds since the epoch.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Row {
-    pub(super) kind: Kind,
+pub(super) struct CredentialRow {
+    pub(super) kind: PrincipalKind,
     pub(super) name: String,
     pub(super) key: PublicKey,
-    pub(super) state: State,
+    pub(super) state: CredentialState,
     pub(super) issued_at: Seconds,
     pub(super) expires: Option<Seconds>,
     pub(super) revoked_at: Option<Seconds>,
 }
 
-impl Row {
+impl CredentialRow {
     /// What there is to say of a record.
-    pub(super) fn new(record: &Record, trusts: &Trusts, now: Seconds) -> Self {
+    pub(super) fn new(record: &CredentialRecord, trusts: &AccountTrusts, now: Seconds) -> Self {
         Self {
             kind: record.kind,
             name: record.name.to_string(),
             key: record.key,
-            state: trusts.state(record, now),
+            state: trusts.credential_state(record, now),
             issued_at: record.issued_at,
             expires: record.expires,
             revoked_at: trusts.revoked_at(record),
         }
     }
 
-    fn cells(&self) -> [String; 7] {
-        let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::written);
+    fn table_cells(&self) -> [String; 7] {
+        let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
         [
             self.kind.to_string(),
             self.name.clone(),
@@ -62,33 +64,39 @@ impl Row {
 }
 
 /// Runs it.
-pub fn run(args: &List, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
-    let trusts = organisation.trusts()?;
+pub fn run(
+    args: &OrgListArgs,
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    let trusts = organisation.account_trusts()?;
     let mut records = organisation.newest_records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));
     let now = clock::now() / 1000;
-    let rows = records.iter().map(|record| Row::new(record, &trusts, now));
-    let parties: Vec<Row> = rows.collect();
+    let rows = records
+        .iter()
+        .map(|record| CredentialRow::new(record, &trusts, now));
+    let parties: Vec<CredentialRow> = rows.collect();
     if args.json {
         let organisation = organisation.profile().name.clone();
-        printer.json(&Document {
+        printer.print_json(&OrgListDocument {
             schema: "muster.org.list.v1",
             organisation,
             parties,
         })?;
-        return Ok(Exit::Passed);
+        return Ok(CommandExitCode::Passed);
     }
     if parties.is_empty() {
-        printer.say("nobody was given credentials yet");
-        printer.hint("`rpc org add user NAME` and `rpc org add node NAME` make some");
-        return Ok(Exit::Passed);
+        printer.print_message("nobody was given credentials yet");
+        printer.print_hint("`rpc org add user NAME` and `rpc org add node NAME` make some");
+        return Ok(CommandExitCode::Passed);
     }
     let heading = [
         "KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY",
     ];
-    let cells: Vec<_> = parties.iter().map(Row::cells).collect();
-    for line in table(heading, &cells) {
-        printer.line(line)?;
+    let cells: Vec<_> = parties.iter().map(CredentialRow::table_cells).collect();
+    for line in format_table(heading, &cells) {
+        printer.print_line(line)?;
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

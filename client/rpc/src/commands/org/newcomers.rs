@@ -2,38 +2,41 @@
 
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::organisation::push::PushError;
-use crate::organisation::{Lock, Organisation};
-use crate::printer::{GOOD, Printer};
+use crate::organisation::{Organisation, OrganisationLock};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs it.
-pub async fn run(mut organisation: Organisation, printer: &Printer) -> Result<Exit, Error> {
+pub async fn run(
+    mut organisation: Organisation,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let lock = organisation.lock()?;
-    if !add(&mut organisation, &lock, printer).await? {
-        printer.say("there is an account for newcomers already");
+    if !add_account(&mut organisation, &lock, printer).await? {
+        printer.print_message("there is an account for newcomers already");
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// Adds the account if it is missing, and tells the broker, which is told later if it cannot be reached now. Whether it was missing.
-pub async fn add(
+pub async fn add_account(
     organisation: &mut Organisation,
-    lock: &Lock,
-    printer: &Printer,
+    lock: &OrganisationLock,
+    printer: &OutputPrinter,
 ) -> Result<bool, Error> {
-    if !organisation.add_newcomers(lock, clock::now())? {
+    if !organisation.add_newcomers_account(lock, clock::now())? {
         return Ok(false);
     }
-    printer.say(format_args!(
+    printer.print_message(format_args!(
         "{GOOD}added{GOOD:#} an account for newcomers to the organisation {}",
         organisation.profile().name
     ));
-    match organisation.push(clock::now()).await {
+    match organisation.push_tokens(clock::now()).await {
         Ok(()) => {}
         Err(PushError::Bus(error)) => {
-            printer.warn(format_args!("the broker does not know it yet: {error}"));
-            printer.hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
+            printer.print_warning(format_args!("the broker does not know it yet: {error}"));
+            printer.print_hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
         }
         Err(error) => return Err(error.into()),
     }

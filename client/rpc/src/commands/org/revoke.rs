@@ -9,14 +9,14 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
-use crate::cli::org::Revoke;
+use crate::cli::org::OrgRevokeArgs;
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::organisation::names::NameRegister;
 use crate::organisation::push::PushError;
-use crate::organisation::{Kind, Organisation, Realm};
-use crate::printer::{GOOD, Printer};
+use crate::organisation::{AccountRealm, Organisation, PrincipalKind};
+use crate::printer::{GOOD, OutputPrinter};
 use targets::RevokedKey;
 
 /// Most parties that are listed one by one.
@@ -27,14 +27,14 @@ const MAX_CLEARED: usize = 200;
 
 /// Runs it.
 pub async fn run(
-    args: &Revoke,
+    args: &OrgRevokeArgs,
     organisation: &Organisation,
-    printer: &Printer,
-) -> Result<Exit, Error> {
-    let parties = targets::parties(args)?;
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    let parties = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
     let now = clock::now();
-    let meant = targets::resolve(
+    let meant = targets::resolve_keys(
         organisation,
         register.as_ref(),
         &parties,
@@ -43,55 +43,55 @@ pub async fn run(
     )
     .await?;
     warn_of_unlisted(&meant, printer);
-    if !args.yes && !agreed(&meant, args.from.is_some(), printer) {
-        printer.say("nothing was revoked");
-        return Ok(Exit::Local);
+    if !args.yes && !confirm_revocation(&meant, args.from.is_some(), printer) {
+        printer.print_message("nothing was revoked");
+        return Ok(CommandExitCode::Local);
     }
     mark_revoked(register, &meant).await?;
     let lock = organisation.lock()?;
-    let trusts = organisation.trusts()?;
+    let trusts = organisation.account_trusts()?;
     let void: Vec<RevokedKey> = meant
         .into_iter()
         .filter(|meant| !meant.is_revoked(&trusts))
         .collect();
     if void.is_empty() {
         match parties.as_slice() {
-            [party] => printer.say(format_args!("{party} was revoked before")),
-            _ => printer.say(format_args!("all {} were revoked before", parties.len())),
+            [party] => printer.print_message(format_args!("{party} was revoked before")),
+            _ => printer.print_message(format_args!("all {} were revoked before", parties.len())),
         }
-        return Ok(Exit::Passed);
+        return Ok(CommandExitCode::Passed);
     }
     let enrolled = void.iter().filter_map(RevokedKey::enrolled_record);
     organisation.record_enrolled(&lock, enrolled)?;
-    for realm in [Realm::Fleet, Realm::Newcomers] {
+    for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
         let of_realm = void.iter().filter(|revoked| revoked.realm == realm);
         let keys: Vec<_> = of_realm
             .map(|revoked| (revoked.key, revoked.issued_at))
             .collect();
         if !keys.is_empty() {
-            organisation.revoke(&lock, realm, &keys, now)?;
+            organisation.revoke_keys(&lock, realm, &keys, now)?;
         }
     }
-    tell(&void, printer);
-    push(organisation, &void, printer).await
+    print_revoked(&void, printer);
+    push_revocation(organisation, &void, printer).await
 }
 
 /// The names of enrolled nodes, which the broker keeps; `None` where machines are not enrolled or the broker cannot be reached.
 async fn open_register(
     organisation: &Organisation,
-    printer: &Printer,
+    printer: &OutputPrinter,
 ) -> Result<Option<NameRegister>, Error> {
     if !organisation.had_enroller()? {
         return Ok(None);
     }
-    match organisation.open_names(clock::now()).await {
-        Ok(register) if register.exists().await? => Ok(Some(register)),
+    match organisation.open_name_register(clock::now()).await {
+        Ok(register) if register.store_exists().await? => Ok(Some(register)),
         Ok(_) => Ok(None),
         Err(PushError::Bus(error)) => {
-            printer.warn(format_args!(
+            printer.print_warning(format_args!(
                 "enrolled nodes are not looked up, and their names not marked as revoked: {error}"
             ));
-            printer.hint("run `rpc org push` when the broker is reachable: it marks them");
+            printer.print_hint("run `rpc org push` when the broker is reachable: it marks them");
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -116,29 +116,29 @@ async fn mark_revoked(register: Option<NameRegister>, meant: &[RevokedKey]) -> R
     Ok(register.close().await?)
 }
 
-fn warn_of_unlisted(meant: &[RevokedKey], printer: &Printer) {
+fn warn_of_unlisted(meant: &[RevokedKey], printer: &OutputPrinter) {
     let mut unlisted = meant.iter().filter(|meant| meant.party.is_none());
     match (unlisted.next(), unlisted.count()) {
         (None, _) => {}
-        (Some(one), 0) => printer.warn(format_args!(
+        (Some(one), 0) => printer.print_warning(format_args!(
             "{} was issued neither here nor by an enroller that is known",
             one.key
         )),
-        (Some(_), more) => printer.warn(format_args!(
+        (Some(_), more) => printer.print_warning(format_args!(
             "{} keys were issued neither here nor by an enroller that is known",
             more + 1
         )),
     }
 }
 
-fn tell(void: &[RevokedKey], printer: &Printer) {
+fn print_revoked(void: &[RevokedKey], printer: &OutputPrinter) {
     for revoked in void.iter().take(MAX_LISTED) {
         match &revoked.party {
-            Some((kind, name)) => printer.say(format_args!(
+            Some((kind, name)) => printer.print_message(format_args!(
                 "{GOOD}revoked{GOOD:#} {kind} {name} (key {})",
                 revoked.key
             )),
-            None => printer.say(format_args!(
+            None => printer.print_message(format_args!(
                 "{GOOD}revoked{GOOD:#} the key {}",
                 revoked.key
             )),
@@ -146,31 +146,31 @@ fn tell(void: &[RevokedKey], printer: &Printer) {
     }
     if void.len() > MAX_LISTED {
         let more = void.len() - MAX_LISTED;
-        printer.say(format_args!("{GOOD}revoked{GOOD:#} {more} more"));
+        printer.print_message(format_args!("{GOOD}revoked{GOOD:#} {more} more"));
     }
 }
 
 /// A revocation that only this directory has is not in force: the exit code says so.
-async fn push(
+async fn push_revocation(
     organisation: &Organisation,
     void: &[RevokedKey],
-    printer: &Printer,
-) -> Result<Exit, Error> {
-    match super::push::token(organisation, printer).await {
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    match super::push::push_account_tokens(organisation, printer).await {
         Err(Error::Push(PushError::Bus(error))) => {
-            printer.warn(format_args!("saved, but not yet in force: {error}"));
-            printer.hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
-            Ok(Exit::Local)
+            printer.print_warning(format_args!("saved, but not yet in force: {error}"));
+            printer.print_hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
+            Ok(CommandExitCode::Local)
         }
         Ok(exit) => {
             let parties = void.iter().filter_map(|revoked| revoked.party.as_ref());
             let nodes: Vec<&Identity> = parties
-                .filter(|(kind, _)| *kind == Kind::Node)
+                .filter(|(kind, _)| *kind == PrincipalKind::Node)
                 .map(|(_, name)| name)
                 .take(MAX_CLEARED)
                 .collect();
             if let Err(error) = organisation.clear_nodes(&nodes, clock::now()).await {
-                printer.warn(format_args!(
+                printer.print_warning(format_args!(
                     "run permits of revoked nodes stay until they lapse: {error}"
                 ));
             }
@@ -181,23 +181,23 @@ async fn push(
 }
 
 /// Asks on a terminal. A list on standard input leaves nothing to answer with.
-fn agreed(meant: &[RevokedKey], has_list: bool, printer: &Printer) -> bool {
+fn confirm_revocation(meant: &[RevokedKey], has_list: bool, printer: &OutputPrinter) -> bool {
     if !io::stdin().is_terminal() {
         return true;
     }
     for meant in meant.iter().take(MAX_LISTED) {
         if let Some((kind, name)) = &meant.party {
-            let issued = clock::written(meant.issued_at);
-            printer.ask(format_args!(
+            let issued = clock::format_utc(meant.issued_at);
+            printer.print_question(format_args!(
                 "{kind} {name} (key {}, issued {issued})",
                 meant.key
             ));
         }
     }
     if has_list || meant.len() > MAX_LISTED {
-        printer.ask(format_args!("{} keys in all", meant.len()));
+        printer.print_question(format_args!("{} keys in all", meant.len()));
     }
-    printer.ask("Revoke for good? [y/N]");
+    printer.print_question("Revoke for good? [y/N]");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

@@ -1,17 +1,21 @@
 //! `rpc org show`: what the organisation's account says, or one party's token, with the permissions written out.
 
-use muster_wire::token::claims::{Account, ScopedKey, SigningKeyEntry, Subjects, User};
-use muster_wire::token::decode::{Decoded, decode};
+use muster_wire::token::claims::{
+    AccountClaims, ScopedKey, SigningKeyEntry, SubjectPermissions, UserClaims,
+};
+use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use super::list::Row;
-use crate::cli::org::Show;
+use super::list::CredentialRow;
+use crate::cli::org::OrgShowArgs;
 use crate::clock;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::organisation::{Organisation, OrganisationError, Profile, Record, Trusts, ledger};
-use crate::printer::{Printer, STRONG};
+use crate::exit::CommandExitCode;
+use crate::organisation::{
+    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
+};
+use crate::printer::{OutputPrinter, STRONG};
 
 /// What `-j` prints of an organisation. Instants are seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -20,82 +24,86 @@ pub struct OrganisationDocument<'a> {
     schema: &'static str,
     directory: String,
     #[serde(flatten)]
-    profile: &'a Profile,
+    profile: &'a OrganisationProfile,
     account_issued_at: Seconds,
     revocations: usize,
-    roles: Vec<Permissions>,
+    roles: Vec<RolePermissions>,
     /// Those of the newcomers' account; none where there is no such account.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    newcomer_roles: Vec<Permissions>,
+    newcomer_roles: Vec<RolePermissions>,
 }
 
 /// What `-j` prints of a party.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PartyDocument {
+pub struct PrincipalDocument {
     schema: &'static str,
     #[serde(flatten)]
-    row: Row,
+    row: CredentialRow,
     issuer: PublicKey,
     tags: Vec<String>,
-    permissions: Permissions,
+    permissions: RolePermissions,
 }
 
 /// What the broker allows.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Permissions {
+struct RolePermissions {
     role: String,
-    publish: Subjects,
-    subscribe: Subjects,
+    publish: SubjectPermissions,
+    subscribe: SubjectPermissions,
     /// Whether it may answer what it receives, wherever the answer goes.
     answer: bool,
 }
 
 /// Runs it.
-pub fn run(args: &Show, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
-    let trusts = organisation.trusts()?;
+pub fn run(
+    args: &OrgShowArgs,
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    let trusts = organisation.account_trusts()?;
     let Some(name) = &args.name else {
-        let account = &trusts.fleet().claims().nats;
-        let roles = |account| -> Vec<Permissions> {
+        let account = &trusts.fleet_trust().claims().nats;
+        let roles = |account| -> Vec<RolePermissions> {
             let as_they_stand = |subject: &str| vec![subject.to_owned()];
-            let scopes = scopes(account);
+            let scopes = account_scopes(account);
             scopes
-                .map(|scope| permissions(scope, as_they_stand))
+                .map(|scope| role_permissions(scope, as_they_stand))
                 .collect()
         };
         let document = OrganisationDocument {
             schema: "muster.org.show.v1",
             directory: organisation.layout().directory().display().to_string(),
             profile: organisation.profile(),
-            account_issued_at: trusts.fleet().issued_at(),
+            account_issued_at: trusts.fleet_trust().issued_at(),
             revocations: account.revocations.len(),
             roles: roles(account),
             newcomer_roles: trusts
-                .newcomers()
+                .newcomers_trust()
                 .map(|trust| roles(&trust.claims().nats))
                 .unwrap_or_default(),
         };
         return print_organisation(&document, args.json, printer);
     };
     let records = organisation.newest_records()?;
-    let found = ledger::find(&records, name.as_str(), args.kind)?;
+    let found = ledger::find_records(&records, name.as_str(), args.kind)?;
     let now = clock::now() / 1000;
     let documents = found
         .into_iter()
-        .map(|record| party(organisation, &trusts, record, now));
-    let documents: Vec<PartyDocument> = documents.collect::<Result<_, _>>()?;
+        .map(|record| principal_document(organisation, &trusts, record, now));
+    let documents: Vec<PrincipalDocument> = documents.collect::<Result<_, _>>()?;
     if args.json {
-        printer.json(&documents)?;
-        return Ok(Exit::Passed);
+        printer.print_json(&documents)?;
+        return Ok(CommandExitCode::Passed);
     }
     for document in &documents {
-        print_party(document, printer)?;
+        print_principal(document, printer)?;
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn scopes(account: &Account) -> impl Iterator<Item = &ScopedKey> {
+fn account_scopes(account: &AccountClaims) -> impl Iterator<Item = &ScopedKey> {
     account.signing_keys.iter().filter_map(|entry| match entry {
         SigningKeyEntry::Scoped(scope) => Some(&**scope),
         SigningKeyEntry::Plain(_) => None,
@@ -103,45 +111,46 @@ fn scopes(account: &Account) -> impl Iterator<Item = &ScopedKey> {
 }
 
 /// A party's token, and its role's permissions as the broker fills them in for it.
-fn party(
+fn principal_document(
     organisation: &Organisation,
-    trusts: &Trusts,
-    record: &Record,
+    trusts: &AccountTrusts,
+    record: &CredentialRecord,
     now: Seconds,
-) -> Result<PartyDocument, OrganisationError> {
+) -> Result<PrincipalDocument, OrganisationError> {
     if record.token.is_empty() {
         return Err(OrganisationError::TokenElsewhere(record.name.to_string()));
     }
-    let path = organisation.layout().ledger();
-    let decoded = decode::<User>(&record.token).and_then(Decoded::verify);
+    let path = organisation.layout().ledger_file();
+    let decoded =
+        decode_token::<UserClaims>(&record.token).and_then(DecodedToken::verify_signature);
     let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;
-    let account = trusts.of(record.kind.realm());
+    let account = trusts.realm_trust(record.kind.realm());
     let account = account.map(|trust| &trust.claims().nats);
-    let mut scopes = account.into_iter().flat_map(scopes);
+    let mut scopes = account.into_iter().flat_map(account_scopes);
     let scope = scopes.find(|scope| scope.key == claims.iss);
-    let fill = |subject: &str| filled(subject, &claims.name, &claims.sub, &claims.nats.tags);
-    let none = || Permissions {
+    let fill = |subject: &str| fill_subject(subject, &claims.name, &claims.sub, &claims.nats.tags);
+    let none = || RolePermissions {
         role: "none: the account does not know the issuer any more".to_owned(),
-        publish: Subjects::default(),
-        subscribe: Subjects::default(),
+        publish: SubjectPermissions::default(),
+        subscribe: SubjectPermissions::default(),
         answer: false,
     };
-    Ok(PartyDocument {
+    Ok(PrincipalDocument {
         schema: "muster.org.party.v1",
-        row: Row::new(record, trusts, now),
+        row: CredentialRow::new(record, trusts, now),
         issuer: claims.iss,
-        permissions: scope.map_or_else(none, |scope| permissions(scope, fill)),
+        permissions: scope.map_or_else(none, |scope| role_permissions(scope, fill)),
         tags: claims.nats.tags.clone(),
     })
 }
 
-fn permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Permissions {
+fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> RolePermissions {
     let each = |subjects: &[String]| subjects.iter().flat_map(|subject| fill(subject)).collect();
-    let both = |subjects: &Subjects| Subjects {
+    let both = |subjects: &SubjectPermissions| SubjectPermissions {
         allow: each(&subjects.allow),
         deny: each(&subjects.deny),
     };
-    Permissions {
+    RolePermissions {
         role: scope.role.clone(),
         publish: both(&scope.template.publish),
         subscribe: both(&scope.template.subscribe),
@@ -150,7 +159,7 @@ fn permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Permiss
 }
 
 /// A subject as the broker fills it in. Several tags of one key give several subjects, no tag gives none.
-fn filled(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
+fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
     let known = subject
         .replace("{{name()}}", name)
         .replace("{{subject()}}", &key.to_string());
@@ -170,15 +179,15 @@ fn filled(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<St
 fn print_organisation(
     document: &OrganisationDocument<'_>,
     json: bool,
-    printer: &Printer,
-) -> Result<Exit, Error> {
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     if json {
-        printer.json(document)?;
-        return Ok(Exit::Passed);
+        printer.print_json(document)?;
+        return Ok(CommandExitCode::Passed);
     }
     let profile = document.profile;
     let collectives: Vec<&str> = profile.collectives.iter().map(AsRef::as_ref).collect();
-    printer.line(format_args!(
+    printer.print_line(format_args!(
         "{STRONG}{}{STRONG:#} in {}",
         profile.name, document.directory
     ))?;
@@ -192,29 +201,29 @@ fn print_organisation(
                 .newcomers_account
                 .map_or_else(|| "-".to_owned(), |account| account.to_string()),
         ),
-        ("issued", clock::written(document.account_issued_at)),
+        ("issued", clock::format_utc(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
         ("collectives", collectives.join(", ")),
         ("broker", profile.broker.urls.join(", ")),
     ] {
-        printer.line(format_args!("  {label:<12}{value}"))?;
+        printer.print_line(format_args!("  {label:<12}{value}"))?;
     }
     for role in &document.roles {
         print_permissions(role, printer)?;
     }
     if !document.newcomer_roles.is_empty() {
-        printer.line(format_args!("\n{STRONG}newcomers{STRONG:#}"))?;
+        printer.print_line(format_args!("\n{STRONG}newcomers{STRONG:#}"))?;
     }
     for role in &document.newcomer_roles {
         print_permissions(role, printer)?;
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn print_party(document: &PartyDocument, printer: &Printer) -> Result<(), Error> {
+fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<(), Error> {
     let row = &document.row;
-    printer.line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
-    let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::written);
+    printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
+    let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
     for (label, value) in [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),
@@ -224,13 +233,13 @@ fn print_party(document: &PartyDocument, printer: &Printer) -> Result<(), Error>
         ("issuer", document.issuer.to_string()),
         ("tags", document.tags.join(", ")),
     ] {
-        printer.line(format_args!("  {label:<12}{value}").to_string().trim_end())?;
+        printer.print_line(format_args!("  {label:<12}{value}").to_string().trim_end())?;
     }
     print_permissions(&document.permissions, printer)
 }
 
-fn print_permissions(permissions: &Permissions, printer: &Printer) -> Result<(), Error> {
-    printer.line(format_args!("\n  role {}", permissions.role))?;
+fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<(), Error> {
+    printer.print_line(format_args!("\n  role {}", permissions.role))?;
     let lists = [
         ("publish", &permissions.publish.allow),
         ("not publish", &permissions.publish.deny),
@@ -239,11 +248,11 @@ fn print_permissions(permissions: &Permissions, printer: &Printer) -> Result<(),
     ];
     for (label, subjects) in lists {
         for subject in subjects {
-            printer.line(format_args!("    {label:<14}{subject}"))?;
+            printer.print_line(format_args!("    {label:<14}{subject}"))?;
         }
     }
     if permissions.answer {
-        printer.line("    answer        what it receives")?;
+        printer.print_line("    answer        what it receives")?;
     }
     Ok(())
 }
@@ -252,17 +261,18 @@ fn print_permissions(permissions: &Permissions, printer: &Printer) -> Result<(),
 mod tests {
     use muster_wire::token::{KeyKind, KeyPair};
 
-    use super::filled;
+    use super::fill_subject;
 
     #[test]
     fn templates_are_filled_in_as_the_broker_does() {
-        let key = KeyPair::from_raw(KeyKind::User, &[1; 32]).public();
+        let key = KeyPair::from_raw(KeyKind::User, &[1; 32]).public_key();
         let tags = [
             "agent:service".to_owned(),
             "agent:rpcutil".to_owned(),
             "team:x".to_owned(),
         ];
-        let fill = |subject: &str, tags: &[String]| filled(subject, "web1.acme.net", &key, tags);
+        let fill =
+            |subject: &str, tags: &[String]| fill_subject(subject, "web1.acme.net", &key, tags);
         assert_eq!(
             fill("m.*.*.node.{{name()}}", &tags),
             ["m.*.*.node.web1.acme.net"]

@@ -4,47 +4,52 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use muster_client::signer;
-use muster_wire::bundle::{Authority, Bundle, BundleError, SIGN_TAG, pack as seal};
-use muster_wire::identity::Name;
+use muster_client::load_signer;
+use muster_wire::bundle::{
+    BundleArchive, BundleError, BundleSignerTrust, PLUGIN_SIGN_TAG, pack_bundle as seal,
+};
+use muster_wire::identity::SubjectName;
 use muster_wire::limits;
-use muster_wire::token::{PublicKey, Trust};
+use muster_wire::token::{AccountTrust, PublicKey};
 
-use crate::bundle::{BundleFileError, agent, gather, place, read};
-use crate::cli::plugin::{Install, Pack, Remove};
+use crate::bundle::{BundleFileError, agent, gather, place, read_limited};
+use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
 use crate::clock;
-use crate::commands::context::Context;
+use crate::commands::context::CommandContext;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::printer::GOOD;
 
 /// In the daemon's state directory: the newest account token that it knows.
-const KEPT_ACCOUNT: &str = "account.jwt";
+const ACCOUNT_TOKEN_FILE: &str = "account.jwt";
 
 /// Packs a directory. The bundle's path is printed as data.
-pub fn pack(args: &Pack, cx: Context<'_>) -> Result<Exit, Error> {
+pub fn pack_bundle(
+    args: &PluginPackArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     let (creds, account) = match (&args.creds, &args.account) {
         (Some(creds), Some(account)) => (creds.clone(), account.clone()),
         (creds, account) => {
-            let settings = cx.settings()?;
+            let settings = cx.load_settings()?;
             (
                 creds.clone().unwrap_or(settings.credentials),
                 account.clone().unwrap_or(settings.account),
             )
         }
     };
-    let signer = signer(&creds).map_err(BundleFileError::from)?;
+    let signer = load_signer(&creds).map_err(BundleFileError::from)?;
     let account = account_token(&account)?;
-    let gathered = gather::gather(&args.directory)?;
+    let gathered = gather::collect_bundle_files(&args.directory)?;
     for path in &gathered.left_out {
         cx.printer
-            .detail(format_args!("left out: {}", path.display()));
+            .print_detail(format_args!("left out: {}", path.display()));
     }
-    let name = gathered.agent(&args.directory)?;
+    let name = gathered.agent_name(&args.directory)?;
     let files = gathered.contents();
     let borrowed = files.iter().map(|(path, file)| (path.as_str(), *file));
-    let (_, version) = agent::check(&name, &borrowed.collect())?;
-    let name = Name::parse(&name).map_err(BundleFileError::from)?;
+    let (_, version) = agent::check_agent_files(&name, &borrowed.collect())?;
+    let name = SubjectName::parse(&name).map_err(BundleFileError::from)?;
     let output = args
         .output
         .clone()
@@ -57,45 +62,54 @@ pub fn pack(args: &Pack, cx: Context<'_>) -> Result<Exit, Error> {
         &account,
         clock::now(),
     )
-    .map_err(|source| refused(&args.directory, source))?;
-    write(&output, &bytes)?;
-    if !signer.claims().nats.tags.iter().any(|tag| tag == SIGN_TAG) {
-        cx.printer.warn(format_args!(
-            "the token of {} lacks the tag {SIGN_TAG}: only who gives --key {} will install this",
+    .map_err(|source| refused_error(&args.directory, source))?;
+    write_bundle(&output, &bytes)?;
+    if !signer
+        .claims()
+        .nats
+        .tags
+        .iter()
+        .any(|tag| tag == PLUGIN_SIGN_TAG)
+    {
+        cx.printer.print_warning(format_args!(
+            "the token of {} lacks the tag {PLUGIN_SIGN_TAG}: only who gives --key {} will install this",
             signer.identity(),
-            signer.public()
+            signer.public_key()
         ));
     }
-    cx.printer.say(format_args!(
+    cx.printer.print_message(format_args!(
         "{GOOD}packed{GOOD:#} {name} {version}, {} files, signed by {}",
         files.len(),
         signer.identity()
     ));
-    cx.printer.line(output.display())?;
-    Ok(Exit::Passed)
+    cx.printer.print_line(output.display())?;
+    Ok(CommandExitCode::Passed)
 }
 
 /// Verifies a bundle, and puts it in place. Nothing is written before all of it is believed.
-pub fn install(args: &Install, cx: Context<'_>) -> Result<Exit, Error> {
-    let bytes = read(&args.file, limits::BUNDLE_BYTES)?;
-    let void = |source| refused(&args.file, source);
-    let bundle = Bundle::decode(&bytes).map_err(void)?;
+pub fn install_bundle(
+    args: &PluginInstallArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let bytes = read_limited(&args.file, limits::MAX_BUNDLE_BYTES)?;
+    let void = |source| refused_error(&args.file, source);
+    let bundle = BundleArchive::decode(&bytes).map_err(void)?;
     let known;
     let authority = if let Some(key) = args.key {
-        Authority::Key(key)
+        BundleSignerTrust::Key(key)
     } else {
         let operator = match args.operator {
             Some(operator) => operator,
-            None => cx.settings()?.operator,
+            None => cx.load_settings()?.operator,
         };
         known = newest_account(args, operator, cx)?;
-        let account = Some(known.token());
-        Authority::Operator { operator, account }
+        let account = Some(known.account_token());
+        BundleSignerTrust::Operator { operator, account }
     };
     let now = clock::now();
-    let open = bundle.open(&authority, now).map_err(void)?;
+    let open = bundle.verify_contents(&authority, now).map_err(void)?;
     let manifest = &open.manifest;
-    let (_, version) = agent::check(manifest.name.as_str(), &bundle.files)?;
+    let (_, version) = agent::check_agent_files(manifest.name.as_str(), &bundle.files)?;
     if version != manifest.version {
         let what = format!(
             "its DDL is of version {version}, its manifest of {}",
@@ -103,38 +117,42 @@ pub fn install(args: &Install, cx: Context<'_>) -> Result<Exit, Error> {
         );
         return Err(BundleFileError::Agent(what).into());
     }
-    let before = place::install(&args.into, &open, now, args.downgrade)?;
+    let before = place::install_bundle(&args.into, &open, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &open.signer);
     let what = before.map_or_else(String::new, |before| {
         format!(" in the place of {}", before.version)
     });
-    cx.printer.say(format_args!(
+    cx.printer.print_message(format_args!(
         "{GOOD}installed{GOOD:#} {name} {version}{what}, signed by {} ({})",
         signer.identity, signer.key
     ));
-    let directory = place::directory(&args.into, name);
-    cx.printer.line(directory.display())?;
+    let directory = place::bundle_directory(&args.into, name);
+    cx.printer.print_line(directory.display())?;
     let policy = format!("{name}.policy");
     if manifest.files.contains_key(&policy) {
-        cx.printer.hint(format_args!(
+        cx.printer.print_hint(format_args!(
             "its author suggests {} as a policy; it does nothing where it is",
             directory.join(policy).display()
         ));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
 /// Removes what an installation put there.
-pub fn remove(args: &Remove, cx: Context<'_>) -> Result<Exit, Error> {
-    let installed =
-        place::find(&args.from, &args.agent)?.ok_or_else(|| BundleFileError::NotInstalled {
+pub fn remove_bundle(
+    args: &PluginRemoveArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let installed = place::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
+        BundleFileError::NotInstalled {
             name: args.agent.to_string(),
             path: args.from.clone(),
-        })?;
+        }
+    })?;
     let record = &installed.record;
-    for file in place::changed(&installed)? {
+    for file in place::changed_files(&installed)? {
         cx.printer
-            .warn(format_args!("{file} since it was installed"));
+            .print_warning(format_args!("{file} since it was installed"));
     }
     let what = format!(
         "{} {} ({} files in {})",
@@ -143,22 +161,23 @@ pub fn remove(args: &Remove, cx: Context<'_>) -> Result<Exit, Error> {
         record.files.len(),
         installed.directory.display()
     );
-    if !args.yes && !agreed(&what, cx)? {
-        cx.printer.say("nothing was removed");
-        return Ok(Exit::Local);
+    if !args.yes && !confirm_removal(&what, cx)? {
+        cx.printer.print_message("nothing was removed");
+        return Ok(CommandExitCode::Local);
     }
-    let left = place::remove(&installed)?;
-    cx.printer.say(format_args!("{GOOD}removed{GOOD:#} {what}"));
+    let left = place::remove_bundle(&installed)?;
+    cx.printer
+        .print_message(format_args!("{GOOD}removed{GOOD:#} {what}"));
     if !left.is_empty() {
-        cx.printer.warn(format_args!(
+        cx.printer.print_warning(format_args!(
             "{} stays, as no bundle put it there",
             left.join(", ")
         ));
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn refused(path: &Path, source: BundleError) -> BundleFileError {
+fn refused_error(path: &Path, source: BundleError) -> BundleFileError {
     let path = path.to_owned();
     BundleFileError::Refused { path, source }
 }
@@ -166,40 +185,41 @@ fn refused(path: &Path, source: BundleError) -> BundleFileError {
 /// The newest account token that is known on this machine: the given one, the configuration's, and the one that the daemon keeps up to date.
 /// An older one could hide that the signer was revoked. A token that was named must be good; the others count if they are.
 fn newest_account(
-    args: &Install,
+    args: &PluginInstallArgs,
     operator: PublicKey,
-    cx: Context<'_>,
-) -> Result<Trust, BundleFileError> {
+    cx: CommandContext<'_>,
+) -> Result<AccountTrust, BundleFileError> {
     let read = |path: &Path| {
         let token = account_token(path)?;
-        Trust::new(operator, &token).map_err(|source| refused(path, BundleError::Account(source)))
+        AccountTrust::new(operator, &token)
+            .map_err(|source| refused_error(path, BundleError::Account(source)))
     };
-    let configured = cx.settings().ok().map(|settings| settings.account);
+    let configured = cx.load_settings().ok().map(|settings| settings.account);
     let named = match &args.account {
         Some(path) => Some(read(path)?),
         None => None,
     };
     let places = configured
         .into_iter()
-        .chain([args.state.join(KEPT_ACCOUNT)]);
+        .chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
     let found = places.filter_map(|path| read(&path).ok());
-    let account = named.as_ref().map(Trust::account);
-    let found = found.filter(|trust| account.is_none_or(|account| account == trust.account()));
+    let account = named.as_ref().map(AccountTrust::account_key);
+    let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
     named
         .iter()
         .cloned()
         .chain(found)
-        .max_by_key(Trust::issued_at)
+        .max_by_key(AccountTrust::issued_at)
         .ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
 }
 
 fn account_token(path: &Path) -> Result<String, BundleFileError> {
-    let bytes = read(path, limits::TOKEN_BYTES)?;
+    let bytes = read_limited(path, limits::MAX_TOKEN_BYTES)?;
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
 /// A bundle is no secret, and overwrites nothing.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
+fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
     let failed = |source| BundleFileError::File {
         verb: "write",
         path: path.to_owned(),
@@ -215,11 +235,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
 }
 
 /// Asks, and takes nothing but a clear yes for one.
-fn agreed(what: &str, cx: Context<'_>) -> Result<bool, BundleFileError> {
+fn confirm_removal(what: &str, cx: CommandContext<'_>) -> Result<bool, BundleFileError> {
     if !io::stdin().is_terminal() {
         return Err(BundleFileError::NobodyToAsk(what.to_owned()));
     }
-    cx.printer.ask(format_args!("Remove {what}? [y/N]"));
+    cx.printer
+        .print_question(format_args!("Remove {what}? [y/N]"));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -6,49 +6,54 @@ use std::path::{Path, PathBuf};
 use muster_client::DdlStoreError;
 use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 
-use crate::ask::AskError;
-use crate::cli::plugin::Check;
-use crate::commands::context::Context;
+use crate::ask::FleetRequestError;
+use crate::cli::plugin::PluginCheckArgs;
+use crate::commands::context::CommandContext;
 use crate::commands::form;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::ddl_check::{Checked, Document, Severity};
+use crate::exit::CommandExitCode;
+use crate::render::ddl_check::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
 
 /// Runs the command. Every file is looked at before it ends.
-pub fn run(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
-    let json = form::json(&args.json)?;
+pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+    let json = form::parse_json_form(&args.json)?;
     let files = args.files.iter().map(|path| {
-        let bytes = read(path, MAX_DDL_BYTES as u64 + 1)?;
-        let mut checked = Checked::new(path.display().to_string(), &bytes);
-        for program in programs(path) {
-            let begin = read(&program, MAX_TEMPLATE_BYTES)?;
+        let bytes = read_prefix(path, MAX_DDL_BYTES as u64 + 1)?;
+        let mut checked = DdlCheckResult::new(path.display().to_string(), &bytes);
+        for program in find_programs(path) {
+            let begin = read_prefix(&program, MAX_TEMPLATE_BYTES)?;
             if finds_action_by_text(&begin) {
-                checked.refuse(format!("{}: {TEMPLATE_ADVICE}", program.display()));
+                checked.add_refusal(format!("{}: {TEMPLATE_ADVICE}", program.display()));
             }
         }
         Ok(checked)
     });
-    let files: Vec<Checked> = files.collect::<Result<_, AskError>>()?;
+    let files: Vec<DdlCheckResult> = files.collect::<Result<_, FleetRequestError>>()?;
     if let Some(json) = &json {
-        cx.json(&Document::new(&files), json)?;
+        cx.print_json(&DdlCheckDocument::new(&files), json)?;
     } else {
         for checked in &files {
             for finding in &checked.findings {
-                cx.printer.line(finding.text(&checked.file))?;
+                cx.printer.print_line(finding.render_line(&checked.file))?;
             }
         }
     }
-    let is_bad = |checked: &Checked| {
-        checked.has(Severity::Error) || (args.strict && checked.has(Severity::Warning))
+    let is_bad = |checked: &DdlCheckResult| {
+        checked.has_severity(DdlFindingSeverity::Error)
+            || (args.strict && checked.has_severity(DdlFindingSeverity::Warning))
     };
     let bad = files.iter().filter(|checked| is_bad(checked)).count();
     cx.printer
-        .say(format_args!("{} checked, {bad} refused", files.len()));
-    Ok(if bad == 0 { Exit::Passed } else { Exit::Local })
+        .print_message(format_args!("{} checked, {bad} refused", files.len()));
+    Ok(if bad == 0 {
+        CommandExitCode::Passed
+    } else {
+        CommandExitCode::Local
+    })
 }
 
 /// The programs beside a DDL: `NAME`, or the files of the directory `NAME`.
-fn programs(ddl: &Path) -> Vec<PathBuf> {
+fn find_programs(ddl: &Path) -> Vec<PathBuf> {
     let own = ddl.with_extension("");
     if own.is_file() {
         return vec![own];
@@ -61,7 +66,7 @@ fn programs(ddl: &Path) -> Vec<PathBuf> {
 }
 
 /// The first bytes of a file.
-fn read(path: &Path, limit: u64) -> Result<Vec<u8>, AskError> {
+fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, FleetRequestError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))

@@ -5,11 +5,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::cli::plugin::Generate;
-use crate::commands::context::Context;
+use crate::cli::plugin::PluginGenerateArgs;
+use crate::commands::context::CommandContext;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::skeleton::{self, File, SkeletonError};
+use crate::exit::CommandExitCode;
+use crate::skeleton::{self, SkeletonError, SkeletonFile};
 
 /// Why an agent was not written.
 #[derive(Debug, thiserror::Error)]
@@ -30,30 +30,30 @@ pub enum GenerateError {
 
 impl GenerateError {
     /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    pub fn exit(&self) -> CommandExitCode {
         match self {
-            Self::Skeleton(_) => Exit::Usage,
-            Self::Write { .. } => Exit::Local,
+            Self::Skeleton(_) => CommandExitCode::Usage,
+            Self::Write { .. } => CommandExitCode::Local,
         }
     }
 }
 
 /// Writes the files, and names them.
-pub fn run(args: &Generate, cx: Context<'_>) -> Result<Exit, Error> {
+pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let own = || PathBuf::from(&args.agent);
     let directory = args.dir.clone().unwrap_or_else(own);
-    let files =
-        skeleton::files(&args.agent, args.lang, &args.actions).map_err(GenerateError::from)?;
-    for path in write(&directory, &files)? {
-        cx.printer.line(path.display())?;
+    let files = skeleton::generate_files(&args.agent, args.lang, &args.actions)
+        .map_err(GenerateError::from)?;
+    for path in write_files(&directory, &files)? {
+        cx.printer.print_line(path.display())?;
     }
     for step in skeleton::next_steps(&args.agent, args.lang) {
-        cx.printer.hint(step);
+        cx.printer.print_hint(step);
     }
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }
 
-fn write(directory: &Path, files: &[File]) -> Result<Vec<PathBuf>, GenerateError> {
+fn write_files(directory: &Path, files: &[SkeletonFile]) -> Result<Vec<PathBuf>, GenerateError> {
     let failed = |path: &Path, source| GenerateError::Write {
         path: path.to_owned(),
         source,

@@ -6,11 +6,11 @@ use std::path::Path;
 use clap::Parser as _;
 use tempfile::TempDir;
 
-use super::{Context, run};
+use super::{CommandContext, run};
 use crate::cli::{Cli, Command};
-use crate::environment::Environment;
-use crate::exit::Exit;
-use crate::printer::Talk;
+use crate::environment::ProcessEnvironment;
+use crate::exit::CommandExitCode;
+use crate::printer::VerbosityLevel;
 use crate::printer::testing::printer;
 
 const SERVICE: &str = "policy default deny\n\
@@ -28,17 +28,17 @@ fn policies(service: &str) -> TempDir {
 }
 
 /// Runs a command line in which `@` is the directory; the directory's name is taken out of what is printed.
-fn rpc(line: &str, directory: &Path) -> (Exit, String, String) {
+fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     let place = directory.display().to_string();
     let words = line.split(' ').map(|word| word.replace('@', &place));
     let cli = Cli::try_parse_from(words).unwrap();
     let Command::Policy(command) = cli.command else {
         panic!("{line} is no command on policies")
     };
-    let (printer, data, talk) = printer(Talk::Normal);
+    let (printer, data, talk) = printer(VerbosityLevel::Normal);
     // A configuration that does not exist is no obstacle, but one of whoever runs the tests might be.
-    let environment = Environment::default();
-    let cx = Context {
+    let environment = ProcessEnvironment::default();
+    let cx = CommandContext {
         config: None,
         environment: &environment,
         printer: &printer,
@@ -54,10 +54,10 @@ fn good_policies_pass_the_check() {
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
     assert_eq!(
         (exit, data.as_str()),
-        (Exit::Passed, "1 policy, 0 errors, 0 warnings\n")
+        (CommandExitCode::Passed, "1 policy, 0 errors, 0 warnings\n")
     );
     let (exit, _, _) = rpc("rpc policy check --strict @/service.policy", scratch.path());
-    assert_eq!(exit, Exit::Passed);
+    assert_eq!(exit, CommandExitCode::Passed);
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn a_check_tells_place_reason_and_remedy() {
     let bad = format!("{SERVICE}allow rip * *\nallow\trip\t*\t(customer=acme\n");
     let scratch = policies(&bad);
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     insta::assert_snapshot!("policy_check_malformed", data);
 
     let odd = format!("{SERVICE}allow\tadmin\trestrat\t*\nallow\trip\tstop\tcustomer=acme\n");
     let scratch = policies(&odd);
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
-    assert_eq!(exit, Exit::Passed);
+    assert_eq!(exit, CommandExitCode::Passed);
     insta::assert_snapshot!("policy_check_odd", data);
     assert_eq!(
         rpc("rpc policy check --strict @", scratch.path()).0,
-        Exit::SomeFailed
+        CommandExitCode::SomeFailed
     );
     let (_, data, _) = rpc("rpc policy check -j @", scratch.path());
     insta::assert_snapshot!("policy_check_json", data);
@@ -87,25 +87,25 @@ fn an_explanation_names_the_line_that_decides() {
     let line = "rpc policy explain --caller joe --agent service --action restart --dir @ \
                 --fact environment=production";
     let (exit, data, _) = rpc(line, scratch.path());
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     insta::assert_snapshot!("policy_explain_denied", data);
     let (exit, data, _) = rpc(
         &format!("{line} --class maintenance -j").replace("joe", "oncall"),
         scratch.path(),
     );
-    assert_eq!(exit, Exit::Passed);
+    assert_eq!(exit, CommandExitCode::Passed);
     insta::assert_snapshot!("policy_explain_json", data);
     let (exit, data, _) = rpc(
         "rpc policy explain --caller oncall --agent service --action stop --dir @",
         scratch.path(),
     );
-    assert_eq!(exit, Exit::Passed);
+    assert_eq!(exit, CommandExitCode::Passed);
     assert!(data.contains("approved by one of: admins"), "{data}");
     let (exit, data, _) = rpc(
         "rpc policy explain --caller rip --agent puppetral --action do --dir @",
         scratch.path(),
     );
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     assert_eq!(
         data,
         "rip may not ask for puppetral do\ndecided by default (no puppetral.policy)\n"
@@ -117,7 +117,7 @@ fn a_malformed_policy_denies_and_the_explanation_says_so() {
     let scratch = policies("allow\trip\t*\t*\nalow\trip\n");
     let line = "rpc policy explain --caller rip --agent service --action stop --dir @";
     let (exit, data, talk) = rpc(line, scratch.path());
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     assert_eq!(
         data,
         "rip may not ask for service stop\ndecided by service.policy:2: malformed\n"
@@ -159,7 +159,7 @@ fn cases_pass_or_say_what_was_found() {
     let file = scratch.path().join("good.toml");
     fs::write(&file, good).unwrap();
     let (exit, data, _) = rpc("rpc policy test @/good.toml", scratch.path());
-    assert_eq!(exit, Exit::Passed, "{data}");
+    assert_eq!(exit, CommandExitCode::Passed, "{data}");
     assert!(data.ends_with("3 passed, 0 failed\n"), "{data}");
 
     fs::write(
@@ -169,7 +169,7 @@ fn cases_pass_or_say_what_was_found() {
     )
     .unwrap();
     let (exit, data, _) = rpc("rpc policy test @/good.toml", scratch.path());
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     insta::assert_snapshot!("policy_test_failed", data);
     let (_, data, _) = rpc("rpc policy test -j @/good.toml", scratch.path());
     insta::assert_snapshot!("policy_test_json", data);
@@ -183,11 +183,11 @@ fn data_sources_are_unknown_unless_somebody_says_what_they_answer() {
     let scratch = policies(BY_SOURCE);
     let line = "rpc policy explain --caller rip --agent service --action restart --dir @";
     let (exit, data, _) = rpc(line, scratch.path());
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     insta::assert_snapshot!("policy_explain_unknown", data);
     let known = format!("{line} --data puppet().applying=false --data puppet().enabled=false");
     let (exit, data, _) = rpc(&known, scratch.path());
-    assert_eq!(exit, Exit::Passed);
+    assert_eq!(exit, CommandExitCode::Passed);
     assert!(data.contains("decided by service.policy:2\n"), "{data}");
     assert!(!data.contains("unknown"), "{data}");
 
@@ -210,7 +210,7 @@ fn data_sources_are_unknown_unless_somebody_says_what_they_answer() {
     "#;
     fs::write(scratch.path().join("x.toml"), cases).unwrap();
     let (exit, data, _) = rpc("rpc policy test @/x.toml", scratch.path());
-    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(exit, CommandExitCode::SomeFailed);
     insta::assert_snapshot!("policy_test_unknown", data);
 }
 
@@ -218,7 +218,7 @@ fn data_sources_are_unknown_unless_somebody_says_what_they_answer() {
 fn a_check_holds_data_sources_against_their_schemas() {
     let scratch = policies(&BY_SOURCE.replace("applying", "aplying"));
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
-    assert_eq!(exit, Exit::Passed);
+    assert_eq!(exit, CommandExitCode::Passed);
     insta::assert_snapshot!("policy_check_data", data);
 }
 
@@ -250,15 +250,15 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
         let Command::Policy(command) = cli.command else {
             panic!()
         };
-        let (printer, ..) = printer(Talk::Quiet);
-        let cx = Context {
+        let (printer, ..) = printer(VerbosityLevel::Quiet);
+        let cx = CommandContext {
             config: None,
-            environment: &Environment::default(),
+            environment: &ProcessEnvironment::default(),
             printer: &printer,
         };
         let error = run(command, cx).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
-        assert_eq!(error.exit(), Exit::Local);
+        assert_eq!(error.exit_code(), CommandExitCode::Local);
     }
 }
 
@@ -266,15 +266,15 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
 fn the_policies_that_we_ship_are_sound_and_do_what_they_say() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/policies");
     let (exit, data, _) = rpc("rpc policy check --strict @", &shipped);
-    assert_eq!(exit, Exit::Passed, "{data}");
-    for (name, _) in muster_ddl::BUILTIN {
+    assert_eq!(exit, CommandExitCode::Passed, "{data}");
+    for (name, _) in muster_ddl::BUILTIN_AGENTS {
         assert!(
             shipped.join(format!("{name}.policy")).is_file(),
             "{name} has no policy"
         );
     }
     let (exit, data, _) = rpc("rpc policy test @/policies.test.toml", &shipped);
-    assert_eq!(exit, Exit::Passed, "{data}");
+    assert_eq!(exit, CommandExitCode::Passed, "{data}");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn what_other_users_could_change_fails_the_check() {
         let first = &found["findings"][0];
         assert_eq!(
             (exit, &first["code"]),
-            (Exit::SomeFailed, &"unprotected".into()),
+            (CommandExitCode::SomeFailed, &"unprotected".into()),
             "{data}"
         );
         assert!(
@@ -308,10 +308,10 @@ fn what_other_users_could_change_fails_the_check() {
 fn a_service_is_not_a_caller_of_its_name() {
     let scratch = policies("allow\trip\tstatus\t*\nallow\tservice=prov\trestart\t*\n");
     for (caller, action, expected) in [
-        ("rip", "status", Exit::Passed),
-        ("service=rip", "status", Exit::SomeFailed),
-        ("prov", "restart", Exit::SomeFailed),
-        ("service=prov", "restart", Exit::Passed),
+        ("rip", "status", CommandExitCode::Passed),
+        ("service=rip", "status", CommandExitCode::SomeFailed),
+        ("prov", "restart", CommandExitCode::SomeFailed),
+        ("service=prov", "restart", CommandExitCode::Passed),
     ] {
         let line = format!(
             "rpc policy explain --caller {caller} --agent service --action {action} --dir @"

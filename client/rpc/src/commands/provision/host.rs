@@ -2,32 +2,32 @@
 //!
 //! What is given away is much: who has the directory can make nodes, and ask any agent. It can neither make callers nor revoke.
 
-use crate::cli::provision::Host;
+use crate::cli::provision::ProvisionHostArgs;
 use crate::clock;
 use crate::commands::org::{names, newcomers};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
-use crate::organisation::{Kind, Order, Organisation};
-use crate::printer::{GOOD, Printer};
+use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs it.
 pub async fn run(
-    args: Host,
+    args: ProvisionHostArgs,
     mut organisation: Organisation,
-    printer: &Printer,
-) -> Result<Exit, Error> {
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
     let lock = organisation.lock()?;
-    newcomers::add(&mut organisation, &lock, printer).await?;
+    newcomers::add_account(&mut organisation, &lock, printer).await?;
     let credentials = [
-        (Kind::Service, name::SERVICE_CREDS),
-        (Kind::Enroller, name::NEWCOMERS_CREDS),
+        (PrincipalKind::Service, name::SERVICE_CREDS),
+        (PrincipalKind::Enroller, name::NEWCOMERS_CREDS),
     ];
     if !args.renew {
         bundle::require_absent(&args.out, &credentials.map(|(_, file)| file))?;
     }
     for (kind, file) in credentials {
-        let order = Order {
+        let order = CredentialSpec {
             kind,
             name: args.name.clone(),
             tags: Vec::new(),
@@ -36,24 +36,26 @@ pub async fn run(
             out: Some(args.out.join(file)),
         };
         let now = clock::now();
-        let prepared = organisation.prepare(&lock, &order, now)?;
+        let prepared = organisation.prepare_credentials(&lock, &order, now)?;
         // Renewed credentials have a name that is reserved already.
         if !args.renew {
-            names::reserve(&organisation, prepared.record(), now).await?;
+            names::reserve_name(&organisation, prepared.record(), now).await?;
         }
-        organisation.record(&lock, prepared)?;
+        organisation.record_credentials(&lock, prepared)?;
     }
     organisation.bundle_provisioner(&args.out)?;
-    names::publish(&organisation, printer).await?;
-    printer.say(format_args!(
+    names::publish_names(&organisation, printer).await?;
+    printer.print_message(format_args!(
         "{GOOD}made{GOOD:#} what the provisioner {} needs on its host",
         args.name
     ));
-    printer.warn("whoever has this directory can make nodes of the fleet, and ask them anything");
-    printer.line(args.out.display())?;
-    printer.hint(format_args!(
+    printer.print_warning(
+        "whoever has this directory can make nodes of the fleet, and ask them anything",
+    );
+    printer.print_line(args.out.display())?;
+    printer.print_hint(format_args!(
         "move it to that host as {PROVISIONER_HOME}, root's and mode 0700, and its {} to /etc/muster/conf.d",
         name::PROVISIONER_CONFIG
     ));
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

@@ -2,39 +2,43 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::DataStore;
+use muster_client::DataDdlStore;
 use muster_wire::identity::Identity;
 
-use crate::ask::{AskError, Fleet, Found, Progress, Schemas, Target};
-use crate::cli::filters::Filters;
-use crate::commands::context::Context;
+use crate::ask::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
+    TargetSelection,
+};
+use crate::cli::filters::FilterArgs;
+use crate::commands::context::CommandContext;
 use crate::commands::inquiry;
 use crate::error::Error;
-use crate::report::{Reply, Report};
+use crate::report::{NodeReply, RequestReport};
 
 /// The agent of the service.
-const AGENT: &str = "provisioner";
+const PROVISIONER_AGENT: &str = "provisioner";
 
 /// A connection, and the hosts that run the service.
-pub struct Service<'a> {
-    fleet: Fleet,
+pub struct ProvisionerClient<'a> {
+    fleet: FleetConnection,
     hosts: BTreeSet<Identity>,
-    schemas: Schemas,
-    cx: Context<'a>,
+    schemas: AgentSchemas,
+    cx: CommandContext<'a>,
 }
 
-impl<'a> Service<'a> {
+impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` when there are none.
-    pub async fn find(cx: Context<'a>) -> Result<Option<Self>, Error> {
-        let data = DataStore::load(None).map_err(AskError::from)?;
-        let target = Target::read(&Filters::default(), &data)?.with_agent(AGENT)?;
-        let settings = cx.settings()?;
-        let schemas = cx.schemas(Some(&settings))?;
-        let fleet = Fleet::connect(&settings, &target).await?;
-        let progress = Progress::new(cx.printer, false);
-        let hosts = fleet.discover(&target, &progress).await?.nodes;
+    pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>, Error> {
+        let data = DataDdlStore::load(None).map_err(FleetRequestError::from)?;
+        let target = TargetSelection::from_flags(&FilterArgs::default(), &data)?
+            .with_agent(PROVISIONER_AGENT)?;
+        let settings = cx.load_settings()?;
+        let schemas = cx.load_schemas(Some(&settings))?;
+        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let progress = ProgressReporter::new(cx.printer, false);
+        let hosts = fleet.discover_nodes(&target, &progress).await?.nodes;
         if hosts.is_empty() {
-            cx.printer.error(
+            cx.printer.print_error(
                 "no host runs the provisioning service: enable it in [plugins.provisioner] of one",
             );
             return Ok(None);
@@ -48,19 +52,20 @@ impl<'a> Service<'a> {
     }
 
     /// Asks the first host that answers; without an answer the last report says why.
-    pub async fn ask(
+    pub async fn ask_first_host(
         &self,
         action: &str,
         inputs: &[(&str, &str)],
-    ) -> Result<Result<Reply, Report>, Error> {
+    ) -> Result<Result<NodeReply, RequestReport>, Error> {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let plan = inquiry::plan_of(&self.schemas, (AGENT, action), inputs.collect())?;
-        let progress = Progress::new(self.cx.printer, false);
-        let mut silent = Report::nothing(AGENT, action);
+        let plan =
+            inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs.collect())?;
+        let progress = ProgressReporter::new(self.cx.printer, false);
+        let mut silent = RequestReport::empty(PROVISIONER_AGENT, action);
         for host in &self.hosts {
-            let found = Found::named([host.clone()].into());
-            let report = inquiry::ask(&self.fleet, &plan, found, &progress).await?;
+            let found = DiscoveredNodes::from_names([host.clone()].into());
+            let report = inquiry::ask_nodes(&self.fleet, &plan, found, &progress).await?;
             match report.replies.first() {
                 Some(reply) => return Ok(Ok(reply.clone())),
                 None => silent = report,

@@ -2,89 +2,96 @@
 
 use std::path::Path;
 
-use muster_wire::enrol::{NamePattern, Ticket};
-use muster_wire::token::Creds;
-use muster_wire::token::claims::User;
-use muster_wire::token::decode::{Decoded, decode};
+use muster_wire::enrol::{NamePattern, TokenGrant};
+use muster_wire::token::UserCredentials;
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
-use crate::cli::provision::{Setting, UserData};
+use crate::cli::provision::{ConfigSetting, UserDataArgs};
 use crate::clock;
-use crate::cloud_init::{self, DIRECTORY, Fetch, File, Install};
+use crate::cloud_init::{
+    self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
+};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::files;
-use crate::organisation::{Organisation, OrganisationError, Realm, bundle};
-use crate::printer::Printer;
+use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
+use crate::printer::OutputPrinter;
 
 /// Largest credentials file that is read.
-const CREDS_BYTES: u64 = 64 * 1024;
+const MAX_CREDS_BYTES: u64 = 64 * 1024;
 /// What the strictest of the clouds takes as user data, in bytes.
-const USER_DATA_BYTES: usize = 16 * 1024;
+const MAX_USER_DATA_BYTES: usize = 16 * 1024;
 /// The file on the machine that holds the token.
-const BOOTSTRAP: &str = "bootstrap.creds";
+const BOOTSTRAP_FILE: &str = "bootstrap.creds";
 
 /// Runs it.
-pub fn run(args: &UserData, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
-    let text = files::read_secret(&args.token, CREDS_BYTES).map_err(OrganisationError::from)?;
-    check(&text, &args.token, organisation, printer)?;
+pub fn run(
+    args: &UserDataArgs,
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> Result<CommandExitCode, Error> {
+    let text = files::read_secret(&args.token, MAX_CREDS_BYTES).map_err(OrganisationError::from)?;
+    check_token(&text, &args.token, organisation, printer)?;
     let install = match (&args.package_url, &args.sha256, &args.apt) {
-        (Some(url), Some(sha256), _) => {
-            Install::Fetch(Fetch::new(url, sha256).map_err(OrganisationError::from)?)
-        }
-        (_, _, Some(package)) => Install::Package(package.clone()),
-        _ => Install::Image,
+        (Some(url), Some(sha256), _) => DaemonInstallMethod::Fetch(
+            PackageDownload::new(url, sha256).map_err(OrganisationError::from)?,
+        ),
+        (_, _, Some(package)) => DaemonInstallMethod::Package(package.clone()),
+        _ => DaemonInstallMethod::Image,
     };
-    let document = cloud_init::document(&machine(args, &text, organisation)?, &install);
-    if document.len() > USER_DATA_BYTES {
-        printer.warn(format_args!(
-            "this is {} bytes long, and some clouds take {USER_DATA_BYTES}; most compress well with gzip, which cloud-init reads",
+    let document =
+        cloud_init::render_user_data(&machine_files(args, &text, organisation)?, &install);
+    if document.len() > MAX_USER_DATA_BYTES {
+        printer.print_warning(format_args!(
+            "this is {} bytes long, and some clouds take {MAX_USER_DATA_BYTES}; most compress well with gzip, which cloud-init reads",
             document.len()
         ));
     }
-    printer.text(document)?;
-    printer.hint("it holds the bootstrap token: give it to the cloud, and to nobody else");
-    Ok(Exit::Passed)
+    printer.print_text(document)?;
+    printer.print_hint("it holds the bootstrap token: give it to the cloud, and to nobody else");
+    Ok(CommandExitCode::Passed)
 }
 
 /// Whether the token is one that could let a machine in here, now.
-fn check(
+fn check_token(
     text: &str,
     path: &Path,
     organisation: &Organisation,
-    printer: &Printer,
+    printer: &OutputPrinter,
 ) -> Result<(), OrganisationError> {
-    let creds = Creds::parse(text).map_err(|source| OrganisationError::Creds {
+    let creds = UserCredentials::parse(text).map_err(|source| OrganisationError::Creds {
         path: path.to_owned(),
         source,
     })?;
-    let trust = organisation.trust_of(Realm::Newcomers)?;
+    let trust = organisation.realm_trust(AccountRealm::Newcomers)?;
     trust
         .verify_user(creds.jwt(), clock::now())
         .map_err(|source| OrganisationError::Token {
             path: path.to_owned(),
             source,
         })?;
-    let claims = decode::<User>(creds.jwt()).and_then(Decoded::verify);
+    let claims = decode_token::<UserClaims>(creds.jwt()).and_then(DecodedToken::verify_signature);
     let tags = claims.map(|claims| claims.nats.tags).unwrap_or_default();
-    let ticket = Ticket::of(&tags)?;
+    let ticket = TokenGrant::from_tags(&tags)?;
     let names: Vec<&str> = ticket.names.iter().map(NamePattern::as_str).collect();
     let until = match creds.claims().exp {
         0 => "without end".to_owned(),
-        at => format!("until {}", clock::written(at)),
+        at => format!("until {}", clock::format_utc(at)),
     };
-    printer.say(format_args!("lets in {}, {until}", names.join(", ")));
+    printer.print_message(format_args!("lets in {}, {until}", names.join(", ")));
     Ok(())
 }
 
 /// The files of the machine.
-fn machine(
-    args: &UserData,
+fn machine_files(
+    args: &UserDataArgs,
     token: &str,
     organisation: &Organisation,
-) -> Result<Vec<File>, OrganisationError> {
-    let file = |name: &str, mode, content| File {
-        path: format!("{DIRECTORY}/{name}"),
+) -> Result<Vec<CloudInitFile>, OrganisationError> {
+    let file = |name: &str, mode, content| CloudInitFile {
+        path: format!("{CONFIG_DIRECTORY}/{name}"),
         mode,
         content,
     };
@@ -92,13 +99,13 @@ fn machine(
         file(
             bundle::name::NODE_CONFIG,
             0o644,
-            config(args, organisation)?,
+            node_config(args, organisation)?,
         ),
-        file(BOOTSTRAP, 0o600, token.to_owned()),
+        file(BOOTSTRAP_FILE, 0o600, token.to_owned()),
         file(
             bundle::name::NEWCOMERS,
             0o644,
-            organisation.token_text(Realm::Newcomers)?,
+            organisation.token_text(AccountRealm::Newcomers)?,
         ),
     ];
     if let Some(authority) = organisation.authority_text()? {
@@ -114,11 +121,14 @@ fn machine(
 }
 
 /// `rpcd.toml`, with what was said on the command line on top.
-fn config(args: &UserData, organisation: &Organisation) -> Result<String, OrganisationError> {
+fn node_config(
+    args: &UserDataArgs,
+    organisation: &Organisation,
+) -> Result<String, OrganisationError> {
     let profile = organisation.profile();
     let mut table = Table::new();
     let urls = profile.broker.urls.iter().cloned().map(Value::String);
-    let mut set = |key: &str, value: Value| put(&mut table, key, value);
+    let mut set = |key: &str, value: Value| set_dotted_key(&mut table, key, value);
     set("broker.urls", Value::Array(urls.collect()));
     if profile.broker.tls {
         set("broker.ca", Value::from(bundle::name::AUTHORITY));
@@ -129,9 +139,9 @@ fn config(args: &UserData, organisation: &Organisation) -> Result<String, Organi
         "trust.operator",
         Value::String(profile.operator.to_string()),
     );
-    set("provisioning.credentials", Value::from(BOOTSTRAP));
+    set("provisioning.credentials", Value::from(BOOTSTRAP_FILE));
     set("facts.cloud", Value::from("auto"));
-    for Setting { key, value } in &args.settings {
+    for ConfigSetting { key, value } in &args.settings {
         set(key, value.clone());
     }
     let body = toml::to_string(&table).map_err(|error| OrganisationError::Format {
@@ -144,7 +154,7 @@ fn config(args: &UserData, organisation: &Organisation) -> Result<String, Organi
 }
 
 /// Sets a dotted key; what stands in its way goes.
-fn put(table: &mut Table, key: &str, value: Value) {
+fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
     match key.split_once('.') {
         None => {
             table.insert(key.to_owned(), value);
@@ -157,7 +167,7 @@ fn put(table: &mut Table, key: &str, value: Value) {
                 *below = Value::Table(Table::new());
             }
             if let Value::Table(below) = below {
-                put(below, rest, value);
+                set_dotted_key(below, rest, value);
             }
         }
     }

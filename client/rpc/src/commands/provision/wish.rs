@@ -3,34 +3,42 @@
 use muster_wire::identity::Identity;
 use serde_json::Value;
 
-use super::service::Service;
-use crate::ask::{agreed, is_terminal};
-use crate::cli::provision::Retire;
-use crate::commands::context::Context;
+use super::service::ProvisionerClient;
+use crate::ask::{ask_confirmation, is_terminal};
+use crate::cli::provision::ProvisionRetireArgs;
+use crate::commands::context::CommandContext;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD};
-use crate::render::printable::line;
+use crate::render::printable::escape_to_line;
 
 /// Tells it for each node.
-pub async fn run(action: &str, nodes: &[Identity], cx: Context<'_>) -> Result<Exit, Error> {
-    let Some(service) = Service::find(cx).await? else {
-        return Ok(Exit::Local);
+pub async fn run(
+    action: &str,
+    nodes: &[Identity],
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
+        return Ok(CommandExitCode::Local);
     };
-    let mut exit = Exit::Passed;
+    let mut exit = CommandExitCode::Passed;
     for node in nodes {
-        let reply = match service.ask(action, &[("node", node.as_str())]).await? {
+        let reply = match service
+            .ask_first_host(action, &[("node", node.as_str())])
+            .await?
+        {
             Ok(reply) => reply,
             Err(report) => {
                 cx.warn_of_gaps(&report);
-                cx.printer.error("no host of the service answers");
-                return Ok(Exit::NoneAnswered);
+                cx.printer.print_error("no host of the service answers");
+                return Ok(CommandExitCode::NoneAnswered);
             }
         };
         if !reply.is_ok() {
-            let why = line(&reply.message);
-            cx.printer.line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
-            exit = Exit::SomeFailed;
+            let why = escape_to_line(&reply.message);
+            cx.printer
+                .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
+            exit = CommandExitCode::SomeFailed;
             continue;
         }
         let state = reply.data.get("state").and_then(Value::as_str);
@@ -38,31 +46,34 @@ pub async fn run(action: &str, nodes: &[Identity], cx: Context<'_>) -> Result<Ex
         let changed = reply.data.get("changed") == Some(&Value::Bool(true));
         let word = if changed { action } else { "nothing to do" };
         cx.printer
-            .line(format_args!("{node}: {GOOD}{word}{GOOD:#} ({state})"))?;
+            .print_line(format_args!("{node}: {GOOD}{word}{GOOD:#} ({state})"))?;
     }
     Ok(exit)
 }
 
 /// Asks first: a certificate that is revoked stays revoked.
-pub async fn retire(args: &Retire, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn retire_nodes(
+    args: &ProvisionRetireArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     if !args.yes {
         let names: Vec<&str> = args.nodes.iter().map(AsRef::as_ref).collect();
         let names = names.join(", ");
         if !is_terminal() {
-            cx.printer.error(format_args!(
+            cx.printer.print_error(format_args!(
                 "retiring {names} cannot be undone; say --yes to do it without being asked"
             ));
-            return Ok(Exit::Usage);
+            return Ok(CommandExitCode::Usage);
         }
         let question =
             format!("Revoke the certificates of {names} and take them out of the fleet? [y/N] ");
-        if !agreed(&question, cx.printer).await? {
-            cx.printer.say("Nothing was done");
-            return Ok(Exit::Local);
+        if !ask_confirmation(&question, cx.printer).await? {
+            cx.printer.print_message("Nothing was done");
+            return Ok(CommandExitCode::Local);
         }
     }
     let exit = run("retire", &args.nodes, cx).await?;
-    cx.printer.hint(
+    cx.printer.print_hint(
         "the nodes' own tokens stay valid: `rpc org revoke NODE` ends them, where the organisation's keys are",
     );
     Ok(exit)

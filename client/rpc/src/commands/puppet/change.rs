@@ -2,74 +2,83 @@
 
 use std::time::Duration;
 
-use super::AGENT;
-use crate::cli::approval::Approval;
-use crate::cli::errand::Errand;
-use crate::cli::output::Output;
-use crate::cli::pace::Pace;
-use crate::cli::puppet::{Change, Disable, Restart};
-use crate::cli::request::Request;
-use crate::commands::context::Context;
+use super::PUPPET_AGENT;
+use crate::cli::approval::ApprovalArgs;
+use crate::cli::errand::RequestFlags;
+use crate::cli::output::OutputArgs;
+use crate::cli::pace::PaceArgs;
+use crate::cli::puppet::{PuppetChangeArgs, PuppetDisableArgs, PuppetRestartArgs};
+use crate::cli::request::RequestArgs;
+use crate::commands::context::CommandContext;
 use crate::commands::request;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExitCode;
 
 /// The agent that restarts services, and the one that is meant.
-const RESTARTER: &str = "restart";
-const UNIT: &str = "puppet";
+const RESTART_AGENT: &str = "restart";
+const PUPPET_UNIT: &str = "puppet";
 
 /// Allows runs.
-pub async fn enable(args: Change, cx: Context<'_>) -> Result<Exit, Error> {
-    ask(AGENT, vec!["enable".to_owned()], args, cx).await
+pub async fn enable_runs(
+    args: PuppetChangeArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    send_request(PUPPET_AGENT, vec!["enable".to_owned()], args, cx).await
 }
 
 /// Forbids them.
-pub async fn disable(args: Disable, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn disable_runs(
+    args: PuppetDisableArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     let message = args.message.map(|message| format!("message={message}"));
     let words = std::iter::once("disable".to_owned()).chain(message);
-    ask(AGENT, words.collect(), args.change, cx).await
+    send_request(PUPPET_AGENT, words.collect(), args.change, cx).await
 }
 
 /// Restarts Puppet's daemon, and tells what came of it.
-pub async fn restart(args: Restart, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn restart_daemon(
+    args: PuppetRestartArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
     let mut words = vec![
         "request".to_owned(),
-        format!("unit={UNIT}"),
+        format!("unit={PUPPET_UNIT}"),
         format!("when_idle={}", args.when_idle),
         "wait=true".to_owned(),
     ];
     if let Some(deadline) = args.deadline {
         words.push(format!("deadline={}", deadline.as_secs_f64().ceil()));
     }
-    ask(RESTARTER, words, args.change, cx).await
+    send_request(RESTART_AGENT, words, args.change, cx).await
 }
 
-async fn ask(
+async fn send_request(
     agent: &str,
     words: Vec<String>,
-    change: Change,
-    cx: Context<'_>,
-) -> Result<Exit, Error> {
-    let request = Request {
+    change: PuppetChangeArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let request = RequestArgs {
         agent: Some(agent.to_owned()),
         words,
         timeout: None,
         ttl: Duration::from_mins(1),
-        output: Output {
+        output: OutputArgs {
             json: change.json.json,
             jq: change.json.jq,
-            ..Output::default()
+            ..OutputArgs::default()
         },
-        approval: Approval {
+        approval: ApprovalArgs {
             propose: None,
             lifetime: Duration::from_hours(1),
             approve: None,
         },
-        errand: Errand {
+        errand: RequestFlags {
             yes: change.yes,
-            ..Errand::default()
+            ..RequestFlags::default()
         },
-        pace: Pace::default(),
+        pace: PaceArgs::default(),
         filters: change.filters,
         bare: false,
         help: false,

@@ -2,81 +2,100 @@
 
 use serde::Serialize;
 
-use super::AGENT;
-use crate::cli::puppet::Ask;
-use crate::commands::context::Context;
+use super::PUPPET_AGENT;
+use crate::cli::puppet::PuppetQueryArgs;
+use crate::commands::context::CommandContext;
 use crate::commands::form::{self, JsonForm};
 use crate::commands::inquiry;
-use crate::commands::request::nobody_found;
+use crate::commands::request::report_no_nodes;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::render::puppet::count::{self, Totals};
-use crate::render::puppet::status::{self, states, table};
-use crate::render::puppet::summary::{self, Summary};
-use crate::report::Report;
+use crate::exit::CommandExitCode;
+use crate::render::puppet::count::{self, PuppetNodeTotals};
+use crate::render::puppet::status::{self, node_states, render_status_table};
+use crate::render::puppet::summary::{self, LastRunsSummary};
+use crate::report::RequestReport;
 
 /// What was answered, and in which form it is wanted.
-struct Answered {
-    report: Report,
+struct PuppetQueryResult {
+    report: RequestReport,
     json: Option<JsonForm>,
 }
 
 /// What Puppet does on each node.
-pub async fn status(args: Ask, cx: Context<'_>) -> Result<Exit, Error> {
-    let answered = ask(args, "status", cx).await?;
+pub async fn show_status(
+    args: PuppetQueryArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let answered = query_nodes(args, "status", cx).await?;
     let (report, width) = (&answered.report, cx.printer.screen().width);
-    let states = states(report);
-    answered.show(&status::Document::new(&states, report), cx, || {
-        table(&states, report, width)
-    })
+    let states = node_states(report);
+    answered.print_answer(
+        &status::PuppetStatusDocument::new(&states, report),
+        cx,
+        || render_status_table(&states, report, width),
+    )
 }
 
 /// How many nodes there are where it does what.
-pub async fn count(args: Ask, cx: Context<'_>) -> Result<Exit, Error> {
-    let answered = ask(args, "status", cx).await?;
+pub async fn show_counts(
+    args: PuppetQueryArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let answered = query_nodes(args, "status", cx).await?;
     let report = &answered.report;
-    let totals = Totals::of(report);
-    answered.show(&count::Document::new(&totals, report), cx, || {
-        totals.text(report)
-    })
+    let totals = PuppetNodeTotals::from_report(report);
+    answered.print_answer(
+        &count::PuppetCountDocument::new(&totals, report),
+        cx,
+        || totals.render_text(report),
+    )
 }
 
 /// How the figures of last runs are spread.
-pub async fn summary(args: Ask, cx: Context<'_>) -> Result<Exit, Error> {
-    let answered = ask(args, "last_run_summary", cx).await?;
+pub async fn show_summary(
+    args: PuppetQueryArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let answered = query_nodes(args, "last_run_summary", cx).await?;
     let report = &answered.report;
-    let summary = Summary::of(report);
-    answered.show(&summary::Document::new(&summary, report), cx, || {
-        summary.text(report, cx.environment.utf8)
-    })
+    let summary = LastRunsSummary::from_report(report);
+    answered.print_answer(
+        &summary::PuppetSummaryDocument::new(&summary, report),
+        cx,
+        || summary.render_text(report, cx.environment.utf8),
+    )
 }
 
-async fn ask(args: Ask, action: &str, cx: Context<'_>) -> Result<Answered, Error> {
-    let target = cx.target(&args.filters)?.with_agent(AGENT)?;
-    let json = form::json(&args.json)?;
-    let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings))?;
-    let plan = inquiry::plan_of(&schemas, (AGENT, action), Vec::new())?;
-    let report = inquiry::ask_all(&plan, &target, &settings, json.is_none(), cx).await?;
+async fn query_nodes(
+    args: PuppetQueryArgs,
+    action: &str,
+    cx: CommandContext<'_>,
+) -> Result<PuppetQueryResult, Error> {
+    let target = cx.read_target(&args.filters)?.with_agent(PUPPET_AGENT)?;
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, action), Vec::new())?;
+    let report = inquiry::discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
     if json.is_none() && report.stats.discovered == 0 {
-        nobody_found(&target, cx);
+        report_no_nodes(&target, cx);
     }
-    Ok(Answered { report, json })
+    Ok(PuppetQueryResult { report, json })
 }
 
-impl Answered {
-    fn show(
+impl PuppetQueryResult {
+    fn print_answer(
         &self,
         document: &impl Serialize,
-        cx: Context<'_>,
+        cx: CommandContext<'_>,
         text: impl FnOnce() -> String,
-    ) -> Result<Exit, Error> {
+    ) -> Result<CommandExitCode, Error> {
         if let Some(json) = &self.json {
-            cx.json(document, json)?;
+            cx.print_json(document, json)?;
         } else if self.report.stats.discovered > 0 {
-            cx.printer.text(text())?;
+            cx.printer.print_text(text())?;
         }
         cx.warn_of_gaps(&self.report);
-        Ok(self.report.stats.exit())
+        Ok(self.report.stats.exit_code())
     }
 }

@@ -1,25 +1,28 @@
 //! What runs print, in the form that was asked for: as they go on, and at the end.
 
-use muster_client::runs::Halt;
+use muster_client::runs::PuppetRolloutStopReason;
 use muster_wire::identity::Identity;
 
-use crate::ask::RunNews;
-use crate::cli::puppet::Form as Flags;
+use crate::ask::PuppetRolloutNotice;
+use crate::cli::puppet::RunOutputArgs as Flags;
 use crate::clock;
-use crate::commands::context::Context;
+use crate::commands::context::CommandContext;
 use crate::commands::form::{self, JsonForm};
-use crate::diagnostics::{self, chain};
+use crate::diagnostics::{self, error_chain};
 use crate::error::Error;
-use crate::printer::OutputError;
+use crate::printer::PrintError;
 use crate::render::json;
-use crate::render::plan::counted;
-use crate::render::runs::{Document, JsonLine, RunDocument, ended, log, reason, summary, words};
-use crate::runs::board::Line;
-use crate::runs::{Ended, Runs};
+use crate::render::plan::node_count_text;
+use crate::render::runs::{
+    PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
+    describe_stop_reason, format_log_line, render_runs_summary,
+};
+use crate::runs::board::RunLogLine;
+use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// In which form.
 #[derive(Debug)]
-pub enum Form {
+pub enum PuppetOutputForm {
     /// For people.
     Text,
     /// One JSON document at the end.
@@ -30,19 +33,19 @@ pub enum Form {
 
 /// Where all of it goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Output<'a> {
+pub struct PuppetOutput<'a> {
     /// In which form.
-    pub form: &'a Form,
+    pub form: &'a PuppetOutputForm,
     /// Whether everything that happens is told in a log; or else only how each run ended.
     pub logs: bool,
     /// Where to print.
-    pub cx: Context<'a>,
+    pub cx: CommandContext<'a>,
 }
 
-impl Form {
+impl PuppetOutputForm {
     /// The form that the flags ask for.
-    pub fn of(flags: &Flags) -> Result<Self, Error> {
-        Ok(match form::json(&flags.json)? {
+    pub fn from_flags(flags: &Flags) -> Result<Self, Error> {
+        Ok(match form::parse_json_form(&flags.json)? {
             Some(form) => Self::Document(form),
             None if flags.jsonl => Self::Lines,
             None => Self::Text,
@@ -50,77 +53,89 @@ impl Form {
     }
 }
 
-impl Output<'_> {
+impl PuppetOutput<'_> {
     /// Tells something of the rollout as a whole.
-    pub fn say(&self, words: &str) {
-        if self.logs && !matches!(self.form, Form::Lines) {
-            self.cx.printer.say(log(clock::now(), words));
+    pub fn log_message(&self, words: &str) {
+        if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
+            self.cx
+                .printer
+                .print_message(format_log_line(clock::now(), words));
         }
     }
 
     /// These will be asked.
-    pub fn found(&self, order: Vec<&Identity>, runs: &Runs) -> Result<(), OutputError> {
-        self.say(&format!("Found {} hosts", order.len()));
+    pub fn print_found(
+        &self,
+        order: Vec<&Identity>,
+        runs: &PuppetRunsReport,
+    ) -> Result<(), PrintError> {
+        self.log_message(&format!("Found {} hosts", order.len()));
         for (node, message) in &runs.disabled {
-            let message = crate::render::printable::line(message);
-            self.say(&format!("{node} skipped: disabled: {message}"));
+            let message = crate::render::printable::escape_to_line(message);
+            self.log_message(&format!("{node} skipped: disabled: {message}"));
         }
-        if let Form::Lines = self.form {
-            self.line(&JsonLine::found(order, runs))?;
+        if let PuppetOutputForm::Lines = self.form {
+            self.print_line(&PuppetRunsJsonLine::found(order, runs))?;
         }
         Ok(())
     }
 
     /// Something happened.
-    pub fn news(&self, news: RunNews<'_>) -> Result<(), Error> {
+    pub fn print_news(&self, news: PuppetRolloutNotice<'_>) -> Result<(), Error> {
         match news {
-            RunNews::Told(line, run) => self.told(line, run)?,
-            RunNews::Halted(halt, under_way) => {
-                self.cx.printer.error(reason(halt));
+            PuppetRolloutNotice::Told(line, run) => self.print_event(line, run)?,
+            PuppetRolloutNotice::Halted(halt, under_way) => {
+                self.cx.printer.print_error(describe_stop_reason(halt));
                 if under_way > 0 {
-                    let nodes = counted(under_way);
-                    let now = if halt == Halt::Interrupted {
+                    let nodes = node_count_text(under_way);
+                    let now = if halt == PuppetRolloutStopReason::Interrupted {
                         "; Ctrl-C once more ends the command at once, and not their runs"
                     } else {
                         ""
                     };
                     let words = format!("waiting for {nodes} that were asked{now}");
-                    self.cx.printer.say(words);
+                    self.cx.printer.print_message(words);
                 }
             }
-            RunNews::Failed(error) => self.cx.printer.error(chain(error)),
+            PuppetRolloutNotice::Failed(error) => self.cx.printer.print_error(error_chain(error)),
         }
         Ok(())
     }
 
-    fn told(&self, told: &Line, run: Option<&Ended>) -> Result<(), OutputError> {
+    fn print_event(&self, told: &RunLogLine, run: Option<&EndedRun>) -> Result<(), PrintError> {
         match (self.form, told) {
-            (Form::Lines, Line::Running(node, count)) => self.line(&JsonLine::Running {
-                node,
-                concurrency: *count,
-            }),
-            (Form::Lines, Line::Ended(node, _)) => match run {
-                Some(run) => self.line(&JsonLine::Ended(RunDocument::new(node, run))),
+            (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
+                self.print_line(&PuppetRunsJsonLine::Running {
+                    node,
+                    concurrency: *count,
+                })
+            }
+            (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => match run {
+                Some(run) => self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(
+                    node, run,
+                ))),
                 None => Ok(()),
             },
-            (Form::Lines, _) => Ok(()),
-            (Form::Text, Line::Ended(node, outcome)) if !self.logs => {
-                self.cx.printer.line(ended(node, outcome))
+            (PuppetOutputForm::Lines, _) => Ok(()),
+            (PuppetOutputForm::Text, RunLogLine::Ended(node, outcome)) if !self.logs => {
+                self.cx.printer.print_line(describe_run_end(node, outcome))
             }
             _ => {
-                self.say(&words(told));
+                self.log_message(&describe_log_line(told));
                 Ok(())
             }
         }
     }
 
     /// All is over.
-    pub fn end(&self, runs: &Runs) -> Result<(), Error> {
+    pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<(), Error> {
         match self.form {
-            Form::Document(form) => self.cx.json(&Document::new(runs), form)?,
-            Form::Lines => self.line(&JsonLine::summary(runs))?,
-            Form::Text if runs.ended.is_empty() && runs.not_asked.is_empty() => {}
-            Form::Text => {
+            PuppetOutputForm::Document(form) => {
+                self.cx.print_json(&PuppetRunsDocument::new(runs), form)?;
+            }
+            PuppetOutputForm::Lines => self.print_line(&PuppetRunsJsonLine::summary(runs))?,
+            PuppetOutputForm::Text if runs.ended.is_empty() && runs.not_asked.is_empty() => {}
+            PuppetOutputForm::Text => {
                 let gap = if self.logs || runs.ended.is_empty() {
                     ""
                 } else {
@@ -128,43 +143,43 @@ impl Output<'_> {
                 };
                 self.cx
                     .printer
-                    .text(format_args!("{gap}{}", summary(runs)))?;
+                    .print_text(format_args!("{gap}{}", render_runs_summary(runs)))?;
             }
         }
         for (word, count) in &runs.disbelieved {
             self.cx
                 .printer
-                .warn(format_args!("{count} answers were not believed ({word})"));
+                .print_warning(format_args!("{count} answers were not believed ({word})"));
         }
-        self.next_steps(runs);
+        self.print_next_steps(runs);
         Ok(())
     }
 
     /// What may be done about a rollout that did not reach everybody.
-    fn next_steps(&self, runs: &Runs) {
+    fn print_next_steps(&self, runs: &PuppetRunsReport) {
         let Some(job) = &runs.job else { return };
-        self.cx.printer.detail(format_args!("job {job}"));
-        let unheard = |ended: &&Ended| !ended.outcome.is_heard();
+        self.cx.printer.print_detail(format_args!("job {job}"));
+        let unheard = |ended: &&EndedRun| !ended.outcome.is_heard();
         let rest = runs.not_asked.len() + runs.ended.values().filter(unheard).count();
         if rest > 0 {
-            let nodes = counted(rest);
-            self.cx.printer.hint(format_args!(
+            let nodes = node_count_text(rest);
+            self.cx.printer.print_hint(format_args!(
                 "`rpc puppet runall --resume {job}` runs the {nodes} that are not known to have run"
             ));
         }
     }
 
     /// Why the command failed, where programs read it.
-    pub fn complain(&self, error: &Error) -> Result<(), OutputError> {
+    pub fn print_error(&self, error: &Error) -> Result<(), PrintError> {
         match self.form {
-            Form::Lines => self.line(&JsonLine::Error {
-                error: diagnostics::text(error),
+            PuppetOutputForm::Lines => self.print_line(&PuppetRunsJsonLine::Error {
+                error: diagnostics::error_text(error),
             }),
             _ => Ok(()),
         }
     }
 
-    fn line(&self, line: &JsonLine<'_>) -> Result<(), OutputError> {
-        self.cx.printer.line(json::line(line)?)
+    fn print_line(&self, line: &PuppetRunsJsonLine<'_>) -> Result<(), PrintError> {
+        self.cx.printer.print_line(json::to_safe_line(line)?)
     }
 }

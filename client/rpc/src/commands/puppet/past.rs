@@ -2,41 +2,45 @@
 
 use std::time::Duration;
 
-use muster_client::Amount;
-use muster_client::runs::{Mission, Outcome, Shape};
+use muster_client::CountOrPercent;
+use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOutcome};
 use serde_json::Value;
 
-use crate::jobs::{Answered, Job, JobError};
-use crate::runs::{Ended, Runs};
+use crate::jobs::{JobReply, SavedJob, SavedJobError};
+use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// What is left of a job.
 #[derive(Debug)]
-pub struct Rest {
+pub struct RemainingRollout {
     /// What is to be done.
-    pub mission: Mission,
+    pub mission: PuppetRolloutSpec,
     /// What came of it so far.
-    pub runs: Runs,
+    pub runs: PuppetRunsReport,
 }
 
 /// Reads the job. Nodes that answered told how their runs went, and are not asked again; all others are, with the identities that
 /// their runs had, so that nobody runs twice.
-pub fn rest(job: &Job, silence: Duration, wait: Duration) -> Result<Rest, JobError> {
+pub fn remaining_rollout(
+    job: &SavedJob,
+    silence: Duration,
+    wait: Duration,
+) -> Result<RemainingRollout, SavedJobError> {
     let id = job.header.id.clone();
     if job.runs.is_empty() {
-        return Err(JobError::NoRuns(id));
+        return Err(SavedJobError::NoRuns(id));
     }
-    let mut runs = Runs {
-        limit: limit(job),
+    let mut runs = PuppetRunsReport {
+        limit: job_limit(job),
         started: job.header.started,
         job: Some(id.clone()),
-        requests: job.requests().into_iter().map(str::to_owned).collect(),
-        ..Runs::default()
+        requests: job.request_ids().into_iter().map(str::to_owned).collect(),
+        ..PuppetRunsReport::default()
     };
     for (node, run) in &job.runs {
         if let Some(answer) = job.replies.get(node) {
-            let ended = Ended {
+            let ended = EndedRun {
                 run: *run,
-                outcome: outcome(answer),
+                outcome: answer_outcome(answer),
                 earlier: true,
             };
             runs.ended.insert(node.clone(), ended);
@@ -51,11 +55,11 @@ pub fn rest(job: &Job, silence: Duration, wait: Duration) -> Result<Rest, JobErr
         .collect();
     if left.is_empty() {
         let what = "has not run yet";
-        return Err(JobError::NothingLeft { id, what });
+        return Err(SavedJobError::NothingLeft { id, what });
     }
     let timeout = job.header.shaping.timeout_ms.map(Duration::from_millis);
-    let mission = Mission {
-        shape: shape(job, &runs, left.len()),
+    let mission = PuppetRolloutSpec {
+        shape: remaining_shape(job, &runs, left.len()),
         runs: left,
         data: job.header.inputs.clone(),
         silence,
@@ -63,16 +67,16 @@ pub fn rest(job: &Job, silence: Duration, wait: Duration) -> Result<Rest, JobErr
         wait: timeout.unwrap_or(wait).max(wait),
         ttl: Duration::from_millis(job.header.shaping.ttl_ms),
     };
-    Ok(Rest { mission, runs })
+    Ok(RemainingRollout { mission, runs })
 }
 
-fn limit(job: &Job) -> Option<usize> {
+fn job_limit(job: &SavedJob) -> Option<usize> {
     let limit = job.header.inputs.get("limit").and_then(Value::as_u64)?;
     usize::try_from(limit).ok()
 }
 
-fn outcome(answer: &Answered) -> Outcome {
-    Outcome::told(
+fn answer_outcome(answer: &JobReply) -> RunOutcome {
+    RunOutcome::from_saved_reply(
         answer.statuscode,
         answer.reason.as_ref(),
         &answer.statusmsg,
@@ -82,22 +86,23 @@ fn outcome(answer: &Answered) -> Outcome {
 
 /// The job's own shape, for those who are left: the canaries among them, and the failures that may still be borne. Whoever goes on
 /// after too many failed bears as many again.
-fn shape(job: &Job, runs: &Runs, left: usize) -> Shape {
+fn remaining_shape(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> PuppetRolloutLimits {
     let shaping = &job.header.shaping;
     let total = job.runs.len();
-    let amount = |text: &Option<String>| text.as_ref()?.parse::<Amount>().ok();
+    let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
     let canaries = usize::try_from(shaping.canary).unwrap_or(usize::MAX);
     let canaries = job.runs.iter().take(canaries);
     let open = canaries
         .filter(|(node, _)| !runs.ended.contains_key(node))
         .count();
-    let bearable = |most: Amount| {
-        let most = most.at_most(total);
-        Amount::Count(most.checked_sub(runs.bad()).unwrap_or(most))
+    let bearable = |most: CountOrPercent| {
+        let most = most.count_rounded_down(total);
+        CountOrPercent::Count(most.checked_sub(runs.unsuccessful_count()).unwrap_or(most))
     };
-    Shape {
+    PuppetRolloutLimits {
         limit: runs.limit.unwrap_or(left),
-        batch: amount(&shaping.batch).map(|batch| Amount::Count(batch.of(total))),
+        batch: amount(&shaping.batch)
+            .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
         canary: open,
         max_failures: amount(&shaping.max_failures).map(bearable),
     }

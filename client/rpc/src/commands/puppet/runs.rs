@@ -3,112 +3,128 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use muster_client::Rollout;
-use muster_client::runs::{Mission, Order, Outcome, Shape};
-use muster_wire::identity::{Identity, Name};
+use muster_client::BatchedRollout;
+use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOrder, RunOutcome};
+use muster_wire::identity::{Identity, SubjectName};
 use uuid::Uuid;
 
-use super::AGENT;
-use super::output::{Form, Output};
-use super::past::{Rest, rest};
+use super::PUPPET_AGENT;
+use super::output::{PuppetOutput, PuppetOutputForm};
+use super::past::{RemainingRollout, remaining_rollout};
 use crate::ask::{
-    AskError, First, Fleet, Found, Occasion, Plan, Progress, Question, Recorder, Schemas, Target,
-    agreed, is_terminal,
+    AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, FleetConnection, FleetRequest,
+    FleetRequestError, JobRecorder, ProgressReporter, RequestPlan, TargetSelection,
+    ask_confirmation, is_terminal,
 };
-use crate::cli::errand::Errand;
-use crate::cli::filters::Filters;
-use crate::cli::puppet::{Options, Runall, Runonce};
+use crate::cli::errand::RequestFlags;
+use crate::cli::filters::FilterArgs;
+use crate::cli::puppet::{PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
 use crate::clock;
-use crate::commands::context::Context;
+use crate::commands::context::CommandContext;
 use crate::commands::inquiry;
-use crate::commands::request::keep::{Kept, keep};
-use crate::commands::request::nobody_found;
+use crate::commands::request::keep::{JobCandidate, open_journal};
+use crate::commands::request::report_no_nodes;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::jobs::{Entry, Journal, Store};
-use crate::render::plan::{counted, some};
-use crate::render::puppet::status::states;
-use crate::runs::{Ended, Runs};
-use crate::settings::Settings;
+use crate::exit::CommandExitCode;
+use crate::jobs::{JobEntry, JobJournal, JobStore};
+use crate::render::plan::{list_sample_nodes, node_count_text};
+use crate::render::puppet::status::node_states;
+use crate::runs::{EndedRun, PuppetRunsReport};
+use crate::settings::RpcSettings;
 
 /// What is wanted, by either command.
-struct Wish<'a> {
+struct RolloutArgs<'a> {
     limit: Option<u32>,
-    options: &'a Options,
-    filters: &'a Filters,
+    options: &'a PuppetRunArgs,
+    filters: &'a FilterArgs,
     yes: bool,
-    job: Option<&'a Name>,
-    order: Sorting,
-    rollout: Rollout,
+    job: Option<&'a SubjectName>,
+    order: NodeSorting,
+    rollout: BatchedRollout,
     /// Only where Puppet is enabled; everybody is asked for that first.
     enabled_only: bool,
 }
 
 /// In which order nodes have their turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sorting {
+enum NodeSorting {
     Name,
     Random,
     Longest,
 }
 
 /// The nodes that are to run, and what is known before they do.
-struct Ready {
+struct RunCandidates {
     nodes: BTreeSet<Identity>,
-    runs: Runs,
+    runs: PuppetRunsReport,
 }
 
 /// Runs Puppet once on all nodes that match.
-pub async fn once(args: &Runonce, cx: Context<'_>) -> Result<Exit, Error> {
-    let wish = Wish {
+pub async fn run_once(
+    args: &PuppetRunonceArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let wish = RolloutArgs {
         limit: args.concurrency,
         options: &args.options,
         filters: &args.filters,
         yes: args.yes,
         job: args.job.as_ref(),
-        order: Sorting::Name,
-        rollout: Rollout::default(),
+        order: NodeSorting::Name,
+        rollout: BatchedRollout::default(),
         enabled_only: false,
     };
-    let form = Form::of(&args.form)?;
+    let form = PuppetOutputForm::from_flags(&args.form)?;
     let (form, logs) = (&form, false);
-    let output = Output { form, logs, cx };
-    told(&output, round(&wish, output).await.map(|runs| runs.exit()))
+    let output = PuppetOutput { form, logs, cx };
+    report_error(
+        &output,
+        run_round(&wish, output).await.map(|runs| runs.exit_code()),
+    )
 }
 
 /// Runs Puppet on all nodes that match, so many at once; again and again, if that is wanted.
-pub async fn all(args: &Runall, cx: Context<'_>) -> Result<Exit, Error> {
-    let form = Form::of(&args.form)?;
+pub async fn run_all(
+    args: &PuppetRunallArgs,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let form = PuppetOutputForm::from_flags(&args.form)?;
     let (form, logs) = (&form, true);
-    let output = Output { form, logs, cx };
+    let output = PuppetOutput { form, logs, cx };
     let ended = match &args.resume {
-        Some(job) => resume(job, args, output).await,
-        None => rounds(args, output).await,
+        Some(job) => resume_job(job, args, output).await,
+        None => run_rounds(args, output).await,
     };
-    told(&output, ended)
+    report_error(&output, ended)
 }
 
-fn told(output: &Output<'_>, ended: Result<Exit, Error>) -> Result<Exit, Error> {
+fn report_error(
+    output: &PuppetOutput<'_>,
+    ended: Result<CommandExitCode, Error>,
+) -> Result<CommandExitCode, Error> {
     if let Err(error) = &ended {
-        output.complain(error)?;
+        output.print_error(error)?;
     }
     ended
 }
 
-async fn rounds(args: &Runall, output: Output<'_>) -> Result<Exit, Error> {
-    let wish = Wish {
+async fn run_rounds(
+    args: &PuppetRunallArgs,
+    output: PuppetOutput<'_>,
+) -> Result<CommandExitCode, Error> {
+    let wish = RolloutArgs {
         limit: args.limit,
         options: &args.options,
         filters: &args.filters,
         yes: args.yes,
         job: args.job.as_ref(),
         order: match (args.random, args.longest_first) {
-            (true, _) => Sorting::Random,
-            (_, true) => Sorting::Longest,
-            _ => Sorting::Name,
+            (true, _) => NodeSorting::Random,
+            (_, true) => NodeSorting::Longest,
+            _ => NodeSorting::Name,
         },
-        rollout: Rollout {
-            canary: args.canary.map_or(0, index),
+        rollout: BatchedRollout {
+            canary: args.canary.map_or(0, to_usize),
             batch: args.batch,
             max_failures: args.max_failures,
         },
@@ -116,96 +132,100 @@ async fn rounds(args: &Runall, output: Output<'_>) -> Result<Exit, Error> {
     };
     loop {
         let begun = Instant::now();
-        let runs = round(&wish, output).await?;
+        let runs = run_round(&wish, output).await?;
         let Some(least) = args.rerun.filter(|_| runs.halt.is_none()) else {
-            return Ok(runs.exit());
+            return Ok(runs.exit_code());
         };
         let pause = least.saturating_sub(begun.elapsed());
-        output.say(&format!(
+        output.log_message(&format!(
             "All have run; beginning anew in {} s",
             pause.as_secs()
         ));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(runs.exit()),
+            _ = tokio::signal::ctrl_c() => return Ok(runs.exit_code()),
         }
     }
 }
 
 /// Finds nodes and lets them run.
-async fn round(wish: &Wish<'_>, output: Output<'_>) -> Result<Runs, Error> {
+async fn run_round(
+    wish: &RolloutArgs<'_>,
+    output: PuppetOutput<'_>,
+) -> Result<PuppetRunsReport, Error> {
     let cx = output.cx;
-    let target = cx.target(wish.filters)?.with_agent(AGENT)?;
-    let settings = cx.settings_if_any()?;
-    let schemas = cx.schemas(settings.as_ref())?;
-    let mut inputs = wish.options.inputs();
+    let target = cx.read_target(wish.filters)?.with_agent(PUPPET_AGENT)?;
+    let settings = cx.load_settings_if_any()?;
+    let schemas = cx.load_schemas(settings.as_ref())?;
+    let mut inputs = wish.options.to_inputs();
     inputs.extend(
         wish.limit
             .map(|limit| ("limit".to_owned(), limit.to_string())),
     );
-    let plan = inquiry::plan_of(&schemas, (AGENT, "runonce"), inputs)?;
-    let settings = settings.map_or_else(|| cx.settings(), Ok)?;
-    let source = target.source(Some(&settings))?;
-    target.check_filtered(&source, plan.action, &settings)?;
+    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), inputs)?;
+    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
+    let source = target.discovery_source(Some(&settings))?;
+    target.check_required_filter(&source, plan.action, &settings)?;
 
-    let fleet = Fleet::connect(&settings, &target).await?;
+    let fleet = FleetConnection::connect(&settings, &target).await?;
     if let Some(limit) = wish.limit {
-        output.say(&format!(
+        output.log_message(&format!(
             "Running all machines with a concurrency of {limit}"
         ));
     }
-    output.say("Discovering hosts to run");
-    let progress = Progress::new(cx.printer, matches!(output.form, Form::Text));
-    let found = fleet.discover(&target, &progress).await?;
-    cx.remember(&found.nodes);
+    output.log_message("Discovering hosts to run");
+    let progress = ProgressReporter::new(cx.printer, matches!(output.form, PuppetOutputForm::Text));
+    let found = fleet.discover_nodes(&target, &progress).await?;
+    cx.remember_nodes(&found.nodes);
     let started = clock::now();
-    let runs = Runs {
-        limit: wish.limit.map(index),
+    let runs = PuppetRunsReport {
+        limit: wish.limit.map(to_usize),
         started,
-        ..Runs::default()
+        ..PuppetRunsReport::default()
     };
     let is_nobody = found.nodes.is_empty();
     let ready = if wish.enabled_only && !is_nobody {
-        enabled(&fleet, &schemas, found, runs, &progress).await?
+        enabled_nodes(&fleet, &schemas, found, runs, &progress).await?
     } else {
         let nodes = found.nodes;
-        Ready { nodes, runs }
+        RunCandidates { nodes, runs }
     };
-    let Ready { nodes, mut runs } = ready;
-    let order = order(wish.order, &fleet, &schemas, &nodes, &progress).await?;
-    output.found(order.iter().collect(), &runs)?;
+    let RunCandidates { nodes, mut runs } = ready;
+    let order = order_nodes(wish.order, &fleet, &schemas, &nodes, &progress).await?;
+    output.print_found(order.iter().collect(), &runs)?;
     if nodes.is_empty() {
         if is_nobody {
-            nobody_found(&target, cx);
+            report_no_nodes(&target, cx);
         } else {
-            cx.printer
-                .error("nobody may run: Puppet is disabled on all nodes, or they do not answer");
+            cx.printer.print_error(
+                "nobody may run: Puppet is disabled on all nodes, or they do not answer",
+            );
         }
-        output.end(&runs)?;
+        output.print_end(&runs)?;
         return Ok(runs);
     }
-    confirm(wish, &nodes, &settings, cx).await?;
+    confirm_runs(wish, &nodes, &settings, cx).await?;
 
     let order: Vec<(Identity, Uuid)> = order
         .into_iter()
         .map(|node| (node, Uuid::now_v7()))
         .collect();
-    let question = Question {
+    let question = FleetRequest {
         timeout: wish.options.timeout,
         rollout: wish.rollout,
-        ..Question::new(&plan)
+        ..FleetRequest::new(&plan)
     };
-    let kept = Kept {
+    let kept = JobCandidate {
         question: &question,
         nodes: &nodes,
         collective: fleet.collective(),
         target: &target,
         past: None,
     };
-    let journal = journal(&kept, wish.job, &order, cx)?;
-    runs.job = journal.as_ref().map(|journal| journal.id().to_owned());
-    let mission = Mission {
-        shape: Shape {
+    let journal = open_run_journal(&kept, wish.job, &order, cx)?;
+    runs.job = journal.as_ref().map(|journal| journal.job_id().to_owned());
+    let mission = PuppetRolloutSpec {
+        shape: PuppetRolloutLimits {
             limit: runs.limit.unwrap_or(nodes.len()),
             batch: wish.rollout.batch,
             canary: wish.rollout.canary,
@@ -215,99 +235,105 @@ async fn round(wish: &Wish<'_>, output: Output<'_>) -> Result<Runs, Error> {
         data: plan.data.clone(),
         silence: wish.options.deadline,
         timeout: wish.options.timeout,
-        wait: wait(&plan, wish.options.timeout) + fleet.patience(),
+        wait: run_timeout(&plan, wish.options.timeout) + fleet.reply_grace_time(),
         ttl: question.ttl,
     };
-    carry_out(&fleet, mission, &plan, (runs, journal), output).await
+    execute_rollout(&fleet, mission, &plan, (runs, journal), output).await
 }
 
 /// Goes on with a job: those who have not answered are asked for the runs that they were to make.
-async fn resume(reference: &str, args: &Runall, output: Output<'_>) -> Result<Exit, Error> {
+async fn resume_job(
+    reference: &str,
+    args: &PuppetRunallArgs,
+    output: PuppetOutput<'_>,
+) -> Result<CommandExitCode, Error> {
     let cx = output.cx;
-    let store = Store::new(cx.environment.state_home.as_deref()).map_err(AskError::from)?;
-    let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings))?;
-    let plan = inquiry::plan_of(&schemas, (AGENT, "runonce"), Vec::new())?;
+    let store =
+        JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), Vec::new())?;
     let (silence, timeout) = (args.options.deadline, args.options.timeout);
     // Whether it can be gone on with is found before anything is written into it.
-    let job = store.load(reference).map_err(AskError::from)?;
-    rest(&job, silence, Duration::ZERO).map_err(AskError::from)?;
-    let target = Target::of_collective(Some(job.header.collective.clone()));
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let resumed = store.resume(&job.header.id, clock::now());
-    let (job, journal) = resumed.map_err(AskError::from)?;
-    let wait = wait(&plan, timeout) + fleet.patience();
-    let Rest { mut mission, runs } = rest(&job, silence, wait).map_err(AskError::from)?;
+    let job = store.load_job(reference).map_err(FleetRequestError::from)?;
+    remaining_rollout(&job, silence, Duration::ZERO).map_err(FleetRequestError::from)?;
+    let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let resumed = store.resume_job(&job.header.id, clock::now());
+    let (job, journal) = resumed.map_err(FleetRequestError::from)?;
+    let wait = run_timeout(&plan, timeout) + fleet.reply_grace_time();
+    let RemainingRollout { mut mission, runs } =
+        remaining_rollout(&job, silence, wait).map_err(FleetRequestError::from)?;
     mission.timeout = timeout.or(mission.timeout);
-    output.say(&format!(
+    output.log_message(&format!(
         "Going on with job {}: {} to run, {} have run",
         job.header.id,
         mission.runs.len(),
         runs.ended.len()
     ));
     if let Some(limit) = runs.limit {
-        output.say(&format!(
+        output.log_message(&format!(
             "Running all machines with a concurrency of {limit}"
         ));
     }
     let order = mission.runs.iter().map(|(node, _)| node).collect();
-    output.found(order, &runs)?;
-    let runs = carry_out(&fleet, mission, &plan, (runs, Some(journal)), output).await?;
-    Ok(runs.exit())
+    output.print_found(order, &runs)?;
+    let runs = execute_rollout(&fleet, mission, &plan, (runs, Some(journal)), output).await?;
+    Ok(runs.exit_code())
 }
 
-async fn carry_out(
-    fleet: &Fleet,
-    mission: Mission,
-    plan: &Plan<'_>,
-    (runs, journal): (Runs, Option<Journal>),
-    output: Output<'_>,
-) -> Result<Runs, Error> {
-    let mut recorder = Recorder::new(journal, output.cx.printer);
-    let ran = fleet.run_all(mission, plan.action, (runs, &mut recorder), |news| {
-        output.news(news)
+async fn execute_rollout(
+    fleet: &FleetConnection,
+    mission: PuppetRolloutSpec,
+    plan: &RequestPlan<'_>,
+    (runs, journal): (PuppetRunsReport, Option<JobJournal>),
+    output: PuppetOutput<'_>,
+) -> Result<PuppetRunsReport, Error> {
+    let mut recorder = JobRecorder::new(journal, output.cx.printer);
+    let ran = fleet.run_puppet_rollout(mission, plan.action, (runs, &mut recorder), |news| {
+        output.print_news(news)
     });
     let runs = ran.await?;
-    output.end(&runs)?;
+    output.print_end(&runs)?;
     Ok(runs)
 }
 
 /// Those of the nodes where Puppet is enabled. Whoever does not tell is not asked to run, and is told as silent.
-async fn enabled(
-    fleet: &Fleet,
-    schemas: &Schemas,
-    found: Found,
-    mut runs: Runs,
-    progress: &Progress<'_>,
-) -> Result<Ready, Error> {
-    let plan = inquiry::plan_of(schemas, (AGENT, "status"), Vec::new())?;
-    let report = inquiry::ask(fleet, &plan, found, progress).await?;
+async fn enabled_nodes(
+    fleet: &FleetConnection,
+    schemas: &AgentSchemas,
+    found: DiscoveredNodes,
+    mut runs: PuppetRunsReport,
+    progress: &ProgressReporter<'_>,
+) -> Result<RunCandidates, Error> {
+    let plan = inquiry::plan_action(schemas, (PUPPET_AGENT, "status"), Vec::new())?;
+    let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
     let mut nodes = BTreeSet::new();
-    for state in states(&report) {
-        match state.disabled() {
+    for state in node_states(&report) {
+        match state.disable_reason() {
             None => drop(nodes.insert(state.node().clone())),
             Some(message) => drop(runs.disabled.insert(state.node().clone(), message)),
         }
     }
     for node in &report.stats.missing {
         let absent = report.stats.not_connected.contains(node);
-        let outcome = Outcome::silent(absent);
-        runs.ended.insert(node.clone(), ended(outcome));
+        let outcome = RunOutcome::state_unknown(absent);
+        runs.ended.insert(node.clone(), ended_run(outcome));
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let told = Outcome::told(
+        let told = RunOutcome::from_saved_reply(
             reply.status,
             reply.reason.as_ref(),
             &reply.message,
             reply.data.clone(),
         );
-        runs.ended.insert(reply.node.clone(), ended(told));
+        runs.ended.insert(reply.node.clone(), ended_run(told));
     }
-    Ok(Ready { nodes, runs })
+    Ok(RunCandidates { nodes, runs })
 }
 
-fn ended(outcome: Outcome) -> Ended {
-    Ended {
+fn ended_run(outcome: RunOutcome) -> EndedRun {
+    EndedRun {
         run: Uuid::nil(),
         outcome,
         earlier: false,
@@ -315,78 +341,79 @@ fn ended(outcome: Outcome) -> Ended {
 }
 
 /// The nodes in their order.
-async fn order(
-    sorting: Sorting,
-    fleet: &Fleet,
-    schemas: &Schemas,
+async fn order_nodes(
+    sorting: NodeSorting,
+    fleet: &FleetConnection,
+    schemas: &AgentSchemas,
     nodes: &BTreeSet<Identity>,
-    progress: &Progress<'_>,
+    progress: &ProgressReporter<'_>,
 ) -> Result<Vec<Identity>, Error> {
     let order = match sorting {
-        Sorting::Name => Order::Name,
-        Sorting::Random => {
+        NodeSorting::Name => RunOrder::Name,
+        NodeSorting::Random => {
             let (_, lot) = Uuid::now_v7().as_u64_pair();
-            Order::Random(lot)
+            RunOrder::Random(lot)
         }
-        Sorting::Longest => {
-            let plan = inquiry::plan_of(schemas, (AGENT, "last_run_summary"), Vec::new())?;
-            let found = Found::named(nodes.clone());
-            let report = inquiry::ask(fleet, &plan, found, progress).await?;
+        NodeSorting::Longest => {
+            let plan =
+                inquiry::plan_action(schemas, (PUPPET_AGENT, "last_run_summary"), Vec::new())?;
+            let found = DiscoveredNodes::from_names(nodes.clone());
+            let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
             let took = |data: &serde_json::Map<String, serde_json::Value>| {
                 let seconds = data.get("total_time")?.as_f64()?;
                 Duration::try_from_secs_f64(seconds).ok()
             };
             let times = report.replies.iter();
             let times = times.filter_map(|reply| Some((reply.node.clone(), took(&reply.data)?)));
-            Order::Longest(times.collect::<BTreeMap<_, _>>())
+            RunOrder::Longest(times.collect::<BTreeMap<_, _>>())
         }
     };
     Ok(order.arrange(nodes))
 }
 
 /// Asks whether so many shall run, where that is wanted.
-async fn confirm(
-    wish: &Wish<'_>,
+async fn confirm_runs(
+    wish: &RolloutArgs<'_>,
     nodes: &BTreeSet<Identity>,
-    settings: &Settings,
-    cx: Context<'_>,
-) -> Result<(), AskError> {
-    let occasion = Occasion {
+    settings: &RpcSettings,
+    cx: CommandContext<'_>,
+) -> Result<(), FleetRequestError> {
+    let occasion = ConfirmContext {
         read_only: false,
         nodes: nodes.len(),
         yes: wish.yes,
         terminal: is_terminal(),
     };
-    match settings.confirm.first(settings.confirm_above, occasion) {
-        First::Go => Ok(()),
-        First::Refuse => Err(AskError::Unconfirmed),
-        First::Ask => {
+    match settings.confirm.decide(settings.confirm_above, occasion) {
+        ConfirmDecision::Go => Ok(()),
+        ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+        ConfirmDecision::Ask => {
             let at_once = wish.limit.map_or("all at once".to_owned(), |limit| {
                 format!("{limit} at a time")
             });
-            let (all, names) = (counted(nodes.len()), some(nodes));
+            let (all, names) = (node_count_text(nodes.len()), list_sample_nodes(nodes));
             let text = format!("Plan: puppet runs on {all}, {at_once}: {names}\nGo on? [y/N]");
-            let yes = agreed(&text, cx.printer).await?;
-            yes.then_some(()).ok_or(AskError::Declined)
+            let yes = ask_confirmation(&text, cx.printer).await?;
+            yes.then_some(()).ok_or(FleetRequestError::Declined)
         }
     }
 }
 
 /// The job's journal, with the identity of each node's run in it before anybody is asked.
-fn journal(
-    kept: &Kept<'_>,
-    name: Option<&Name>,
+fn open_run_journal(
+    kept: &JobCandidate<'_>,
+    name: Option<&SubjectName>,
     order: &[(Identity, Uuid)],
-    cx: Context<'_>,
-) -> Result<Option<Journal>, AskError> {
-    let errand = Errand {
+    cx: CommandContext<'_>,
+) -> Result<Option<JobJournal>, FleetRequestError> {
+    let errand = RequestFlags {
         job: name.cloned(),
-        ..Errand::default()
+        ..RequestFlags::default()
     };
-    let Some(mut journal) = keep(kept, &errand, cx)? else {
+    let Some(mut journal) = open_journal(kept, &errand, cx)? else {
         return Ok(None);
     };
-    journal.add(&Entry::Runs {
+    journal.append_entry(&JobEntry::Runs {
         runs: order.to_vec(),
     })?;
     journal.sync()?;
@@ -394,10 +421,10 @@ fn journal(
 }
 
 /// How long a run may take, its waiting among it.
-fn wait(plan: &Plan<'_>, timeout: Option<Duration>) -> Duration {
+fn run_timeout(plan: &RequestPlan<'_>, timeout: Option<Duration>) -> Duration {
     timeout.unwrap_or(plan.ddl.timeout_of(plan.action))
 }
 
-fn index(count: u32) -> usize {
+fn to_usize(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

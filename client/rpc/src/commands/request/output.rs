@@ -6,31 +6,31 @@ use std::path::Path;
 
 use muster_wire::identity::Identity;
 
-use super::nobody_found;
-use crate::ask::{AskError, News, Target};
-use crate::cli::output::Output as Flags;
-use crate::commands::context::Context;
-use crate::commands::form::{self, FormError, JsonForm};
+use super::report_no_nodes;
+use crate::ask::{FleetRequestError, FleetRequestUpdate, TargetSelection};
+use crate::cli::output::OutputArgs as Flags;
+use crate::commands::context::CommandContext;
+use crate::commands::form::{self, JsonForm, OutputFormError};
 use crate::diagnostics;
 use crate::error::Error;
-use crate::printer::{OutputError, Talk};
-use crate::render::group::groups;
+use crate::printer::{PrintError, VerbosityLevel};
+use crate::render::group::group_equal_replies;
 use crate::render::json;
-use crate::render::jsonl::Line;
+use crate::render::jsonl::RequestJsonLine;
 use crate::render::progress;
-use crate::render::reply_values::{NAMES, Values};
-use crate::render::request::{View, balance};
-use crate::render::template::Template;
+use crate::render::reply_values::{ReplyTemplateValues, TEMPLATE_NAMES};
+use crate::render::request::{RequestResultView, balance_line};
+use crate::render::template::OutputTemplate;
 use crate::reply_filter::ReplyFilter;
-use crate::report::{Reply, Report};
+use crate::report::{NodeReply, RequestReport};
 use crate::screen::Screen;
 
 /// How many nodes must say the same before folding their replies is worth a hint.
-const WORTH_FOLDING: usize = 3;
+const MIN_FOLDED_NODES: usize = 3;
 
 /// In which form.
 #[derive(Debug)]
-pub enum Form {
+pub enum RequestOutputForm {
     /// Pages for people.
     Text,
     /// Pages for people, replies that say the same folded together.
@@ -44,14 +44,14 @@ pub enum Form {
     /// The names of those that succeeded.
     Senders,
     /// What the user wrote, for each reply.
-    Template(Box<Template>),
+    Template(Box<OutputTemplate>),
 }
 
-impl Form {
+impl RequestOutputForm {
     /// The form that the flags ask for.
-    pub fn of(flags: &Flags) -> Result<Self, FormError> {
+    pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
         Ok(match flags {
-            Flags { jq: Some(code), .. } => Self::Document(JsonForm(Some(form::jq(code)?))),
+            Flags { jq: Some(code), .. } => Self::Document(JsonForm(Some(form::parse_jq(code)?))),
             Flags { json: true, .. } => Self::Document(JsonForm::default()),
             Flags { jsonl: true, .. } => Self::Lines,
             Flags { senders: true, .. } => Self::Senders,
@@ -60,7 +60,7 @@ impl Form {
             Flags {
                 template: Some(text),
                 ..
-            } => Self::Template(Box::new(form::template(text, &NAMES)?)),
+            } => Self::Template(Box::new(form::parse_template(text, &TEMPLATE_NAMES)?)),
             _ => Self::Text,
         })
     }
@@ -76,202 +76,233 @@ impl Form {
     }
 
     /// Whether people read it, who may want to see more than the results.
-    pub fn is_for_people(&self) -> bool {
+    pub fn is_human_readable(&self) -> bool {
         matches!(self, Self::Text | Self::Groups | Self::Table)
     }
 
     /// Whether nothing can be shown before all replies are there.
-    fn waits(&self) -> bool {
+    fn waits_for_all(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Table | Self::Groups)
     }
 }
 
 /// Where a request's outcome goes.
 #[derive(Debug)]
-pub struct Output<'a> {
+pub struct RequestOutput<'a> {
     /// In which form.
-    pub form: &'a Form,
+    pub form: &'a RequestOutputForm,
     /// Which replies count; all when absent.
     pub filter: Option<ReplyFilter>,
     /// Whether replies wait for all others, and are sorted by node.
     pub sort: bool,
     /// What people want to see.
-    pub view: View<'a>,
+    pub view: RequestResultView<'a>,
     /// Where to print.
-    pub cx: Context<'a>,
+    pub cx: CommandContext<'a>,
 }
 
-impl Output<'_> {
+impl RequestOutput<'_> {
     /// These nodes are asked.
-    pub fn found(
+    pub fn print_found(
         &self,
         agent: &str,
         action: &str,
         nodes: &BTreeSet<Identity>,
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), PrintError> {
         match self.form {
-            Form::Lines => self.line(&Line::discovered(agent, action, nodes)),
+            RequestOutputForm::Lines => {
+                self.print_line(&RequestJsonLine::discovered(agent, action, nodes))
+            }
             _ => Ok(()),
         }
     }
 
     /// Something happened that can be shown at once.
-    pub fn news(&self, news: News<'_>) -> Result<(), Error> {
+    pub fn print_news(&self, news: FleetRequestUpdate<'_>) -> Result<(), Error> {
         match (news, self.form) {
-            (News::Reply(reply), _) => self.reply(reply),
-            (News::Progress(tale), Form::Text) => {
-                Ok(self.cx.printer.text(progress::lines(tale))?)
+            (FleetRequestUpdate::Reply(reply), _) => self.handle_reply(reply),
+            (FleetRequestUpdate::Progress(tale), RequestOutputForm::Text) => Ok(self
+                .cx
+                .printer
+                .print_text(progress::render_progress_update(tale))?),
+            (FleetRequestUpdate::Progress(tale), RequestOutputForm::Lines) => {
+                Ok(RequestJsonLine::progress_lines(tale)
+                    .try_for_each(|line| self.print_line(&line))?)
             }
-            (News::Progress(tale), Form::Lines) => {
-                Ok(Line::progress(tale).try_for_each(|line| self.line(&line))?)
-            }
-            (News::Progress(_), _) => Ok(()),
+            (FleetRequestUpdate::Progress(_), _) => Ok(()),
         }
     }
 
     /// A node has answered.
-    fn reply(&self, reply: &Reply) -> Result<(), Error> {
-        if self.sort || self.form.waits() || !self.accepts(reply) {
+    fn handle_reply(&self, reply: &NodeReply) -> Result<(), Error> {
+        if self.sort || self.form.waits_for_all() || !self.accepts_reply(reply) {
             return Ok(());
         }
-        self.show(reply)
+        self.print_reply(reply)
     }
 
     /// All is over. Without a target nobody was looked for.
-    pub fn end(&self, report: &Report, target: Option<&Target>) -> Result<(), Error> {
-        if let Form::Document(form) = self.form {
+    pub fn print_end(
+        &self,
+        report: &RequestReport,
+        target: Option<&TargetSelection>,
+    ) -> Result<(), Error> {
+        if let RequestOutputForm::Document(form) = self.form {
             let mut report = report.clone();
-            report.replies.retain(|reply| self.accepts(reply));
-            return self.cx.json(&json::Request::new(&report), form);
+            report.replies.retain(|reply| self.accepts_reply(reply));
+            return self
+                .cx
+                .print_json(&json::RequestDocument::new(&report), form);
         }
-        if self.sort && !self.form.waits() {
-            for reply in report.replies.iter().filter(|reply| self.accepts(reply)) {
-                self.show(reply)?;
+        if self.sort && !self.form.waits_for_all() {
+            for reply in report
+                .replies
+                .iter()
+                .filter(|reply| self.accepts_reply(reply))
+            {
+                self.print_reply(reply)?;
             }
         }
-        if let Form::Lines = self.form {
-            for line in &Line::tail(report) {
-                self.line(line)?;
+        if let RequestOutputForm::Lines = self.form {
+            for line in &RequestJsonLine::closing_lines(report) {
+                self.print_line(line)?;
             }
             return Ok(());
         }
         if let Some(target) = target.filter(|_| report.stats.discovered == 0) {
-            nobody_found(target, self.cx);
+            report_no_nodes(target, self.cx);
             return Ok(());
         }
         match self.form {
-            Form::Senders | Form::Template(_) => self.cx.printer.say(balance(report).trim_end()),
-            Form::Table => {
-                self.table(report)?;
-                self.cx.printer.text(self.view.tail(report))?;
+            RequestOutputForm::Senders | RequestOutputForm::Template(_) => self
+                .cx
+                .printer
+                .print_message(balance_line(report).trim_end()),
+            RequestOutputForm::Table => {
+                self.print_table(report)?;
+                self.cx
+                    .printer
+                    .print_text(self.view.render_summary(report))?;
             }
-            Form::Groups => {
-                for group in groups(self.shown(report)) {
-                    self.cx.printer.text(self.view.folded(&group))?;
+            RequestOutputForm::Groups => {
+                for group in group_equal_replies(self.shown_replies(report)) {
+                    self.cx.printer.print_text(self.view.render_group(&group))?;
                 }
-                self.cx.printer.text(self.view.tail(report))?;
+                self.cx
+                    .printer
+                    .print_text(self.view.render_summary(report))?;
             }
             _ => {
-                self.cx.printer.text(self.view.tail(report))?;
+                self.cx
+                    .printer
+                    .print_text(self.view.render_summary(report))?;
                 self.hint_at_groups(report);
             }
         }
         Ok(())
     }
 
-    fn accepts(&self, reply: &Reply) -> bool {
+    fn accepts_reply(&self, reply: &NodeReply) -> bool {
         let filter = self.filter.as_ref();
         filter.is_none_or(|filter| filter.accepts(reply))
     }
 
     /// Whether the reply is worth showing to people: what was asked for expressly is, whatever the schema says.
-    fn is_shown(&self, reply: &Reply) -> bool {
+    fn is_shown(&self, reply: &NodeReply) -> bool {
         let is_asked_for = self.filter.is_some() && self.view.wish.is_none();
-        is_asked_for || self.view.shows(reply)
+        is_asked_for || self.view.is_shown(reply)
     }
 
-    fn table(&self, report: &Report) -> Result<(), OutputError> {
-        let mut replies: Vec<&Reply> = report.replies.iter().collect();
-        replies.retain(|reply| self.accepts(reply));
+    fn print_table(&self, report: &RequestReport) -> Result<(), PrintError> {
+        let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
+        replies.retain(|reply| self.accepts_reply(reply));
         if self.view.wish.is_some() {
-            replies.retain(|reply| self.view.shows(reply));
+            replies.retain(|reply| self.view.is_shown(reply));
         }
         if replies.is_empty() {
             return Ok(());
         }
         replies.sort_by(|a, b| a.node.cmp(&b.node));
-        let grid = self.view.table(&replies);
-        self.cx.printer.line(&grid.text)?;
+        let grid = self.view.render_table(&replies);
+        self.cx.printer.print_line(&grid.text)?;
         if !grid.left_out.is_empty() {
             let names = grid.left_out.join(", ");
             let hint = format_args!("no room for {names}; a wider terminal or `-j` shows them");
-            self.cx.printer.hint(hint);
+            self.cx.printer.print_hint(hint);
         }
         Ok(())
     }
 
-    fn shown<'a>(&'a self, report: &'a Report) -> impl Iterator<Item = &'a Reply> {
+    fn shown_replies<'a>(
+        &'a self,
+        report: &'a RequestReport,
+    ) -> impl Iterator<Item = &'a NodeReply> {
         report
             .replies
             .iter()
-            .filter(|reply| self.accepts(reply) && self.is_shown(reply))
+            .filter(|reply| self.accepts_reply(reply) && self.is_shown(reply))
     }
 
     /// Tells who asked for details that they can have less of them.
-    fn hint_at_groups(&self, report: &Report) {
-        if self.cx.printer.talk() < Talk::Verbose {
+    fn hint_at_groups(&self, report: &RequestReport) {
+        if self.cx.printer.verbosity_level() < VerbosityLevel::Verbose {
             return;
         }
-        let most = groups(self.shown(report))
+        let most = group_equal_replies(self.shown_replies(report))
             .iter()
             .map(|group| group.nodes.len())
             .max();
-        if let Some(most) = most.filter(|most| *most >= WORTH_FOLDING) {
+        if let Some(most) = most.filter(|most| *most >= MIN_FOLDED_NODES) {
             let hint = format_args!("{most} nodes say the same; `--group` shows it once");
-            self.cx.printer.hint(hint);
+            self.cx.printer.print_hint(hint);
         }
     }
 
-    fn show(&self, reply: &Reply) -> Result<(), Error> {
+    fn print_reply(&self, reply: &NodeReply) -> Result<(), Error> {
         match self.form {
-            Form::Text if self.is_shown(reply) => self.cx.printer.text(self.view.block(reply))?,
-            Form::Lines => self.line(&Line::result(reply))?,
-            Form::Senders if reply.is_ok() || self.filter.is_some() => {
-                self.cx.printer.line(reply.node.as_str())?;
+            RequestOutputForm::Text if self.is_shown(reply) => {
+                self.cx.printer.print_text(self.view.render_reply(reply))?;
             }
-            Form::Template(template) if self.view.wish.is_none() || self.view.shows(reply) => {
+            RequestOutputForm::Lines => self.print_line(&RequestJsonLine::result(reply))?,
+            RequestOutputForm::Senders if reply.is_ok() || self.filter.is_some() => {
+                self.cx.printer.print_line(reply.node.as_str())?;
+            }
+            RequestOutputForm::Template(template)
+                if self.view.wish.is_none() || self.view.is_shown(reply) =>
+            {
                 let text = template
-                    .render(&Values::new(reply))
-                    .map_err(|source| FormError::Template { source })?;
-                self.cx.printer.text(text)?;
+                    .render(&ReplyTemplateValues::new(reply))
+                    .map_err(|source| OutputFormError::Template { source })?;
+                self.cx.printer.print_text(text)?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn line(&self, line: &Line<'_>) -> Result<(), OutputError> {
-        self.cx.printer.line(json::line(line)?)
+    fn print_line(&self, line: &RequestJsonLine<'_>) -> Result<(), PrintError> {
+        self.cx.printer.print_line(json::to_safe_line(line)?)
     }
 }
 
 /// Data go into this file from now on, without colours; what was in it is gone.
-pub fn divert(path: &Path, cx: Context<'_>) -> Result<(), AskError> {
-    let file = File::create(path).map_err(|source| AskError::Output {
+pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetRequestError> {
+    let file = File::create(path).map_err(|source| FleetRequestError::Output {
         path: path.to_owned(),
         source,
     })?;
-    let screen = Screen::file(cx.environment.columns);
+    let screen = Screen::for_file(cx.environment.columns);
     cx.printer
-        .divert(Box::new(anstream::StripStream::new(file)), screen);
+        .redirect_data(Box::new(anstream::StripStream::new(file)), screen);
     Ok(())
 }
 
 /// Tells a reader of lines why the command fails. Output that is gone cannot be told so.
-pub fn complain(error: &Error, cx: Context<'_>) -> Result<(), OutputError> {
+pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
     if matches!(error, Error::Output(_)) {
         return Ok(());
     }
-    let error = anstream::adapter::strip_str(&diagnostics::text(error)).to_string();
-    cx.printer.line(json::line(&Line::Error { error })?)
+    let error = anstream::adapter::strip_str(&diagnostics::error_text(error)).to_string();
+    cx.printer
+        .print_line(json::to_safe_line(&RequestJsonLine::Error { error })?)
 }

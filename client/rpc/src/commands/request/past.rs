@@ -3,49 +3,52 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::{Amount, Rollout};
+use muster_client::{BatchedRollout, CountOrPercent};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
-use crate::ask::{Question, Words};
-use crate::cli::errand::Errand;
-use crate::cli::pace::Pace;
-use crate::environment::Environment;
-use crate::jobs::{Job, JobError, State, Store};
+use crate::ask::{FleetRequest, RequestWords};
+use crate::cli::errand::RequestFlags;
+use crate::cli::pace::PaceArgs;
+use crate::environment::ProcessEnvironment;
+use crate::jobs::{JobState, JobStore, SavedJob, SavedJobError};
 
 /// Inputs that are still to be read, and inputs as values.
-type PastInputs = (Vec<(String, String)>, Map<String, Value>);
+type EarlierInputs = (Vec<(String, String)>, Map<String, Value>);
 
 /// An earlier job, and what is wanted of it.
 #[derive(Debug)]
-pub struct Past {
+pub struct EarlierJob {
     /// The job.
-    pub job: Job,
+    pub job: SavedJob,
     /// Whether it goes on, or its failures are retried.
     pub resumes: bool,
 }
 
-impl Past {
+impl EarlierJob {
     /// The job that the flags name, if they do.
-    pub fn of(errand: &Errand, environment: &Environment) -> Result<Option<Self>, JobError> {
+    pub fn from_flags(
+        errand: &RequestFlags,
+        environment: &ProcessEnvironment,
+    ) -> Result<Option<Self>, SavedJobError> {
         let (reference, resumes) = match (&errand.resume, &errand.retry_failed) {
             (Some(job), _) => (job, true),
             (None, Some(job)) => (job, false),
             (None, None) => return Ok(None),
         };
-        let job = Store::new(environment.state_home.as_deref())?.load(reference)?;
-        if job.state() == State::Running {
-            return Err(JobError::Running(job.header.id));
+        let job = JobStore::new(environment.state_home.as_deref())?.load_job(reference)?;
+        if job.state() == JobState::Running {
+            return Err(SavedJobError::Running(job.header.id));
         }
         if !job.runs.is_empty() {
-            return Err(JobError::Runs(job.header.id));
+            return Err(SavedJobError::Runs(job.header.id));
         }
         Ok(Some(Self { job, resumes }))
     }
 
     /// The words that asked for it, without inputs.
-    pub fn words(&self) -> Words {
-        Words {
+    pub fn request_words(&self) -> RequestWords {
+        RequestWords {
             agent: self.job.header.agent.clone(),
             action: Some(self.job.header.action.clone()),
             inputs: Vec::new(),
@@ -53,35 +56,39 @@ impl Past {
     }
 
     /// Whom to ask now, if it is the same that is asked.
-    pub fn nodes(&self, agent: &str, action: &str) -> Result<BTreeSet<Identity>, JobError> {
+    pub fn remaining_nodes(
+        &self,
+        agent: &str,
+        action: &str,
+    ) -> Result<BTreeSet<Identity>, SavedJobError> {
         let header = &self.job.header;
         if (header.agent.as_str(), header.action.as_str()) != (agent, action) {
-            return Err(JobError::OtherRequest {
+            return Err(SavedJobError::OtherRequest {
                 id: header.id.clone(),
                 was: format!("{} {}", header.agent, header.action),
                 given: format!("{agent} {action}"),
             });
         }
         let (nodes, what) = if self.resumes {
-            (self.job.never_asked(), "was never asked")
+            (self.job.never_asked_nodes(), "was never asked")
         } else {
-            (self.job.bad(), "failed or did not answer")
+            (self.job.unsuccessful_nodes(), "failed or did not answer")
         };
         if nodes.is_empty() {
             let id = header.id.clone();
-            return Err(JobError::NothingLeft { id, what });
+            return Err(SavedJobError::NothingLeft { id, what });
         }
         Ok(nodes)
     }
 
     /// The inputs that are still to be read, and those of the job. What was sensitive was not kept, and is asked for again; what was kept as a
     /// digest must be given again.
-    pub fn inputs(&self, given: &[(String, String)]) -> Result<PastInputs, JobError> {
+    pub fn merge_inputs(&self, given: &[(String, String)]) -> Result<EarlierInputs, SavedJobError> {
         let header = &self.job.header;
         let mut inputs = given.to_vec();
         let is_given = |name: &str| given.iter().any(|(given, _)| given == name);
         if let Some(name) = header.digested.iter().find(|name| !is_given(name)) {
-            return Err(JobError::Digested {
+            return Err(SavedJobError::Digested {
                 id: header.id.clone(),
                 input: name.clone(),
             });
@@ -95,19 +102,20 @@ impl Past {
     }
 
     /// Goes on in the job's own waves and times, unless others were given. Retrying begins anew.
-    pub fn shape(&self, question: &mut Question<'_>, pace: &Pace) {
-        let given = pace.rollout() != Rollout::default();
+    pub fn apply_shaping(&self, question: &mut FleetRequest<'_>, pace: &PaceArgs) {
+        let given = pace.batched_rollout() != BatchedRollout::default();
         if !self.resumes || given {
             return;
         }
         let shaping = &self.job.header.shaping;
         let total = self.job.header.nodes.len();
-        let amount = |text: &Option<String>| text.as_ref()?.parse::<Amount>().ok();
-        question.rollout = Rollout {
-            canary: self.canaries(shaping.canary),
-            batch: amount(&shaping.batch).map(|batch| Amount::Count(batch.of(total))),
+        let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
+        question.rollout = BatchedRollout {
+            canary: self.remaining_canaries(shaping.canary),
+            batch: amount(&shaping.batch)
+                .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
             max_failures: amount(&shaping.max_failures)
-                .map(|most| self.bearable(most.at_most(total))),
+                .map(|most| self.remaining_failures(most.count_rounded_down(total))),
         };
         question.pause = Duration::from_millis(shaping.pause_ms);
         question.ttl = Duration::from_millis(shaping.ttl_ms);
@@ -117,20 +125,23 @@ impl Past {
     }
 
     /// Canaries once more, unless all of them have succeeded before.
-    fn canaries(&self, canary: u32) -> usize {
+    fn remaining_canaries(&self, canary: u32) -> usize {
         let canary = usize::try_from(canary).unwrap_or(usize::MAX);
         let mut first = self.job.header.nodes.iter().take(canary);
         let passed = |node| {
             self.job
                 .replies
                 .get(node)
-                .is_some_and(crate::jobs::Answered::is_ok)
+                .is_some_and(crate::jobs::JobReply::is_ok)
         };
         if first.all(passed) { 0 } else { canary }
     }
 
     /// What is left of the failures that may be borne; all of them again, if they were exceeded and somebody goes on in spite of it.
-    fn bearable(&self, most: usize) -> Amount {
-        Amount::Count(most.checked_sub(self.job.bad().len()).unwrap_or(most))
+    fn remaining_failures(&self, most: usize) -> CountOrPercent {
+        CountOrPercent::Count(
+            most.checked_sub(self.job.unsuccessful_nodes().len())
+                .unwrap_or(most),
+        )
     }
 }

@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_client::{ClientError, Draft};
-use muster_wire::identity::{Identity, Name};
+use muster_client::{ClientError, ProposalDraft};
+use muster_wire::identity::{Identity, SubjectName};
 
-use super::nobody_found;
-use crate::approval::{ApprovingError, person, write};
-use crate::ask::{Plan, Target};
-use crate::commands::context::Context;
+use super::report_no_nodes;
+use crate::approval::{ApprovalFileError, load_offline_signer, write_private};
+use crate::ask::{RequestPlan, TargetSelection};
+use crate::commands::context::CommandContext;
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::settings::Settings;
+use crate::exit::CommandExitCode;
+use crate::settings::RpcSettings;
 
 /// What is proposed.
 #[derive(Debug)]
-pub struct Proposing<'a> {
+pub struct ProposalRequest<'a> {
     /// The request.
-    pub plan: &'a Plan<'a>,
+    pub plan: &'a RequestPlan<'a>,
     /// Whom it was meant for.
-    pub target: &'a Target,
+    pub target: &'a TargetSelection,
     /// The nodes that were found.
     pub nodes: BTreeSet<Identity>,
     /// How long it may be asked.
@@ -29,31 +29,31 @@ pub struct Proposing<'a> {
 }
 
 /// Writes the proposal.
-pub fn propose(
+pub fn write_proposal(
     path: &Path,
-    proposing: Proposing<'_>,
-    settings: &Settings,
-    cx: Context<'_>,
-) -> Result<Exit, Error> {
-    let Proposing {
+    proposing: ProposalRequest<'_>,
+    settings: &RpcSettings,
+    cx: CommandContext<'_>,
+) -> Result<CommandExitCode, Error> {
+    let ProposalRequest {
         plan,
         target,
         nodes,
         lifetime,
     } = proposing;
     if nodes.is_empty() {
-        nobody_found(target, cx);
-        return Ok(Exit::Local);
+        report_no_nodes(target, cx);
+        return Ok(CommandExitCode::Local);
     }
     let name = |text: &str| {
-        Name::parse(text).map_err(|error| ApprovingError::from(ClientError::from(error)))
+        SubjectName::parse(text).map_err(|error| ApprovalFileError::from(ClientError::from(error)))
     };
     let secret = plan
         .data
         .keys()
         .filter(|name| plan.action.is_sensitive(name));
     let count = nodes.len();
-    let draft = Draft {
+    let draft = ProposalDraft {
         collective: target
             .collective
             .clone()
@@ -65,23 +65,25 @@ pub fn propose(
         secret: secret.cloned().collect(),
         lifetime,
     };
-    let person = person(settings)?;
-    let sealed = person.propose(&draft).map_err(ApprovingError::from)?;
+    let person = load_offline_signer(settings)?;
+    let sealed = person
+        .sign_proposal(&draft)
+        .map_err(ApprovalFileError::from)?;
     // Whoever reads it holds it to the same limits; better to be told now.
-    let void = |source| ApprovingError::Void {
+    let void = |source| ApprovalFileError::Void {
         path: path.to_owned(),
         source,
     };
     person.read_proposal(&sealed).map_err(void)?;
-    write(path, &sealed)?;
-    cx.printer.line(path.display())?;
-    cx.printer.say(format_args!(
+    write_private(path, &sealed)?;
+    cx.printer.print_line(path.display())?;
+    cx.printer.print_message(format_args!(
         "proposed for {count} {}; nothing was asked",
         if count == 1 { "node" } else { "nodes" }
     ));
-    cx.printer.hint(format_args!(
+    cx.printer.print_hint(format_args!(
         "a second person runs `rpc approve {}`",
         path.display()
     ));
-    Ok(Exit::Passed)
+    Ok(CommandExitCode::Passed)
 }

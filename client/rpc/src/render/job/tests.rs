@@ -2,13 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{DiffDocument, Difference, JobDocument, ListDocument, list, show};
-use crate::exit::Exit;
-use crate::jobs::Job;
+use super::{
+    JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
+};
+use crate::exit::CommandExitCode;
+use crate::jobs::SavedJob;
 use crate::render::WIDTH;
 use crate::render::fixtures::plain;
 
-fn job(lines: &[Value]) -> Job {
+fn job(lines: &[Value]) -> SavedJob {
     let header = json!({
         "kind": "job", "schema": "muster.job.lines.v1", "id": "20260101-000000-00000a", "name": "patch",
         "started": 1_767_225_600_000_u64, "collective": "muster", "agent": "service", "action": "restart",
@@ -17,14 +19,14 @@ fn job(lines: &[Value]) -> Job {
     });
     let lines = std::iter::once(&header).chain(lines);
     let lines: Vec<String> = lines.map(Value::to_string).collect();
-    Job::read((lines.join("\n") + "\n").as_bytes()).unwrap()
+    SavedJob::from_bytes((lines.join("\n") + "\n").as_bytes()).unwrap()
 }
 
 fn result(node: &str, code: u8, message: &str, data: &Value) -> Value {
     json!({"kind": "result", "sender": node, "statuscode": code, "statusmsg": message, "took_ms": 3, "data": data})
 }
 
-fn interrupted() -> Job {
+fn interrupted() -> SavedJob {
     job(&[
         json!({"kind": "wave", "number": 1, "nodes": ["a", "b", "c"]}),
         json!({"kind": "sent", "request": "01890a5d-ac96-774b-bcce-b302099a8057"}),
@@ -37,8 +39,11 @@ fn interrupted() -> Job {
 #[test]
 fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
     let job = interrupted();
-    assert_eq!((job.exit(), job.damaged), (Exit::SomeFailed, 0));
-    insta::assert_snapshot!(plain(&show(&job, WIDTH)), @r"
+    assert_eq!(
+        (job.exit_code(), job.damaged),
+        (CommandExitCode::SomeFailed, 0)
+    );
+    insta::assert_snapshot!(plain(&render_job(&job, WIDTH)), @r"
              Job: 20260101-000000-00000a
             Name: patch
            State: interrupted
@@ -62,7 +67,7 @@ fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
 
        d
     ");
-    insta::assert_snapshot!(list(&[job]), @"20260101-000000-00000a  interrupted      1 / 4      service restart  (patch)");
+    insta::assert_snapshot!(render_job_list(&[job]), @"20260101-000000-00000a  interrupted      1 / 4      service restart  (patch)");
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn documents() {
     assert_eq!(later["never_asked"], json!(["d"]));
     assert_eq!(later["no_responses"], json!(["c"]));
     assert_eq!(later["replies"][0]["data"], json!({"status": "running"}));
-    let jobs = serde_json::to_value(ListDocument::new(&[job])).unwrap();
+    let jobs = serde_json::to_value(JobListDocument::new(&[job])).unwrap();
     assert_eq!(jobs["jobs"][0]["never_asked"], 1);
 }
 
@@ -91,9 +96,9 @@ fn two_jobs_differ_where_their_nodes_answered_differently() {
         result("b", 0, "OK", &json!({"version": "1.0"})),
         result("c", 1, "no", &json!({})),
     ]);
-    let difference = Difference::between(&before, &after);
-    assert!(!difference.is_none() && Difference::between(&before, &before).is_none());
-    insta::assert_snapshot!(plain(&difference.text(WIDTH)), @r#"
+    let difference = JobDifference::between_jobs(&before, &after);
+    assert!(!difference.is_empty() && JobDifference::between_jobs(&before, &before).is_empty());
+    insta::assert_snapshot!(plain(&difference.render_text(WIDTH)), @r#"
     a
        new: null -> [1]
        version: 1.0 -> 2.0
@@ -106,6 +111,6 @@ fn two_jobs_differ_where_their_nodes_answered_differently() {
 
     1 node answered the same, 2 differently
     "#);
-    let document = serde_json::to_value(DiffDocument::new(&difference)).unwrap();
+    let document = serde_json::to_value(JobDiffDocument::new(&difference)).unwrap();
     assert_eq!(document["changed"]["c"][0]["what"], "status");
 }

@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use super::{flag, text};
-use crate::render::json::Stats;
-use crate::render::page::Page;
-use crate::render::request::balance;
-use crate::report::Report;
+use super::{flag_output, text_output};
+use crate::render::json::RequestStatsDocument;
+use crate::render::page::TextPage;
+use crate::render::request::balance_line;
+use crate::report::RequestReport;
 
 /// The totals.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Totals {
+pub struct PuppetNodeTotals {
     /// Nodes that told.
     total: usize,
     enabled: usize,
@@ -29,30 +29,32 @@ pub struct Totals {
     owing: usize,
 }
 
-impl Totals {
+impl PuppetNodeTotals {
     /// Of successful answers to `puppet status`.
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &RequestReport) -> Self {
         let mut totals = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
             let one = |holds: bool| usize::from(holds);
-            let [enabled, daemon] = ["enabled", "daemon_present"].map(|name| flag(reply, name));
+            let [enabled, daemon] =
+                ["enabled", "daemon_present"].map(|name| flag_output(reply, name));
             totals.total += 1;
             totals.enabled += one(enabled);
             totals.disabled += one(!enabled);
-            totals.running += one(flag(reply, "applying"));
-            totals.stopped += one(text(reply, "status").as_deref() == Some("stopped"));
+            totals.running += one(flag_output(reply, "applying"));
+            totals.stopped += one(text_output(reply, "status").as_deref() == Some("stopped"));
             totals.daemons += one(daemon);
             totals.without_daemon += one(!daemon);
-            totals.idling += one(flag(reply, "idling"));
-            totals.owing += one(super::number(reply, "pending").is_some_and(|owed| owed > 0));
+            totals.idling += one(flag_output(reply, "idling"));
+            totals.owing +=
+                one(super::number_output(reply, "pending").is_some_and(|owed| owed > 0));
         }
         totals
     }
 
     /// For people.
-    pub fn text(&self, report: &Report) -> String {
-        let mut page = Page::default();
-        page.line(format_args!("Total Puppet nodes: {}\n", self.total));
+    pub fn render_text(&self, report: &RequestReport) -> String {
+        let mut page = TextPage::default();
+        page.push_line(format_args!("Total Puppet nodes: {}\n", self.total));
         for group in [
             &[
                 ("Nodes currently enabled", self.enabled),
@@ -70,44 +72,47 @@ impl Totals {
             &[("Nodes that owe refreshes", self.owing)],
         ] {
             for (title, count) in group {
-                page.line(format_args!("{title:>36}: {count}"));
+                page.push_line(format_args!("{title:>36}: {count}"));
             }
-            page.gap();
+            page.push_gap();
         }
-        page.add(balance(report));
-        page.text()
+        page.push_text(balance_line(report));
+        page.into_text()
     }
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PuppetCountDocument<'a> {
     schema: &'static str,
-    nodes: &'a Totals,
-    request_stats: Stats<'a>,
+    nodes: &'a PuppetNodeTotals,
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PuppetCountDocument<'a> {
     /// The document of these.
-    pub fn new(nodes: &'a Totals, report: &'a Report) -> Self {
+    pub fn new(nodes: &'a PuppetNodeTotals, report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.puppet.count.v1",
             nodes,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Totals;
+    use super::PuppetNodeTotals;
     use crate::render::fixtures::plain;
     use crate::render::puppet::fixtures;
 
     #[test]
     fn nodes_are_counted_as_mco_does() {
         let report = fixtures::states();
-        insta::assert_snapshot!("puppet_count", plain(&Totals::of(&report).text(&report)));
+        insta::assert_snapshot!(
+            "puppet_count",
+            plain(&PuppetNodeTotals::from_report(&report).render_text(&report))
+        );
     }
 }

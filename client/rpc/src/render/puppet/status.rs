@@ -3,13 +3,13 @@
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::{ago, flag, number, text};
-use crate::render::grid::{Cell, grid};
-use crate::render::json::Stats;
-use crate::render::page::Page;
-use crate::render::printable::line;
-use crate::render::request::balance;
-use crate::report::{Reply, Report};
+use super::{flag_output, format_age, number_output, text_output};
+use crate::render::grid::{TableCell, lay_out_table};
+use crate::render::json::RequestStatsDocument;
+use crate::render::page::TextPage;
+use crate::render::printable::escape_to_line;
+use crate::render::request::balance_line;
+use crate::report::{NodeReply, RequestReport};
 
 /// What Puppet does on one node.
 #[derive(Debug, Serialize)]
@@ -18,7 +18,7 @@ use crate::report::{Reply, Report};
     clippy::struct_excessive_bools,
     reason = "the agent tells each of them"
 )]
-pub struct State {
+pub struct PuppetNodeState {
     node: Identity,
     /// `applying a catalog`, `idling`, `stopped` or `disabled`.
     status: String,
@@ -50,31 +50,31 @@ pub struct State {
 }
 
 /// What successful answers to `puppet status` say, by node.
-pub fn states(report: &Report) -> Vec<State> {
+pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
     let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let mut states: Vec<State> = answered.map(State::of).collect();
+    let mut states: Vec<PuppetNodeState> = answered.map(PuppetNodeState::from_reply).collect();
     states.sort_by(|one, other| one.node.cmp(&other.node));
     states
 }
 
-impl State {
-    fn of(reply: &Reply) -> Self {
+impl PuppetNodeState {
+    fn from_reply(reply: &NodeReply) -> Self {
         Self {
             node: reply.node.clone(),
-            status: text(reply, "status").unwrap_or_default(),
-            enabled: flag(reply, "enabled"),
-            applying: flag(reply, "applying"),
-            idling: flag(reply, "idling"),
-            daemon_present: flag(reply, "daemon_present"),
-            disable_message: text(reply, "disable_message"),
-            lastrun: number(reply, "lastrun").unwrap_or(0),
-            since_lastrun: number(reply, "since_lastrun").unwrap_or(0),
-            holder: text(reply, "holder"),
-            holder_pid: number(reply, "holder_pid"),
-            run: text(reply, "run"),
-            progress: text(reply, "run_state"),
-            pending: number(reply, "pending").unwrap_or(0),
-            message: text(reply, "message").unwrap_or_default(),
+            status: text_output(reply, "status").unwrap_or_default(),
+            enabled: flag_output(reply, "enabled"),
+            applying: flag_output(reply, "applying"),
+            idling: flag_output(reply, "idling"),
+            daemon_present: flag_output(reply, "daemon_present"),
+            disable_message: text_output(reply, "disable_message"),
+            lastrun: number_output(reply, "lastrun").unwrap_or(0),
+            since_lastrun: number_output(reply, "since_lastrun").unwrap_or(0),
+            holder: text_output(reply, "holder"),
+            holder_pid: number_output(reply, "holder_pid"),
+            run: text_output(reply, "run"),
+            progress: text_output(reply, "run_state"),
+            pending: number_output(reply, "pending").unwrap_or(0),
+            message: text_output(reply, "message").unwrap_or_default(),
         }
     }
 
@@ -84,18 +84,21 @@ impl State {
     }
 
     /// Why it may not run, if so: the message of whoever disabled it.
-    pub fn disabled(&self) -> Option<String> {
+    pub fn disable_reason(&self) -> Option<String> {
         (!self.enabled).then(|| self.disable_message.clone().unwrap_or_default())
     }
 
     /// What else is worth knowing, in one cell.
-    fn note(&self) -> String {
+    fn note_text(&self) -> String {
         let mut notes = Vec::new();
         if let Some(message) = &self.disable_message {
-            notes.push(line(message).into_owned());
+            notes.push(escape_to_line(message).into_owned());
         }
         match (&self.progress, self.holder.as_deref()) {
-            (Some(state), _) => notes.push(format!("our run: {}", line(state).replace('_', " "))),
+            (Some(state), _) => notes.push(format!(
+                "our run: {}",
+                escape_to_line(state).replace('_', " ")
+            )),
             (None, Some("puppet")) => notes.push("a run that somebody else began".to_owned()),
             _ => {}
         }
@@ -110,54 +113,62 @@ impl State {
 }
 
 /// The table for people.
-pub fn table(states: &[State], report: &Report, width: usize) -> String {
+pub fn render_status_table(
+    states: &[PuppetNodeState],
+    report: &RequestReport,
+    width: usize,
+) -> String {
     let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"].map(str::to_owned);
-    let row = |state: &State| {
+    let row = |state: &PuppetNodeState| {
         let last = match state.lastrun {
             0 => "never".to_owned(),
-            _ => format!("{} ago", ago(state.since_lastrun)),
+            _ => format!("{} ago", format_age(state.since_lastrun)),
         };
         let node = state.node.as_str();
         let node = if state.enabled {
-            Cell::plain(node)
+            TableCell::plain(node)
         } else {
-            Cell::bad(node)
+            TableCell::bad(node)
         };
-        let cells = [line(&state.status).into_owned(), last, state.note()];
-        let cells = cells.map(Cell::plain);
+        let cells = [
+            escape_to_line(&state.status).into_owned(),
+            last,
+            state.note_text(),
+        ];
+        let cells = cells.map(TableCell::plain);
         std::iter::once(node).chain(cells).collect()
     };
-    let rows: Vec<Vec<Cell>> = states.iter().map(row).collect();
-    let mut page = Page::default();
-    page.add(grid(&heading, &rows, width, None).text);
-    page.gap();
-    page.add(balance(report));
-    page.text()
+    let rows: Vec<Vec<TableCell>> = states.iter().map(row).collect();
+    let mut page = TextPage::default();
+    page.push_text(lay_out_table(&heading, &rows, width, None).text);
+    page.push_gap();
+    page.push_text(balance_line(report));
+    page.into_text()
 }
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PuppetStatusDocument<'a> {
     schema: &'static str,
-    nodes: &'a [State],
-    request_stats: Stats<'a>,
+    nodes: &'a [PuppetNodeState],
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PuppetStatusDocument<'a> {
     /// The document of these.
-    pub fn new(nodes: &'a [State], report: &'a Report) -> Self {
+    pub fn new(nodes: &'a [PuppetNodeState], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.puppet.status.v1",
             nodes,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{states, table};
+    use super::{node_states, render_status_table};
     use crate::render::fixtures::plain;
     use crate::render::puppet::fixtures;
     use crate::render::{WIDTH, is_within_width};
@@ -165,7 +176,7 @@ mod tests {
     #[test]
     fn every_state_in_a_table() {
         let report = fixtures::states();
-        let text = plain(&table(&states(&report), &report, WIDTH));
+        let text = plain(&render_status_table(&node_states(&report), &report, WIDTH));
         assert!(is_within_width(&text), "{text}");
         insta::assert_snapshot!("puppet_status", text);
     }

@@ -6,14 +6,14 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{flag, text};
-use crate::render::json::Stats;
-use crate::render::page::Page;
-use crate::render::plan::counted;
-use crate::render::printable::line;
-use crate::render::request::balance;
-use crate::render::spark::{BARS, bars, bounds, buckets};
-use crate::report::Report;
+use super::{flag_output, text_output};
+use crate::render::json::RequestStatsDocument;
+use crate::render::page::TextPage;
+use crate::render::plan::node_count_text;
+use crate::render::printable::escape_to_line;
+use crate::render::request::balance_line;
+use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
+use crate::report::RequestReport;
 
 /// The figures: output, title.
 const FIGURES: [(&str, &str); 8] = [
@@ -30,19 +30,19 @@ const FIGURES: [(&str, &str); 8] = [
 /// How one figure is spread.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Distribution {
+pub struct FigureDistribution {
     /// How many nodes told it.
     count: usize,
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
     /// How many nodes are in each of as many equal parts between the two.
-    buckets: [usize; BARS],
+    buckets: [usize; BAR_COUNT],
 }
 
-impl Distribution {
-    fn of(numbers: &[f64]) -> Self {
-        let bounds = bounds(numbers);
+impl FigureDistribution {
+    fn from_numbers(numbers: &[f64]) -> Self {
+        let bounds = finite_bounds(numbers);
         let count = numbers.len();
         let sum: f64 = numbers.iter().sum();
         Self {
@@ -50,7 +50,7 @@ impl Distribution {
             min: bounds.map(|(min, _)| min),
             max: bounds.map(|(_, max)| max),
             mean: bounds.map(|_| sum / u32::try_from(count).map_or(f64::INFINITY, f64::from)),
-            buckets: buckets(numbers),
+            buckets: count_buckets(numbers),
         }
     }
 }
@@ -58,20 +58,20 @@ impl Distribution {
 /// What the last runs came to.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Summary {
+pub struct LastRunsSummary {
     /// Nodes that told of a last run.
     nodes: usize,
     /// By figure.
-    distributions: BTreeMap<&'static str, Distribution>,
+    distributions: BTreeMap<&'static str, FigureDistribution>,
     /// How many runs ended how.
     classes: BTreeMap<String, usize>,
     /// Nodes whose last run failed as a whole, as when there was no catalog.
     failed_runs: Vec<Identity>,
 }
 
-impl Summary {
+impl LastRunsSummary {
     /// Of successful answers to `puppet last_run_summary`.
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &RequestReport) -> Self {
         let answered = || report.replies.iter().filter(|reply| reply.is_ok());
         let numbers = |figure: &str| -> Vec<f64> {
             let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
@@ -80,17 +80,17 @@ impl Summary {
                 .collect()
         };
         let mut classes = BTreeMap::new();
-        for class in answered().filter_map(|reply| text(reply, "class")) {
+        for class in answered().filter_map(|reply| text_output(reply, "class")) {
             *classes.entry(class).or_default() += 1;
         }
-        let failed = answered().filter(|reply| flag(reply, "failed_run"));
+        let failed = answered().filter(|reply| flag_output(reply, "failed_run"));
         let mut failed_runs: Vec<Identity> = failed.map(|reply| reply.node.clone()).collect();
         failed_runs.sort();
         Self {
             nodes: answered().count(),
             distributions: FIGURES
                 .iter()
-                .map(|(figure, _)| (*figure, Distribution::of(&numbers(figure))))
+                .map(|(figure, _)| (*figure, FigureDistribution::from_numbers(&numbers(figure))))
                 .collect(),
             classes,
             failed_runs,
@@ -98,39 +98,39 @@ impl Summary {
     }
 
     /// For people.
-    pub fn text(&self, report: &Report, utf8: bool) -> String {
-        let mut page = Page::default();
-        let nodes = counted(self.nodes);
-        page.line(format_args!("Summary statistics for {nodes}:\n"));
+    pub fn render_text(&self, report: &RequestReport, utf8: bool) -> String {
+        let mut page = TextPage::default();
+        let nodes = node_count_text(self.nodes);
+        page.push_line(format_args!("Summary statistics for {nodes}:\n"));
         for (figure, title) in FIGURES {
             let Some(spread) = self.distributions.get(figure) else {
                 continue;
             };
             let (Some(min), Some(max)) = (spread.min, spread.max) else {
-                page.line(format_args!("{title:>33}: nobody told"));
+                page.push_line(format_args!("{title:>33}: nobody told"));
                 continue;
             };
-            let bars = bars(&spread.buckets, utf8);
-            let (min, max) = (short(min), short(max));
-            page.line(format_args!(
+            let bars = render_spark_bars(&spread.buckets, utf8);
+            let (min, max) = (format_short(min), format_short(max));
+            page.push_line(format_args!(
                 "{title:>33}: {bars}  min: {min:<6} max: {max}"
             ));
         }
-        page.gap();
+        page.push_gap();
         if !self.classes.is_empty() {
-            page.line("How they ended:\n");
+            page.push_line("How they ended:\n");
             for (class, count) in &self.classes {
-                page.line(format_args!("{:>33}: {count}", line(class)));
+                page.push_line(format_args!("{:>33}: {count}", escape_to_line(class)));
             }
-            page.gap();
+            page.push_gap();
         }
-        page.add(balance(report));
-        page.text()
+        page.push_text(balance_line(report));
+        page.into_text()
     }
 }
 
 /// A number in few characters: `12`, `1.9`, `1.3k`, `2.5M`.
-fn short(number: f64) -> String {
+fn format_short(number: f64) -> String {
     let (number, unit) = match number.abs() {
         0.0..1000.0 => (number, ""),
         1000.0..1_000_000.0 => (number / 1000.0, "k"),
@@ -142,20 +142,20 @@ fn short(number: f64) -> String {
 /// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document<'a> {
+pub struct PuppetSummaryDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    summary: &'a Summary,
-    request_stats: Stats<'a>,
+    summary: &'a LastRunsSummary,
+    request_stats: RequestStatsDocument<'a>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PuppetSummaryDocument<'a> {
     /// The document of this.
-    pub fn new(summary: &'a Summary, report: &'a Report) -> Self {
+    pub fn new(summary: &'a LastRunsSummary, report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.puppet.summary.v1",
             summary,
-            request_stats: Stats::new(&report.stats),
+            request_stats: RequestStatsDocument::new(&report.stats),
         }
     }
 }
@@ -164,7 +164,7 @@ impl<'a> Document<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::Summary;
+    use super::LastRunsSummary;
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::is_within_width;
 
@@ -189,8 +189,8 @@ mod tests {
                 ran("db2.example.net", 0, 0.0, "compile_failed"),
             ],
         );
-        let summary = Summary::of(&report);
-        let [bars, ascii] = [true, false].map(|utf8| plain(&summary.text(&report, utf8)));
+        let summary = LastRunsSummary::from_report(&report);
+        let [bars, ascii] = [true, false].map(|utf8| plain(&summary.render_text(&report, utf8)));
         assert!(ascii.is_ascii() && is_within_width(&bars), "{bars}");
         insta::assert_snapshot!("puppet_summary", format!("{bars}\n{ascii}"));
     }

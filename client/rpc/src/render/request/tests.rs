@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 
 use muster_client::DdlStore;
 use muster_ddl::DisplayOverride;
-use muster_ddl::aggregate::summarize;
+use muster_ddl::aggregate::summarize_replies;
 use muster_wire::identity::Identity;
-use muster_wire::status::Reason;
+use muster_wire::status::ReplyReason;
 use serde_json::json;
 
-use super::View;
+use super::RequestResultView;
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::render::fixtures::{plain, reply, report};
 use crate::render::{WIDTH, group, is_within_width, json};
-use crate::report::{Gap, Reply, Report};
+use crate::report::{NodeReply, RequestReport, ResultGap};
 
-fn draw(report: &Report, wish: Option<DisplayOverride>, verbose: bool) -> String {
+fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) -> String {
     let store = DdlStore::load(None).unwrap();
     let action = store
         .get(&report.agent)
         .unwrap()
-        .action(&report.action)
+        .find_action(&report.action)
         .unwrap();
-    let view = View {
+    let view = RequestResultView {
         action,
         wish,
         verbose,
@@ -31,9 +31,9 @@ fn draw(report: &Report, wish: Option<DisplayOverride>, verbose: bool) -> String
     let blocks = report
         .replies
         .iter()
-        .filter(|reply| view.shows(reply))
-        .map(|reply| view.block(reply));
-    plain(&(blocks.collect::<String>() + &view.tail(report)))
+        .filter(|reply| view.is_shown(reply))
+        .map(|reply| view.render_reply(reply));
+    plain(&(blocks.collect::<String>() + &view.render_summary(report)))
 }
 
 fn names(names: &[&str]) -> BTreeSet<Identity> {
@@ -41,7 +41,7 @@ fn names(names: &[&str]) -> BTreeSet<Identity> {
 }
 
 /// The article's command on five nodes.
-fn users() -> Report {
+fn users() -> RequestReport {
     let changed = json!({
         "changed": true,
         "result": "created",
@@ -55,7 +55,7 @@ fn users() -> Report {
     });
     let same = json!({"changed": false, "result": "nothing to change", "events": [], "resource": "User[rip]"});
     let mut denied = reply("dev4.example.net", 5, "you may not do this", json!({}));
-    denied.reason = Some(Reason::Denied {
+    denied.reason = Some(ReplyReason::Denied {
         rule: "policies/puppetral.policy:3".to_owned(),
     });
     let message = "useradd failed:\nuseradd: cannot lock /etc/passwd; try again later.\u{1b}[2J";
@@ -73,8 +73,8 @@ fn users() -> Report {
     ];
     let mut report = report("puppetral", "do", replies);
     let store = DdlStore::load(None).unwrap();
-    let action = store.get("puppetral").unwrap().action("do").unwrap();
-    report.summaries = summarize(
+    let action = store.get("puppetral").unwrap().find_action("do").unwrap();
+    report.summaries = summarize_replies(
         action,
         report
             .replies
@@ -106,13 +106,13 @@ fn whoever_is_missing_is_named() {
         .extend(report.stats.not_connected.clone());
     report.stats.unexpected = names(&["evil.example.net"]);
     report.stats.disbelieved.insert("signature", 2);
-    report.stats.gaps.insert(Gap::Reconnected);
+    report.stats.gaps.insert(ResultGap::Reconnected);
     let text = draw(&report, Some(DisplayOverride::Ok), true);
     insta::assert_snapshot!("request_missing_verbose", text);
     assert!(is_within_width(&text));
     insta::assert_snapshot!(
         "request_json",
-        json::text(&json::Request::new(&report)).unwrap()
+        json::to_safe_text(&json::RequestDocument::new(&report)).unwrap()
     );
 }
 
@@ -145,32 +145,36 @@ fn the_wish_wins_over_the_schema() {
 #[test]
 fn nothing_of_a_node_reaches_the_terminal_unescaped() {
     let evil = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\r";
-    let mut reply: Reply = reply(
+    let mut reply: NodeReply = reply(
         "dev1.example.net",
         1,
         evil,
         json!({evil: {evil: [evil, {evil: evil}]}, "events": evil}),
     );
-    reply.reason = Some(Reason::Denied {
+    reply.reason = Some(ReplyReason::Denied {
         rule: evil.to_owned(),
     });
     let mut report = report("puppetral", "do", vec![reply]);
     let store = DdlStore::load(None).unwrap();
-    let get_fact = store.get("rpcutil").unwrap().action("get_fact").unwrap();
+    let get_fact = store
+        .get("rpcutil")
+        .unwrap()
+        .find_action("get_fact")
+        .unwrap();
     let values = json!({"value": format!("{evil}\n")});
-    report.summaries = summarize(get_fact, values.as_object());
+    report.summaries = summarize_replies(get_fact, values.as_object());
     let harmful = |c: char| crate::render::printable::is_harmful(c) && c != '\n';
     let text = draw_colourless(&report);
     assert!(!text.contains(harmful), "{text:?}");
-    let json = json::text(&json::Request::new(&report)).unwrap();
+    let json = json::to_safe_text(&json::RequestDocument::new(&report)).unwrap();
     assert!(!json.contains(harmful), "{json:?}");
 }
 
 /// The text with only the escape sequences of our own colours taken out, so that all others are seen.
-fn draw_colourless(report: &Report) -> String {
+fn draw_colourless(report: &RequestReport) -> String {
     let store = DdlStore::load(None).unwrap();
-    let action = store.get("puppetral").unwrap().action("do").unwrap();
-    let view = View {
+    let action = store.get("puppetral").unwrap().find_action("do").unwrap();
+    let view = RequestResultView {
         action,
         wish: None,
         verbose: true,
@@ -179,9 +183,9 @@ fn draw_colourless(report: &Report) -> String {
     let text = report
         .replies
         .iter()
-        .map(|reply| view.block(reply))
+        .map(|reply| view.render_reply(reply))
         .collect::<String>()
-        + &view.tail(report);
+        + &view.render_summary(report);
     [BAD, GOOD, STRONG, WARNING]
         .iter()
         .fold(text, |text, style| {
@@ -191,11 +195,11 @@ fn draw_colourless(report: &Report) -> String {
 }
 
 /// The view of the article's command on that many columns.
-fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(View<'_>) -> T) -> T {
+fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(RequestResultView<'_>) -> T) -> T {
     let store = DdlStore::load(None).unwrap();
-    let action = store.get("puppetral").unwrap().action("do").unwrap();
+    let action = store.get("puppetral").unwrap().find_action("do").unwrap();
     let wish = None;
-    draw(View {
+    draw(RequestResultView {
         action,
         wish,
         verbose,
@@ -206,10 +210,10 @@ fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(View<'_>) -> T) -
 #[test]
 fn a_table_has_a_column_for_each_output_and_fits() {
     let report = users();
-    let replies: Vec<&Reply> = report.replies.iter().collect();
+    let replies: Vec<&NodeReply> = report.replies.iter().collect();
     let (narrow, wide) = (
-        with_view(WIDTH, false, |view| view.table(&replies)),
-        with_view(160, false, |view| view.table(&replies)),
+        with_view(WIDTH, false, |view| view.render_table(&replies)),
+        with_view(160, false, |view| view.render_table(&replies)),
     );
     let text = plain(&narrow.text);
     assert!(is_within_width(&text), "{text}");
@@ -235,9 +239,12 @@ fn the_same_is_said_once() {
             report.replies.push(reply);
         }
     }
-    let groups = group::groups(&report.replies);
+    let groups = group::group_equal_replies(&report.replies);
     let text: String = with_view(WIDTH, false, |view| {
-        groups.iter().map(|group| view.folded(group)).collect()
+        groups
+            .iter()
+            .map(|group| view.render_group(group))
+            .collect()
     });
     let text = plain(&text);
     assert!(is_within_width(&text), "{text}");

@@ -6,42 +6,42 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use muster_system::{Attributes, System, SystemError};
+use muster_system::{FileAttributes, System, SystemError};
 
-use super::model::{Group, Password, Shadow, User};
-use super::table::{Table, members};
+use super::model::{CryptedPassword, GroupAccount, ShadowEntry, UserAccount};
+use super::table::{AccountTable, parse_members};
 
 /// Longest of the four files that is read, in bytes.
-const LIMIT: u64 = 64 * 1024 * 1024;
+const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-const PASSWD: &str = "/etc/passwd";
-const SHADOW: &str = "/etc/shadow";
-const GROUP: &str = "/etc/group";
-const GSHADOW: &str = "/etc/gshadow";
+const PASSWD_FILE: &str = "/etc/passwd";
+const SHADOW_FILE: &str = "/etc/shadow";
+const GROUP_FILE: &str = "/etc/group";
+const GSHADOW_FILE: &str = "/etc/gshadow";
 
 /// The four files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Database {
+pub struct AccountDatabase {
     /// `passwd(5)`.
-    pub passwd: Table,
+    pub passwd: AccountTable,
     /// `shadow(5)`; `None` when it may not be read.
-    pub shadow: Option<Table>,
+    pub shadow: Option<AccountTable>,
     /// `group(5)`.
-    pub group: Table,
+    pub group: AccountTable,
     /// `gshadow(5)`; `None` when there is none, which is common, or it may not be read.
-    pub gshadow: Option<Table>,
+    pub gshadow: Option<AccountTable>,
 }
 
-impl Database {
+impl AccountDatabase {
     /// Reads all four. A missing file is an empty one.
     pub fn load(system: &dyn System) -> Result<Self, SystemError> {
-        let has_gshadow = system.metadata(Path::new(GSHADOW))?.is_some();
+        let has_gshadow = system.metadata(Path::new(GSHADOW_FILE))?.is_some();
         Ok(Self {
-            passwd: load(system, PASSWD)?,
-            shadow: permitted(load(system, SHADOW))?,
-            group: load(system, GROUP)?,
+            passwd: load_table(system, PASSWD_FILE)?,
+            shadow: table_if_permitted(load_table(system, SHADOW_FILE))?,
+            group: load_table(system, GROUP_FILE)?,
             gshadow: if has_gshadow {
-                permitted(load(system, GSHADOW))?
+                table_if_permitted(load_table(system, GSHADOW_FILE))?
             } else {
                 None
             },
@@ -52,25 +52,25 @@ impl Database {
     /// made, and made again.
     pub fn save(&self, system: &dyn System, before: &Self) -> Result<(), SystemError> {
         if self.gshadow != before.gshadow {
-            save(system, GSHADOW, self.gshadow.as_ref(), 0o600)?;
+            save_table(system, GSHADOW_FILE, self.gshadow.as_ref(), 0o600)?;
         }
         if self.group != before.group {
-            save(system, GROUP, Some(&self.group), 0o644)?;
+            save_table(system, GROUP_FILE, Some(&self.group), 0o644)?;
         }
         if self.shadow != before.shadow {
-            save(system, SHADOW, self.shadow.as_ref(), 0o600)?;
+            save_table(system, SHADOW_FILE, self.shadow.as_ref(), 0o600)?;
         }
         if self.passwd != before.passwd {
-            save(system, PASSWD, Some(&self.passwd), 0o644)?;
+            save_table(system, PASSWD_FILE, Some(&self.passwd), 0o644)?;
         }
         Ok(())
     }
 
     /// One user.
-    pub fn user(&self, name: &str) -> Option<User> {
+    pub fn find_user(&self, name: &str) -> Option<UserAccount> {
         let entry = self.passwd.get(name)?;
         let shadow = self.shadow.as_ref().and_then(|shadow| shadow.get(name));
-        let mut user = user(&entry, shadow.as_deref())?;
+        let mut user = parse_user(&entry, shadow.as_deref())?;
         user.groups = self
             .group
             .entries()
@@ -86,13 +86,13 @@ impl Database {
     }
 
     /// Every user, in the order of the file. A second entry of the same name is nobody.
-    pub fn users(&self) -> Vec<User> {
+    pub fn list_users(&self) -> Vec<UserAccount> {
         let mut shadows: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for entry in self.shadow.iter().flat_map(Table::entries) {
-            shadows.entry(field(&entry, 0)).or_insert(entry);
+        for entry in self.shadow.iter().flat_map(AccountTable::entries) {
+            shadows.entry(field_text(&entry, 0)).or_insert(entry);
         }
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for group in self.groups() {
+        for group in self.list_groups() {
             for member in &group.members {
                 groups
                     .entry(member.clone())
@@ -103,8 +103,8 @@ impl Database {
         let mut seen = std::collections::BTreeSet::new();
         let mut users = Vec::new();
         for entry in self.passwd.entries() {
-            let shadow = shadows.get(&field(&entry, 0)).map(Vec::as_slice);
-            let Some(mut user) = user(&entry, shadow) else {
+            let shadow = shadows.get(&field_text(&entry, 0)).map(Vec::as_slice);
+            let Some(mut user) = parse_user(&entry, shadow) else {
                 continue;
             };
             if seen.insert(user.name.clone()) {
@@ -117,30 +117,32 @@ impl Database {
     }
 
     /// One group.
-    pub fn group(&self, name: &str) -> Option<Group> {
-        group(&self.group.get(name)?)
+    pub fn find_group(&self, name: &str) -> Option<GroupAccount> {
+        parse_group(&self.group.get(name)?)
     }
 
     /// Every group, in the order of the file.
-    pub fn groups(&self) -> Vec<Group> {
+    pub fn list_groups(&self) -> Vec<GroupAccount> {
         let mut seen = std::collections::BTreeSet::new();
         self.group
             .entries()
-            .filter_map(|entry| group(&entry))
+            .filter_map(|entry| parse_group(&entry))
             .filter(|group| seen.insert(group.name.clone()))
             .collect()
     }
 }
 
-fn load(system: &dyn System, path: &str) -> Result<Table, SystemError> {
-    match system.read(Path::new(path), LIMIT) {
-        Ok(content) => Ok(Table::parse(&content)),
-        Err(error) if error.is_not_found() => Ok(Table::parse(b"")),
+fn load_table(system: &dyn System, path: &str) -> Result<AccountTable, SystemError> {
+    match system.read_file(Path::new(path), MAX_ACCOUNT_FILE_BYTES) {
+        Ok(content) => Ok(AccountTable::parse(&content)),
+        Err(error) if error.is_not_found() => Ok(AccountTable::parse(b"")),
         Err(error) => Err(error),
     }
 }
 
-fn permitted(table: Result<Table, SystemError>) -> Result<Option<Table>, SystemError> {
+fn table_if_permitted(
+    table: Result<AccountTable, SystemError>,
+) -> Result<Option<AccountTable>, SystemError> {
     match table {
         Err(SystemError::File { source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>
@@ -152,55 +154,55 @@ fn permitted(table: Result<Table, SystemError>) -> Result<Option<Table>, SystemE
 }
 
 /// Mode and owner stay as they are; `mode` is for a new file.
-fn save(
+fn save_table(
     system: &dyn System,
     path: &str,
-    table: Option<&Table>,
+    table: Option<&AccountTable>,
     mode: u32,
 ) -> Result<(), SystemError> {
     let Some(table) = table else { return Ok(()) };
     let path = Path::new(path);
     let is_new = system.metadata(path)?.is_none();
-    let attributes = Attributes {
+    let attributes = FileAttributes {
         mode: is_new.then_some(mode),
-        ..Attributes::default()
+        ..FileAttributes::default()
     };
-    system.write(path, &table.render(), &attributes)
+    system.write_file(path, &table.render(), &attributes)
 }
 
-fn field(entry: &[String], at: usize) -> String {
+fn field_text(entry: &[String], at: usize) -> String {
     entry.get(at).cloned().unwrap_or_default()
 }
 
 /// A line of passwd, or of `getent passwd`, with the line of shadow. Supplementary groups are not in either.
-pub fn user(passwd: &[String], shadow: Option<&[String]>) -> Option<User> {
+pub fn parse_user(passwd: &[String], shadow: Option<&[String]>) -> Option<UserAccount> {
     let days = |entry: &[String], at| entry.get(at).and_then(|text: &String| text.parse().ok());
-    let shadow = shadow.map(|entry| Shadow {
-        password: Password::new(field(entry, 1)),
+    let shadow = shadow.map(|entry| ShadowEntry {
+        password: CryptedPassword::new(field_text(entry, 1)),
         min_age: days(entry, 3).unwrap_or(-1),
         max_age: days(entry, 4).unwrap_or(-1),
         warn_days: days(entry, 5).unwrap_or(-1),
         expiry: days(entry, 7).filter(|day| *day >= 0),
     });
-    Some(User {
-        name: field(passwd, 0),
+    Some(UserAccount {
+        name: field_text(passwd, 0),
         uid: passwd.get(2)?.parse().ok()?,
         gid: passwd.get(3)?.parse().ok()?,
-        comment: field(passwd, 4),
-        home: field(passwd, 5),
-        shell: field(passwd, 6),
+        comment: field_text(passwd, 4),
+        home: field_text(passwd, 5),
+        shell: field_text(passwd, 6),
         groups: Vec::new(),
         shadow,
     })
 }
 
 /// A line of group, or of `getent group`.
-pub fn group(entry: &[String]) -> Option<Group> {
-    let mut members = members(&field(entry, 3));
+pub fn parse_group(entry: &[String]) -> Option<GroupAccount> {
+    let mut members = parse_members(&field_text(entry, 3));
     members.sort();
     members.dedup();
-    Some(Group {
-        name: field(entry, 0),
+    Some(GroupAccount {
+        name: field_text(entry, 0),
         gid: entry.get(2)?.parse().ok()?,
         members,
     })

@@ -2,21 +2,21 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const DAY: u64 = 86_400;
+const SECS_PER_DAY: u64 = 86_400;
 /// Days of 400 years.
-const ERA: i64 = 146_097;
+const DAYS_PER_ERA: i64 = 146_097;
 
 /// The day of a moment, in UTC.
-pub fn day_of(moment: SystemTime) -> i64 {
+pub fn epoch_day(moment: SystemTime) -> i64 {
     let seconds = moment
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    i64::try_from(seconds / DAY).unwrap_or(i64::MAX)
+    i64::try_from(seconds / SECS_PER_DAY).unwrap_or(i64::MAX)
 }
 
 /// `1970-01-02` is 1. `None` for what is not a day, such as `2023-02-29` or `2023-2-1`.
-pub fn parse(text: &str) -> Option<i64> {
+pub fn parse_day(text: &str) -> Option<i64> {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts.as_slice() else {
         return None;
@@ -28,17 +28,20 @@ pub fn parse(text: &str) -> Option<i64> {
     let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
     let days = days_from_civil(year, month, day);
     // A day that does not exist comes back as another one, or as none.
-    (render(days).as_deref() == Some(text)).then_some(days)
+    (render_day(days).as_deref() == Some(text)).then_some(days)
 }
 
 /// 1 is `1970-01-02`. `None` outside the years 0 to 9999, which four digits cannot write.
-pub fn render(days: i64) -> Option<String> {
+pub fn render_day(days: i64) -> Option<String> {
     // Keeps the arithmetic far from its limits.
     if days.unsigned_abs() > 10_000 * 366 {
         return None;
     }
     let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(ERA), shifted.rem_euclid(ERA));
+    let (era, day_of_era) = (
+        shifted.div_euclid(DAYS_PER_ERA),
+        shifted.rem_euclid(DAYS_PER_ERA),
+    );
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -62,7 +65,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let march_month = (month + 9) % 12;
     let day_of_year = (153 * march_month + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * ERA + day_of_era - 719_468
+    era * DAYS_PER_ERA + day_of_era - 719_468
 }
 
 #[cfg(test)]
@@ -79,8 +82,8 @@ mod tests {
             ("2038-01-19", 24_855),
             ("1969-12-31", -1),
         ] {
-            assert_eq!(parse(text), Some(days), "{text}");
-            assert_eq!(render(days).as_deref(), Some(text));
+            assert_eq!(parse_day(text), Some(days), "{text}");
+            assert_eq!(render_day(days).as_deref(), Some(text));
         }
         for text in [
             "2023-02-29",
@@ -92,21 +95,21 @@ mod tests {
             "",
             "é",
         ] {
-            assert_eq!(parse(text), None, "{text}");
+            assert_eq!(parse_day(text), None, "{text}");
         }
-        assert_eq!(render(i64::MIN), None);
+        assert_eq!(render_day(i64::MIN), None);
     }
 
     proptest! {
         #[test]
         fn every_day_comes_back(days in -700_000_i64..2_900_000) {
-            let text = render(days).unwrap();
-            prop_assert_eq!(parse(&text), Some(days));
+            let text = render_day(days).unwrap();
+            prop_assert_eq!(parse_day(&text), Some(days));
         }
 
         #[test]
         fn any_text_is_judged(text in "\\PC{0,12}") {
-            let _ = parse(&text);
+            let _ = parse_day(&text);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 /// The settings that creating users and groups needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Defaults {
+pub struct AccountDefaults {
     /// Numbers of people.
     pub uids: RangeInclusive<u32>,
     /// Numbers of services.
@@ -30,15 +30,16 @@ pub struct Defaults {
     pub ageing: [String; 3],
 }
 
-impl Defaults {
+impl AccountDefaults {
     /// Reads the two files; what they do not say is as in shadow-utils.
     pub fn parse(login_defs: &str, useradd: &str) -> Self {
-        let login = |name: &str| value(login_defs, name, |byte: char| byte.is_ascii_whitespace());
-        let add = |name: &str| value(useradd, name, |byte: char| byte == '=');
+        let login =
+            |name: &str| find_value(login_defs, name, |byte: char| byte.is_ascii_whitespace());
+        let add = |name: &str| find_value(useradd, name, |byte: char| byte == '=');
         let range = |name: &str, low: u32, high: u32| {
             let end = |end: &str, or| {
                 login(&format!("{name}_{end}"))
-                    .and_then(number)
+                    .and_then(parse_number)
                     .unwrap_or(or)
             };
             end("MIN", low)..=end("MAX", high)
@@ -81,7 +82,7 @@ impl Defaults {
 }
 
 /// Decimal, `0` octal or `0x` hexadecimal, as `strtol` takes it.
-fn number(text: &str) -> Option<u32> {
+fn parse_number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
         None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(text, 8).ok(),
@@ -90,7 +91,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// The last value of a name.
-fn value<'a>(text: &'a str, name: &str, separator: fn(char) -> bool) -> Option<&'a str> {
+fn find_value<'a>(text: &'a str, name: &str, separator: fn(char) -> bool) -> Option<&'a str> {
     text.lines().rev().find_map(|line| {
         let rest = line.trim().strip_prefix(name)?;
         let value = rest.strip_prefix(separator)?;
@@ -132,11 +133,11 @@ mod tests {
 
     #[test]
     fn the_files_are_understood() {
-        let nothing = Defaults::parse("", "");
+        let nothing = AccountDefaults::parse("", "");
         assert_eq!((nothing.uids, nothing.home_mode), (1000..=60_000, 0o755));
         assert_eq!(nothing.ageing, ["", "", ""]);
         let defs = "# UID_MIN 5\nUID_MIN\t\t 2000\nUMASK 077\nUSERGROUPS_ENAB no\nPASS_MAX_DAYS 99999\nUID_MINX 7\n";
-        let found = Defaults::parse(defs, "#SHELL=/x\nSHELL=/bin/bash\nHOME=/srv/home\n");
+        let found = AccountDefaults::parse(defs, "#SHELL=/x\nSHELL=/bin/bash\nHOME=/srv/home\n");
         assert_eq!(
             (found.uids, found.home_mode, found.user_groups),
             (2000..=60_000, 0o700, false)
@@ -147,7 +148,7 @@ mod tests {
         );
         assert_eq!(found.ageing, ["", "99999", ""]);
         assert_eq!(
-            Defaults::parse("UMASK 077\nHOME_MODE 0750\n", "").home_mode,
+            AccountDefaults::parse("UMASK 077\nHOME_MODE 0750\n", "").home_mode,
             0o750
         );
     }
@@ -165,7 +166,7 @@ mod tests {
 
         #[test]
         fn any_file_will_do(defs in "\\PC{0,60}", useradd in "\\PC{0,60}") {
-            let _ = Defaults::parse(&defs, &useradd);
+            let _ = AccountDefaults::parse(&defs, &useradd);
         }
     }
 }

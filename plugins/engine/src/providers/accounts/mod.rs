@@ -1,36 +1,39 @@
 //! Users and groups of a machine, behind one trait with two implementations.
 //!
-//! - [`tools`]: this machine itself, through shadow-utils, so that whatever they trigger is triggered.
+//! - [`shadow_utils`]: this machine itself, through shadow-utils, so that whatever they trigger is triggered.
 //! - [`files`]: a scratch root, whose passwd, shadow, group and gshadow are edited under shadow-utils' lock.
 //!
 //! Does not compare and does not decide: that is done by the types `user` and `group`.
 
+pub mod account_name;
 pub mod database;
 pub mod dates;
 pub mod defaults;
 pub mod files;
 pub mod model;
-pub mod name;
+pub mod shadow_utils;
 pub mod table;
-pub mod tools;
 
 use std::fmt;
 use std::path::Path;
 
-use muster_system::command::Cancel;
+use muster_system::command::CancelFlag;
 use muster_system::{System, SystemError};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
-pub use model::{Group, GroupChange, NewGroup, NewUser, Password, Shadow, User, UserChange};
+pub use model::{
+    CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser, ShadowEntry, UserAccount,
+    UserChange,
+};
 
 /// Where users and groups are looked up and changed.
-pub trait Accounts: fmt::Debug {
+pub trait AccountProvider: fmt::Debug {
     /// One user; with `local` only if the machine's own files know it, not a directory service.
-    fn user(&self, name: &str, local: bool) -> Result<Option<User>, AccountError>;
+    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError>;
 
     /// Every user in the machine's own files.
-    fn users(&self) -> Result<Vec<User>, AccountError>;
+    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError>;
 
     /// Creates a user with all that is said about it.
     fn create_user(&self, new: &NewUser) -> Result<(), AccountError>;
@@ -41,11 +44,11 @@ pub trait Accounts: fmt::Debug {
     /// Removes a user from everywhere; its home directory too if said so.
     fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError>;
 
-    /// One group; `local` as for [`Self::user`].
-    fn group(&self, name: &str, local: bool) -> Result<Option<Group>, AccountError>;
+    /// One group; `local` as for [`Self::find_user`].
+    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError>;
 
     /// Every group in the machine's own files.
-    fn groups(&self) -> Result<Vec<Group>, AccountError>;
+    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError>;
 
     /// Creates a group.
     fn create_group(&self, new: &NewGroup) -> Result<(), AccountError>;
@@ -58,11 +61,11 @@ pub trait Accounts: fmt::Debug {
 }
 
 /// The right implementation for the machine.
-pub fn of(system: &dyn System, cancel: Cancel) -> Box<dyn Accounts + '_> {
+pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn AccountProvider + '_> {
     if system.root() == Path::new("/") {
-        Box::new(tools::Tools::new(system, cancel))
+        Box::new(shadow_utils::ShadowUtilsProvider::new(system, cancel))
     } else {
-        Box::new(files::Files::new(system))
+        Box::new(files::FileAccountProvider::new(system))
     }
 }
 
@@ -91,7 +94,7 @@ impl AccountError {
     }
 
     /// The same, about a resource.
-    pub fn of(self, resource: &Resource) -> EngineError {
+    pub fn into_engine_error(self, resource: &Resource) -> EngineError {
         match self {
             Self::System { doing, source } => {
                 EngineError::during(resource, format!("cannot {doing}"))(source)

@@ -6,9 +6,9 @@ use std::fmt;
 
 /// A crypted password, or a lock such as `!`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
+pub struct CryptedPassword(String);
 
-impl Password {
+impl CryptedPassword {
     /// Wraps it.
     pub fn new(crypted: impl Into<String>) -> Self {
         Self(crypted.into())
@@ -20,7 +20,7 @@ impl Password {
     }
 }
 
-impl fmt::Debug for Password {
+impl fmt::Debug for CryptedPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[redacted]")
     }
@@ -28,7 +28,7 @@ impl fmt::Debug for Password {
 
 /// A user as found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
+pub struct UserAccount {
     /// Login name.
     pub name: String,
     /// Number.
@@ -44,14 +44,14 @@ pub struct User {
     /// Supplementary groups, sorted.
     pub groups: Vec<String>,
     /// Password and ageing, where they may be read.
-    pub shadow: Option<Shadow>,
+    pub shadow: Option<ShadowEntry>,
 }
 
 /// A line of shadow, `shadow(5)`. Days are counted from 1 January 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shadow {
+pub struct ShadowEntry {
     /// Crypted password.
-    pub password: Password,
+    pub password: CryptedPassword,
     /// Days before the password may be changed again; -1 for no rule.
     pub min_age: i64,
     /// Days after which it must be changed; -1 for no rule.
@@ -80,12 +80,12 @@ pub struct NewUser {
     /// Login shell.
     pub shell: Option<String>,
     /// Crypted password; locked without.
-    pub password: Option<Password>,
-    /// See [`Shadow::min_age`].
+    pub password: Option<CryptedPassword>,
+    /// See [`ShadowEntry::min_age`].
     pub min_age: Option<i64>,
-    /// See [`Shadow::max_age`].
+    /// See [`ShadowEntry::max_age`].
     pub max_age: Option<i64>,
-    /// See [`Shadow::warn_days`].
+    /// See [`ShadowEntry::warn_days`].
     pub warn_days: Option<i64>,
     /// Day of expiry, `YYYY-MM-DD`.
     pub expiry: Option<String>,
@@ -111,12 +111,12 @@ pub enum UserChange {
     /// Login shell.
     Shell(String),
     /// Crypted password.
-    Password(Password),
-    /// See [`Shadow::min_age`].
+    Password(CryptedPassword),
+    /// See [`ShadowEntry::min_age`].
     MinAge(i64),
-    /// See [`Shadow::max_age`].
+    /// See [`ShadowEntry::max_age`].
     MaxAge(i64),
-    /// See [`Shadow::warn_days`].
+    /// See [`ShadowEntry::warn_days`].
     WarnDays(i64),
     /// Day of expiry, `YYYY-MM-DD`, or never.
     Expiry(Option<String>),
@@ -126,7 +126,7 @@ pub enum UserChange {
 
 /// A group as found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupAccount {
     /// Name.
     pub name: String,
     /// Number.

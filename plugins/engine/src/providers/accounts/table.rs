@@ -4,11 +4,11 @@
 
 /// One of the four files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub struct AccountTable {
     lines: Vec<Vec<u8>>,
 }
 
-impl Table {
+impl AccountTable {
     /// Takes a file apart; any bytes will do.
     pub fn parse(content: &[u8]) -> Self {
         let mut lines: Vec<Vec<u8>> = content
@@ -35,19 +35,19 @@ impl Table {
         self.lines
             .iter()
             .filter(|line| is_entry(line))
-            .map(|line| fields(line))
+            .map(|line| split_fields(line))
     }
 
     /// The fields of the first entry of that name.
     pub fn get(&self, name: &str) -> Option<Vec<String>> {
-        self.position(name)
+        self.find_position(name)
             .and_then(|at| self.lines.get(at))
-            .map(|line| fields(line))
+            .map(|line| split_fields(line))
     }
 
     /// Sets one field of the first entry of that name; missing fields before it become empty. Tells whether there was one.
-    pub fn set(&mut self, name: &str, field: usize, value: &str) -> bool {
-        let at = self.position(name);
+    pub fn set_field(&mut self, name: &str, field: usize, value: &str) -> bool {
+        let at = self.find_position(name);
         let Some(line) = at.and_then(|at| self.lines.get_mut(at)) else {
             return false;
         };
@@ -66,7 +66,10 @@ impl Table {
     pub fn put(&mut self, fields: &[&str]) {
         let line = fields.join(":").into_bytes();
         let name = fields.first().copied().unwrap_or_default();
-        if let Some(old) = self.position(name).and_then(|at| self.lines.get_mut(at)) {
+        if let Some(old) = self
+            .find_position(name)
+            .and_then(|at| self.lines.get_mut(at))
+        {
             *old = line;
             return;
         }
@@ -82,7 +85,7 @@ impl Table {
         self.lines.len() < before
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
+    fn find_position(&self, name: &str) -> Option<usize> {
         self.lines
             .iter()
             .position(|line| is_entry(line) && is_named(line, name))
@@ -97,14 +100,14 @@ fn is_named(line: &[u8], name: &str) -> bool {
     line.split(|byte| *byte == b':').next() == Some(name.as_bytes())
 }
 
-fn fields(line: &[u8]) -> Vec<String> {
+fn split_fields(line: &[u8]) -> Vec<String> {
     line.split(|byte| *byte == b':')
         .map(|field| String::from_utf8_lossy(field).into_owned())
         .collect()
 }
 
 /// The names of a member list.
-pub fn members(list: &str) -> Vec<String> {
+pub fn parse_members(list: &str) -> Vec<String> {
     list.split(',')
         .filter(|name| !name.is_empty())
         .map(str::to_owned)
@@ -112,8 +115,8 @@ pub fn members(list: &str) -> Vec<String> {
 }
 
 /// A member list with exactly the wanted names: those that were there keep their order, new ones follow.
-pub fn with_members(list: &str, wanted: &[String]) -> String {
-    let mut names = members(list);
+pub fn update_members(list: &str, wanted: &[String]) -> String {
+    let mut names = parse_members(list);
     names.retain(|name| wanted.contains(name));
     for name in wanted {
         if !names.contains(name) {
@@ -132,28 +135,28 @@ mod tests {
     #[test]
     fn unknown_lines_and_bytes_stay() {
         let text = b"# users\nroot:x:0:0::/root:/bin/sh\n\nold:x:7:7:J\xf6rg:/:/bin/sh\nbroken\n+@nis::::::\n";
-        let mut table = Table::parse(text);
+        let mut table = AccountTable::parse(text);
         table.put(&["rip", "x", "9"]);
-        assert!(table.set("old", 6, "/bin/false"));
-        assert!(!table.set("nobody", 6, "/bin/false"));
+        assert!(table.set_field("old", 6, "/bin/false"));
+        assert!(!table.set_field("nobody", 6, "/bin/false"));
         let expected = b"# users\nroot:x:0:0::/root:/bin/sh\n\nold:x:7:7:J\xf6rg:/:/bin/false\nbroken\nrip:x:9\n+@nis::::::\n";
         assert_eq!(table.render(), expected);
         assert!(table.remove("rip"));
-        assert!(table.set("old", 6, "/bin/sh"));
+        assert!(table.set_field("old", 6, "/bin/sh"));
         assert_eq!(table.render(), text);
     }
 
     #[test]
     fn members_keep_their_order() {
         let wanted = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
-        assert_eq!(with_members("x,c,a", &wanted), "c,a,b");
-        assert_eq!(with_members("x", &[]), "");
+        assert_eq!(update_members("x,c,a", &wanted), "c,a,b");
+        assert_eq!(update_members("x", &[]), "");
     }
 
     proptest! {
         #[test]
         fn any_file_survives(content in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let table = Table::parse(&content);
+            let table = AccountTable::parse(&content);
             let mut expected = content.clone();
             if !expected.is_empty() && !expected.ends_with(b"\n") {
                 expected.push(b'\n');
@@ -166,9 +169,9 @@ mod tests {
             lines in proptest::collection::vec("[a-c#+-]?(:[a-z,]{0,3}){0,4}", 0..8),
             name in "[a-c]", field in 1_usize..6, value in "[a-z,]{0,5}",
         ) {
-            let mut table = Table::parse(lines.join("\n").as_bytes());
+            let mut table = AccountTable::parse(lines.join("\n").as_bytes());
             let before = table.clone();
-            let there = table.set(&name, field, &value);
+            let there = table.set_field(&name, field, &value);
             prop_assert_eq!(there, before.get(&name).is_some());
             if there {
                 prop_assert_eq!(&table.get(&name).unwrap()[field], &value);

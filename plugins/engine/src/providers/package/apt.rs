@@ -1,76 +1,97 @@
 //! Packages by `dpkg-query`, `apt-get`, `apt-cache` and `apt-mark`. Nobody is ever asked a question; configuration files
 //! that were changed on the machine stay.
 
-use super::{Action, Outdated, Package, Packages, dpkg, tool};
+use super::{OutdatedPackage, PackageOperation, PackageProvider, PackageState, dpkg, tool};
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// The provider.
 #[derive(Debug)]
-pub struct Apt;
+pub struct AptPackageProvider;
 
-impl Packages for Apt {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-        dpkg::query(cx, resource)
+impl PackageProvider for AptPackageProvider {
+    fn query_package(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<PackageState, EngineError> {
+        dpkg::query_package(cx, resource)
     }
 
-    fn candidate(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Option<String>, EngineError> {
-        let output = tool::run(cx, resource, &["apt-cache", "policy", "--", &resource.name])?;
-        if !output.success() {
-            return Err(tool::refused(resource, "apt-cache policy", &output));
+    fn candidate_version(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Option<String>, EngineError> {
+        let output = tool::run_tool(cx, resource, &["apt-cache", "policy", "--", &resource.name])?;
+        if !output.is_success() {
+            return Err(tool::tool_error(resource, "apt-cache policy", &output));
         }
-        Ok(parse_candidate(&output.text()))
+        Ok(parse_candidate(&output.combined_text()))
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: PackageOperation<'_>,
+    ) -> Result<(), EngineError> {
         let name = resource.name.clone();
-        let force = format!("DPkg::Options::={}", dpkg::configuration(resource));
-        preseed(cx, resource, action)?;
+        let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
+        preseed_answers(cx, resource, action)?;
         let mut argv = vec!["apt-get", "-q", "-y"];
         let wanted = match action {
-            Action::Install | Action::InstallVersion(_) => {
+            PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 argv.extend(["-o", &force]);
-                argv.extend(resource.list("install_options"));
+                argv.extend(resource.get_list("install_options"));
                 argv.push("install");
                 match action {
-                    _ if resource.text("source").is_some() => {
-                        resource.text("source").unwrap_or_default().to_owned()
+                    _ if resource.get_text("source").is_some() => {
+                        resource.get_text("source").unwrap_or_default().to_owned()
                     }
-                    Action::InstallVersion(version) => {
+                    PackageOperation::InstallVersion(version) => {
                         argv.push("--allow-downgrades");
                         format!("{name}={version}")
                     }
                     _ => name,
                 }
             }
-            Action::Remove => {
+            PackageOperation::Remove => {
                 argv.push("remove");
                 name
             }
-            Action::Purge => {
+            PackageOperation::Purge => {
                 argv.extend(["remove", "--purge"]);
                 name
             }
-            Action::Hold => {
+            PackageOperation::Hold => {
                 argv = vec!["apt-mark", "hold"];
                 name
             }
-            Action::Unhold => {
+            PackageOperation::Unhold => {
                 argv = vec!["apt-mark", "unhold"];
                 name
             }
         };
         argv.push(&wanted);
-        tool::change(cx, resource, &argv)
+        tool::run_change(cx, resource, &argv)
     }
 
-    fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError> {
-        dpkg::list(cx, resource).map(|list| dpkg::bare(&list))
+    fn list_packages(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<PackageState>, EngineError> {
+        dpkg::list_packages(cx, resource).map(|list| dpkg::without_architectures(&list))
     }
 
-    fn outdated(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Outdated>, EngineError> {
-        dpkg::must_have_database(cx, resource)?;
+    fn list_outdated(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<OutdatedPackage>, EngineError> {
+        dpkg::require_database(cx, resource)?;
         // Only a simulation, which needs no lock: it must not be in the way of who really installs.
         let argv = [
             "apt-get",
@@ -80,15 +101,19 @@ impl Packages for Apt {
             "Debug::NoLocking=true",
             "dist-upgrade",
         ];
-        let output = tool::run(cx, resource, &argv)?;
-        if !output.success() {
-            return Err(tool::refused(resource, &argv.join(" "), &output));
+        let output = tool::run_tool(cx, resource, &argv)?;
+        if !output.is_success() {
+            return Err(tool::tool_error(resource, &argv.join(" "), &output));
         }
         Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<String, EngineError> {
-        dpkg::must_have_database(cx, resource)?;
+    fn refresh_lists(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<String, EngineError> {
+        dpkg::require_database(cx, resource)?;
         // Without the option apt ends with 0 when no source could be reached at all.
         let argv = [
             "apt-get",
@@ -98,20 +123,24 @@ impl Packages for Apt {
             "APT::Update::Error-Mode=any",
             "update",
         ];
-        let output = tool::run(cx, resource, &argv)?;
-        if output.success() {
-            Ok(output.text())
+        let output = tool::run_tool(cx, resource, &argv)?;
+        if output.is_success() {
+            Ok(output.combined_text())
         } else {
-            Err(tool::refused(resource, &argv.join(" "), &output))
+            Err(tool::tool_error(resource, &argv.join(" "), &output))
         }
     }
 }
 
 /// Answers the questions of the package before it asks them.
-fn preseed(cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
-    match resource.text("responsefile") {
-        Some(file) if !matches!(action, Action::Hold | Action::Unhold) => {
-            tool::change(cx, resource, &["debconf-set-selections", "--", file])
+fn preseed_answers(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    action: PackageOperation<'_>,
+) -> Result<(), EngineError> {
+    match resource.get_text("responsefile") {
+        Some(file) if !matches!(action, PackageOperation::Hold | PackageOperation::Unhold) => {
+            tool::run_change(cx, resource, &["debconf-set-selections", "--", file])
         }
         _ => Ok(()),
     }
@@ -125,24 +154,24 @@ fn parse_candidate(text: &str) -> Option<String> {
 }
 
 /// Lines `Inst name [installed] (newest source...)`. What would only come along has no installed version.
-fn parse_outdated(text: &str) -> Vec<Outdated> {
+fn parse_outdated(text: &str) -> Vec<OutdatedPackage> {
     let line = |line: &str| {
         let (name, rest) = line.strip_prefix("Inst ")?.split_once(" [")?;
         let (installed, rest) = rest.split_once("] (")?;
-        Some(Outdated {
+        Some(OutdatedPackage {
             name: name.to_owned(),
             installed: installed.to_owned(),
             newest: rest.split_whitespace().next()?.to_owned(),
         })
     };
-    let mut outdated: Vec<Outdated> = text.lines().filter_map(line).collect();
+    let mut outdated: Vec<OutdatedPackage> = text.lines().filter_map(line).collect();
     outdated.sort_by(|one, other| one.name.cmp(&other.name));
     outdated
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Outdated, parse_candidate, parse_outdated};
+    use super::{OutdatedPackage, parse_candidate, parse_outdated};
 
     #[test]
     fn only_what_is_there_is_outdated() {
@@ -151,7 +180,7 @@ mod tests {
                     Inst linux-image-6 (6.1.4 Debian-Security:12/stable-security [amd64])\n\
                     Inst libc6 [2.36-9] (2.36-10 Debian:12.5/stable [amd64]) []\n\
                     Conf libc6 (2.36-10 Debian:12.5/stable [amd64])\nInst [] ()\nInst x [1] (\n";
-        let outdated = |name: &str, installed: &str, newest: &str| Outdated {
+        let outdated = |name: &str, installed: &str, newest: &str| OutdatedPackage {
             name: name.to_owned(),
             installed: installed.to_owned(),
             newest: newest.to_owned(),

@@ -3,31 +3,41 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Action, Package, Packages, Status, memo, tool};
+use super::{
+    PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
+};
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// What dpkg keeps its knowledge in.
-pub(super) const DATABASE: &str = "/var/lib/dpkg/status";
-const PROVIDES: &str = "${Status} ${Package} ${Version} [${Provides}]\\n";
-const FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
+pub(super) const DPKG_STATUS_FILE: &str = "/var/lib/dpkg/status";
+const PROVIDES_FORMAT: &str = "${Status} ${Package} ${Version} [${Provides}]\\n";
+const LIST_FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 
 /// The provider.
 #[derive(Debug)]
-pub struct Dpkg;
+pub struct DpkgPackageProvider;
 
-impl Packages for Dpkg {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-        query(cx, resource)
+impl PackageProvider for DpkgPackageProvider {
+    fn query_package(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<PackageState, EngineError> {
+        query_package(cx, resource)
     }
 
     /// The version of the file.
-    fn candidate(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Option<String>, EngineError> {
-        let source = tool::source(resource, "dpkg")?;
-        let output = tool::run(cx, resource, &["dpkg-deb", "--show", "--", source])?;
-        if !output.success() {
-            return Err(tool::refused(resource, "dpkg-deb --show", &output));
+    fn candidate_version(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Option<String>, EngineError> {
+        let source = tool::source_file(resource, "dpkg")?;
+        let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
+        if !output.is_success() {
+            return Err(tool::tool_error(resource, "dpkg-deb --show", &output));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text
@@ -36,57 +46,75 @@ impl Packages for Dpkg {
             .map(|(_, version)| version.to_owned()))
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: PackageOperation<'_>,
+    ) -> Result<(), EngineError> {
         let name = resource.name.as_str();
-        let force = configuration(resource);
+        let force = conffile_flag(resource);
         match action {
-            Action::Install | Action::InstallVersion(_) => {
-                let source = tool::source(resource, "dpkg")?;
-                tool::change(cx, resource, &["dpkg", force, "-i", "--", source])
+            PackageOperation::Install | PackageOperation::InstallVersion(_) => {
+                let source = tool::source_file(resource, "dpkg")?;
+                tool::run_change(cx, resource, &["dpkg", force, "-i", "--", source])
             }
-            Action::Remove => tool::change(cx, resource, &["dpkg", "-r", "--", name]),
-            Action::Purge => tool::change(cx, resource, &["dpkg", "--purge", "--", name]),
-            Action::Hold => select(cx, resource, "hold"),
-            Action::Unhold => select(cx, resource, "install"),
+            PackageOperation::Remove => tool::run_change(cx, resource, &["dpkg", "-r", "--", name]),
+            PackageOperation::Purge => {
+                tool::run_change(cx, resource, &["dpkg", "--purge", "--", name])
+            }
+            PackageOperation::Hold => set_selection(cx, resource, "hold"),
+            PackageOperation::Unhold => set_selection(cx, resource, "install"),
         }
     }
 
-    fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError> {
-        list(cx, resource).map(|list| bare(&list))
+    fn list_packages(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<PackageState>, EngineError> {
+        list_packages(cx, resource).map(|list| without_architectures(&list))
     }
 }
 
 /// What happens to configuration files that were changed on the machine.
-pub(super) fn configuration(resource: &Resource) -> &'static str {
-    if resource.text("configfiles") == Some("replace") {
+pub(super) fn conffile_flag(resource: &Resource) -> &'static str {
+    if resource.get_text("configfiles") == Some("replace") {
         "--force-confnew"
     } else {
         "--force-confold"
     }
 }
 
-fn select(cx: &Cx<'_>, resource: &Resource, selection: &str) -> Result<(), EngineError> {
-    let mut command = tool::command(cx, &["dpkg", "--set-selections"]);
+fn set_selection(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    selection: &str,
+) -> Result<(), EngineError> {
+    let mut command = tool::build_command(cx, &["dpkg", "--set-selections"]);
     command.stdin = format!("{} {selection}\n", resource.name).into_bytes();
-    tool::change_by(cx, resource, &command).map(drop)
+    tool::run_change_command(cx, resource, &command).map(drop)
 }
 
 /// Everything that dpkg knows; asked once as long as its database stays as it is.
-pub(super) fn list(cx: &Cx<'_>, resource: &Resource) -> Result<Arc<Vec<Package>>, EngineError> {
-    must_have_database(cx, resource)?;
-    memo::list(cx, resource, "dpkg", Path::new(DATABASE), || {
-        let output = tool::run(cx, resource, &["dpkg-query", "-W", "-f", FORMAT])?;
+pub(super) fn list_packages(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Arc<Vec<PackageState>>, EngineError> {
+    require_database(cx, resource)?;
+    list_cache::cached_list(cx, resource, "dpkg", Path::new(DPKG_STATUS_FILE), || {
+        let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", LIST_FORMAT])?;
         // 1: no package at all is known.
         if !matches!(output.code, 0 | 1) {
-            return Err(tool::refused(resource, "dpkg-query", &output));
+            return Err(tool::tool_error(resource, "dpkg-query", &output));
         }
         Ok(parse_all(&String::from_utf8_lossy(&output.stdout)))
     })
 }
 
 /// The same with names only, without architectures.
-pub(super) fn bare(list: &[Package]) -> Vec<Package> {
-    let bare = |package: &Package| Package {
+pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> {
+    let bare = |package: &PackageState| PackageState {
         name: package
             .name
             .split(':')
@@ -99,29 +127,39 @@ pub(super) fn bare(list: &[Package]) -> Vec<Package> {
 }
 
 /// What is known about one package; with `allow_virtual` also by what another one provides.
-pub(super) fn query(cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-    let found = named(&list(cx, resource)?, &resource.name);
-    if found.status != Status::Purged || !resource.flag("allow_virtual") {
+pub(super) fn query_package(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<PackageState, EngineError> {
+    let found = find_package(&list_packages(cx, resource)?, &resource.name);
+    if found.status != PackageInstallStatus::Purged || !resource.get_flag("allow_virtual") {
         return Ok(found);
     }
-    let provided = memo::list(cx, resource, "dpkg provides", Path::new(DATABASE), || {
-        let output = tool::run(cx, resource, &["dpkg-query", "-W", "-f", PROVIDES])?;
-        if !matches!(output.code, 0 | 1) {
-            return Err(tool::refused(resource, "dpkg-query", &output));
-        }
-        Ok(parse_provides(&String::from_utf8_lossy(&output.stdout)))
-    })?;
-    Ok(named(&provided, &resource.name))
+    let provided = list_cache::cached_list(
+        cx,
+        resource,
+        "dpkg provides",
+        Path::new(DPKG_STATUS_FILE),
+        || {
+            let output =
+                tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", PROVIDES_FORMAT])?;
+            if !matches!(output.code, 0 | 1) {
+                return Err(tool::tool_error(resource, "dpkg-query", &output));
+            }
+            Ok(parse_provides(&String::from_utf8_lossy(&output.stdout)))
+        },
+    )?;
+    Ok(find_package(&provided, &resource.name))
 }
 
 /// The package of that name, with or without its architecture; the installed one, where there are several.
-pub(super) fn named(all: &[Package], name: &str) -> Package {
+pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
     let (bare, architecture) = name
         .split_once(':')
         .map_or((name, None), |(bare, architecture)| {
             (bare, Some(architecture))
         });
-    let same = |package: &&Package| {
+    let same = |package: &&PackageState| {
         let (own, its) = package
             .name
             .split_once(':')
@@ -131,23 +169,26 @@ pub(super) fn named(all: &[Package], name: &str) -> Package {
     let best = all
         .iter()
         .filter(same)
-        .max_by_key(|package| matches!(package.status, Status::Installed(_)));
-    Package {
+        .max_by_key(|package| matches!(package.status, PackageInstallStatus::Installed(_)));
+    PackageState {
         name: name.to_owned(),
-        ..best.cloned().unwrap_or(Package {
+        ..best.cloned().unwrap_or(PackageState {
             name: String::new(),
-            status: Status::Purged,
+            status: PackageInstallStatus::Purged,
             held: false,
         })
     }
 }
 
-pub(super) fn must_have_database(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-    let found = cx.system.metadata(Path::new(DATABASE));
-    let looking = EngineError::during(resource, format!("looking at {DATABASE}"));
+pub(super) fn require_database(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<(), EngineError> {
+    let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
+    let looking = EngineError::during(resource, format!("looking at {DPKG_STATUS_FILE}"));
     if found.map_err(looking)?.is_none() {
         let problem = format!(
-            "no package database at {DATABASE}; on a machine without dpkg another `provider` must be named"
+            "no package database at {DPKG_STATUS_FILE}; on a machine without dpkg another `provider` must be named"
         );
         return Err(EngineError::failed(resource, problem));
     }
@@ -155,16 +196,16 @@ pub(super) fn must_have_database(cx: &Cx<'_>, resource: &Resource) -> Result<(),
 }
 
 /// Lines `want flag status name version architecture`; names that dpkg only remembers are purged.
-fn parse_all(text: &str) -> Vec<Package> {
+fn parse_all(text: &str) -> Vec<PackageState> {
     text.lines().filter_map(parse_line).collect()
 }
 
 /// Lines `want flag status name version [provided, provided (= 2)]`: a package for each provided name.
-fn parse_provides(text: &str) -> Vec<Package> {
+fn parse_provides(text: &str) -> Vec<PackageState> {
     let line = |line: &str| {
         let (own, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
         let own = parse_line(own)?;
-        let package = |name: &str| Package {
+        let package = |name: &str| PackageState {
             name: name
                 .split_whitespace()
                 .next()
@@ -177,7 +218,7 @@ fn parse_provides(text: &str) -> Vec<Package> {
     text.lines().filter_map(line).flatten().collect()
 }
 
-fn parse_line(line: &str) -> Option<Package> {
+fn parse_line(line: &str) -> Option<PackageState> {
     let mut fields = line.split_whitespace();
     let (want, _flag, status, name) = (
         fields.next()?,
@@ -186,19 +227,21 @@ fn parse_line(line: &str) -> Option<Package> {
         fields.next()?,
     );
     let status = match status {
-        "not-installed" => Status::Purged,
+        "not-installed" => PackageInstallStatus::Purged,
         "installed" | "triggers-awaited" | "triggers-pending" => {
-            Status::Installed(fields.next()?.to_owned())
+            PackageInstallStatus::Installed(fields.next()?.to_owned())
         }
         // Only configuration is left; or unpacked, half configured: neither here nor there, and an install finishes it.
         _ => {
             fields.next();
-            Status::Removed
+            PackageInstallStatus::Removed
         }
     };
     // What is not installed has neither version nor architecture.
-    let architecture = fields.next_back().filter(|_| status != Status::Purged);
-    Some(Package {
+    let architecture = fields
+        .next_back()
+        .filter(|_| status != PackageInstallStatus::Purged);
+    Some(PackageState {
         name: match architecture {
             Some(architecture) => format!("{name}:{architecture}"),
             None => name.to_owned(),
@@ -210,7 +253,7 @@ fn parse_line(line: &str) -> Option<Package> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Package, Status, named, parse_all, parse_provides};
+    use super::{PackageInstallStatus, PackageState, find_package, parse_all, parse_provides};
 
     #[test]
     fn what_a_package_provides_is_there_with_it() {
@@ -218,11 +261,14 @@ mod tests {
         let all = parse_provides(text);
         for name in ["mail-transport-agent", "smtpd"] {
             assert_eq!(
-                named(&all, name).status,
-                Status::Installed("4.96".to_owned())
+                find_package(&all, name).status,
+                PackageInstallStatus::Installed("4.96".to_owned())
             );
         }
-        assert_eq!(named(&all, "exim4").status, Status::Purged);
+        assert_eq!(
+            find_package(&all, "exim4").status,
+            PackageInstallStatus::Purged
+        );
     }
 
     #[test]
@@ -230,19 +276,19 @@ mod tests {
         let text = "install ok installed bash 5.2.15-2+b7\nhold ok installed curl 7.88.1-10\n\
                     deinstall ok config-files exim4 4.96-15\nunknown ok not-installed nano \n\
                     install reinstreq half-installed vim 2:9.0\n\nnonsense\n";
-        let status: Vec<(String, Status, bool)> = parse_all(text)
+        let status: Vec<(String, PackageInstallStatus, bool)> = parse_all(text)
             .into_iter()
-            .map(|Package { name, status, held }| (name, status, held))
+            .map(|PackageState { name, status, held }| (name, status, held))
             .collect();
-        let installed = |version: &str| Status::Installed(version.to_owned());
+        let installed = |version: &str| PackageInstallStatus::Installed(version.to_owned());
         assert_eq!(
             status,
             [
                 ("bash".to_owned(), installed("5.2.15-2+b7"), false),
                 ("curl".to_owned(), installed("7.88.1-10"), true),
-                ("exim4".to_owned(), Status::Removed, false),
-                ("nano".to_owned(), Status::Purged, false),
-                ("vim".to_owned(), Status::Removed, false),
+                ("exim4".to_owned(), PackageInstallStatus::Removed, false),
+                ("nano".to_owned(), PackageInstallStatus::Purged, false),
+                ("vim".to_owned(), PackageInstallStatus::Removed, false),
             ]
         );
     }
@@ -252,10 +298,13 @@ mod tests {
         let text =
             "deinstall ok config-files libc6 2.36 i386\ninstall ok installed libc6 2.37 amd64\n";
         let all = parse_all(text);
-        let status = |name| named(&all, name).status;
-        assert_eq!(status("libc6"), Status::Installed("2.37".to_owned()));
-        assert_eq!(status("libc6:i386"), Status::Removed);
-        assert_eq!(status("libc6:arm64"), Status::Purged);
-        assert_eq!(named(&all, "libc6:amd64").name, "libc6:amd64");
+        let status = |name| find_package(&all, name).status;
+        assert_eq!(
+            status("libc6"),
+            PackageInstallStatus::Installed("2.37".to_owned())
+        );
+        assert_eq!(status("libc6:i386"), PackageInstallStatus::Removed);
+        assert_eq!(status("libc6:arm64"), PackageInstallStatus::Purged);
+        assert_eq!(find_package(&all, "libc6:amd64").name, "libc6:amd64");
     }
 }

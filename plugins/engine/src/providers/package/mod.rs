@@ -3,7 +3,7 @@
 pub mod apt;
 pub mod dpkg;
 pub mod gem;
-pub(crate) mod memo;
+pub(crate) mod list_cache;
 pub mod npm;
 pub mod pip;
 pub mod rpm;
@@ -14,22 +14,22 @@ use std::path::Path;
 
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// What a tool knows about one package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Package {
+pub struct PackageState {
     /// Its name, with `:arch` where it was asked for so.
     pub name: String,
     /// Whether it is there.
-    pub status: Status,
+    pub status: PackageInstallStatus,
     /// Whether it is kept at its version.
     pub held: bool,
 }
 
 /// Whether a package is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
+pub enum PackageInstallStatus {
     /// Installed, in this version.
     Installed(String),
     /// Removed, but its configuration is there.
@@ -38,12 +38,12 @@ pub enum Status {
     Purged,
 }
 
-impl Package {
+impl PackageState {
     /// One that is not there.
     pub fn absent(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            status: Status::Purged,
+            status: PackageInstallStatus::Purged,
             held: false,
         }
     }
@@ -51,7 +51,7 @@ impl Package {
 
 /// What is to be done about a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action<'a> {
+pub enum PackageOperation<'a> {
     /// Install it, or bring it to the newest version.
     Install,
     /// Install this version, older ones too.
@@ -68,7 +68,7 @@ pub enum Action<'a> {
 
 /// A package that is installed, and for which there is a newer version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outdated {
+pub struct OutdatedPackage {
     /// Its name.
     pub name: String,
     /// The version that is there.
@@ -78,69 +78,97 @@ pub struct Outdated {
 }
 
 /// A way to look packages up and to change them.
-pub trait Packages: Sync {
+pub trait PackageProvider: Sync {
     /// What is known about one package.
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError>;
+    fn query_package(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<PackageState, EngineError>;
 
     /// The newest version that could be installed; `None` when nobody offers the package.
-    fn candidate(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Option<String>, EngineError>;
+    fn candidate_version(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Option<String>, EngineError>;
 
     /// Does it.
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError>;
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: PackageOperation<'_>,
+    ) -> Result<(), EngineError>;
 
     /// Every package that is known on the machine.
-    fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError>;
+    fn list_packages(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<PackageState>, EngineError>;
 
     /// What an upgrade of the whole machine would bring to newer versions, by the package lists that are there; sorted by
     /// name. What is held is not among them. The resource only names whom an error concerns.
-    fn outdated(&self, _: &Cx<'_>, resource: &Resource) -> Result<Vec<Outdated>, EngineError> {
+    fn list_outdated(
+        &self,
+        _: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<OutdatedPackage>, EngineError> {
         let problem = "this tool does not tell what is outdated";
         Err(EngineError::failed(resource, problem))
     }
 
     /// Gets the package lists anew, and returns what the tool said. A source that does not answer is a failure.
-    fn refresh(&self, _: &Cx<'_>, resource: &Resource) -> Result<String, EngineError> {
+    fn refresh_lists(
+        &self,
+        _: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<String, EngineError> {
         let problem = "this tool has no package lists of its own";
         Err(EngineError::failed(resource, problem))
     }
 }
 
 /// The names of all tools.
-pub const PROVIDERS: &[&str] = &[
+pub const PACKAGE_PROVIDERS: &[&str] = &[
     "apt", "dpkg", "dnf", "yum", "zypper", "pip", "pip3", "gem", "npm",
 ];
 
-static PIP: pip::Pip = pip::Pip(&["pip3", "pip"]);
-static PIP3: pip::Pip = pip::Pip(&["pip3"]);
+static PIP_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3", "pip"]);
+static PIP3_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3"]);
 
 /// The tool that the resource names, or else the one that the machine is made of; with its name.
-pub fn choose(
-    cx: &Cx<'_>,
+pub fn choose_provider(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<(&'static str, &'static dyn Packages), EngineError> {
-    let named = resource.text("provider");
-    let word = match named.and_then(|name| PROVIDERS.iter().find(|known| **known == name)) {
+) -> Result<(&'static str, &'static dyn PackageProvider), EngineError> {
+    let named = resource.get_text("provider");
+    let word = match named.and_then(|name| PACKAGE_PROVIDERS.iter().find(|known| **known == name)) {
         Some(known) => known,
-        None => native(cx, resource)?,
+        None => native_provider_name(cx, resource)?,
     };
-    let provider: &'static dyn Packages = match word {
-        "dpkg" => &dpkg::Dpkg,
-        "dnf" => &rpm::Rpm::Dnf,
-        "yum" => &rpm::Rpm::Yum,
-        "zypper" => &rpm::Rpm::Zypper,
-        "pip" => &PIP,
-        "pip3" => &PIP3,
-        "gem" => &gem::Gem,
-        "npm" => &npm::Npm,
-        _ => &apt::Apt,
+    let provider: &'static dyn PackageProvider = match word {
+        "dpkg" => &dpkg::DpkgPackageProvider,
+        "dnf" => &rpm::RpmPackageProvider::Dnf,
+        "yum" => &rpm::RpmPackageProvider::Yum,
+        "zypper" => &rpm::RpmPackageProvider::Zypper,
+        "pip" => &PIP_PROVIDER,
+        "pip3" => &PIP3_PROVIDER,
+        "gem" => &gem::GemPackageProvider,
+        "npm" => &npm::NpmPackageProvider,
+        _ => &apt::AptPackageProvider,
     };
     Ok((word, provider))
 }
 
 /// The tool of the machine's own package system; apt, which says what it misses, where there is none.
-fn native(cx: &Cx<'_>, resource: &Resource) -> Result<&'static str, EngineError> {
+fn native_provider_name(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<&'static str, EngineError> {
     for (path, word) in [
-        (dpkg::DATABASE, "apt"),
+        (dpkg::DPKG_STATUS_FILE, "apt"),
         ("/usr/bin/dnf", "dnf"),
         ("/usr/bin/yum", "yum"),
         ("/usr/bin/zypper", "zypper"),

@@ -4,119 +4,154 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Action, Package, Packages, Status, memo, tool};
+use super::{
+    PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
+};
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// The provider; by which names it is looked for, the first that there is.
 #[derive(Debug)]
-pub struct Pip(pub &'static [&'static str]);
+pub struct PipPackageProvider(pub &'static [&'static str]);
 
 /// What is not worth a word, and would ask the network.
-const QUIET: &str = "--disable-pip-version-check";
+const NO_VERSION_CHECK_FLAG: &str = "--disable-pip-version-check";
 
 /// A line of `pip list --format=json`.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct PipPackage {
     name: String,
     version: String,
 }
 
 /// What `pip install --report` tells, as far as it matters.
 #[derive(Debug, Deserialize)]
-struct Report {
-    install: Vec<Planned>,
+struct PipInstallReport {
+    install: Vec<PipPlannedInstall>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Planned {
-    metadata: Line,
+struct PipPlannedInstall {
+    metadata: PipPackage,
 }
 
-impl Packages for Pip {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-        let all = self.all(cx, resource)?;
-        let wanted = normal(&resource.name);
-        let found = all.into_iter().find(|known| normal(&known.name) == wanted);
-        Ok(Package {
+impl PackageProvider for PipPackageProvider {
+    fn query_package(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<PackageState, EngineError> {
+        let all = self.list_packages(cx, resource)?;
+        let wanted = normalise_name(&resource.name);
+        let found = all
+            .into_iter()
+            .find(|known| normalise_name(&known.name) == wanted);
+        Ok(PackageState {
             name: resource.name.clone(),
-            ..found.unwrap_or_else(|| Package::absent(&resource.name))
+            ..found.unwrap_or_else(|| PackageState::absent(&resource.name))
         })
     }
 
     /// What pip would install if nothing were there.
-    fn candidate(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Option<String>, EngineError> {
-        let pip = self.command(cx, resource)?;
-        let mut argv = vec![&*pip, "install", QUIET, "--quiet", "--dry-run"];
+    fn candidate_version(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Option<String>, EngineError> {
+        let pip = self.find_program(cx, resource)?;
+        let mut argv = vec![
+            &*pip,
+            "install",
+            NO_VERSION_CHECK_FLAG,
+            "--quiet",
+            "--dry-run",
+        ];
         argv.extend(["--ignore-installed", "--no-deps", "--report", "-"]);
-        argv.extend(resource.list("install_options"));
-        let wanted = requirement(resource, None);
+        argv.extend(resource.get_list("install_options"));
+        let wanted = requirement_argument(resource, None);
         argv.push(&wanted);
-        let output = tool::run(cx, resource, &argv)?;
-        if !output.success() {
-            return Err(tool::refused(resource, &argv.join(" "), &output));
+        let output = tool::run_tool(cx, resource, &argv)?;
+        if !output.is_success() {
+            return Err(tool::tool_error(resource, &argv.join(" "), &output));
         }
-        let report: Report = serde_json::from_slice(&output.stdout)
-            .map_err(|error| tool::unreadable(resource, "pip install --report", &error))?;
+        let report: PipInstallReport = serde_json::from_slice(&output.stdout).map_err(|error| {
+            tool::unreadable_output_error(resource, "pip install --report", &error)
+        })?;
         let mut planned = report.install.into_iter();
         Ok(planned.next().map(|planned| planned.metadata.version))
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
-        let pip = self.command(cx, resource)?;
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: PackageOperation<'_>,
+    ) -> Result<(), EngineError> {
+        let pip = self.find_program(cx, resource)?;
         let version = match action {
-            Action::InstallVersion(version) => Some(version),
-            Action::Install => None,
-            Action::Remove | Action::Purge => {
+            PackageOperation::InstallVersion(version) => Some(version),
+            PackageOperation::Install => None,
+            PackageOperation::Remove | PackageOperation::Purge => {
                 let mut argv = vec![&*pip, "uninstall", "-y", "-q"];
-                argv.extend(resource.list("uninstall_options"));
+                argv.extend(resource.get_list("uninstall_options"));
                 argv.push(&resource.name);
-                return tool::change(cx, resource, &argv);
+                return tool::run_change(cx, resource, &argv);
             }
-            Action::Hold | Action::Unhold => return Err(tool::not_held(resource, "pip")),
+            PackageOperation::Hold | PackageOperation::Unhold => {
+                return Err(tool::hold_unsupported_error(resource, "pip"));
+            }
         };
-        let mut argv = vec![&*pip, "install", QUIET, "-q"];
-        argv.extend(resource.list("install_options"));
-        if resource.text("ensure") == Some("latest") {
+        let mut argv = vec![&*pip, "install", NO_VERSION_CHECK_FLAG, "-q"];
+        argv.extend(resource.get_list("install_options"));
+        if resource.get_text("ensure") == Some("latest") {
             argv.push("--upgrade");
         }
-        let wanted = requirement(resource, version);
+        let wanted = requirement_argument(resource, version);
         argv.push(&wanted);
-        tool::change(cx, resource, &argv)
+        tool::run_change(cx, resource, &argv)
     }
 
-    fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError> {
-        let pip = self.command(cx, resource)?;
-        let list = memo::list(cx, resource, &format!("pip {pip}"), Path::new(&pip), || {
-            let argv = [&*pip, "list", QUIET, "--format=json"];
-            let output = tool::run(cx, resource, &argv)?;
-            if !output.success() {
-                return Err(tool::refused(resource, &argv.join(" "), &output));
-            }
-            let lines: Vec<Line> = serde_json::from_slice(&output.stdout)
-                .map_err(|error| tool::unreadable(resource, "pip list", &error))?;
-            let package = |line: Line| Package {
-                name: line.name,
-                status: Status::Installed(line.version),
-                held: false,
-            };
-            Ok(lines.into_iter().map(package).collect())
-        })?;
+    fn list_packages(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<PackageState>, EngineError> {
+        let pip = self.find_program(cx, resource)?;
+        let list =
+            list_cache::cached_list(cx, resource, &format!("pip {pip}"), Path::new(&pip), || {
+                let argv = [&*pip, "list", NO_VERSION_CHECK_FLAG, "--format=json"];
+                let output = tool::run_tool(cx, resource, &argv)?;
+                if !output.is_success() {
+                    return Err(tool::tool_error(resource, &argv.join(" "), &output));
+                }
+                let lines: Vec<PipPackage> = serde_json::from_slice(&output.stdout)
+                    .map_err(|error| tool::unreadable_output_error(resource, "pip list", &error))?;
+                let package = |line: PipPackage| PackageState {
+                    name: line.name,
+                    status: PackageInstallStatus::Installed(line.version),
+                    held: false,
+                };
+                Ok(lines.into_iter().map(package).collect())
+            })?;
         Ok(list.as_ref().clone())
     }
 }
 
-impl Pip {
-    fn command(&self, cx: &Cx<'_>, resource: &Resource) -> Result<String, EngineError> {
-        tool::targeted(cx, resource, self.0)
+impl PipPackageProvider {
+    fn find_program(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<String, EngineError> {
+        tool::find_program(cx, resource, self.0)
     }
 }
 
 /// What is asked for: the name with its version, or the source.
-fn requirement(resource: &Resource, version: Option<&str>) -> String {
+fn requirement_argument(resource: &Resource, version: Option<&str>) -> String {
     let name = &resource.name;
-    match (resource.text("source"), version) {
+    match (resource.get_text("source"), version) {
         // A file or directory of this machine knows its own name and version.
         (Some(source), _) if source.starts_with('/') => source.to_owned(),
         (Some(source), Some(version)) => format!("{source}@{version}#egg={name}"),
@@ -127,7 +162,7 @@ fn requirement(resource: &Resource, version: Option<&str>) -> String {
 }
 
 /// Names that mean the same package are the same here.
-fn normal(name: &str) -> String {
+fn normalise_name(name: &str) -> String {
     let bare = name.split('[').next().unwrap_or_default();
     bare.to_lowercase().replace(['_', '.'], "-")
 }

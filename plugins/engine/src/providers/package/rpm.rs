@@ -5,18 +5,21 @@ use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Action, Package, Packages, Status, memo, rpm_version, tool};
+use super::{
+    PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, rpm_version,
+    tool,
+};
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// What rpm keeps its knowledge in.
-const DATABASE: &str = "/var/lib/rpm";
-const FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}}:{0}| %{VERSION} %{RELEASE} %{ARCH}\\n";
+const RPM_DATABASE: &str = "/var/lib/rpm";
+const QUERY_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}}:{0}| %{VERSION} %{RELEASE} %{ARCH}\\n";
 
 /// The provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rpm {
+pub enum RpmPackageProvider {
     /// Fedora's and Red Hat's.
     Dnf,
     /// The older one of Red Hat.
@@ -25,62 +28,89 @@ pub enum Rpm {
     Zypper,
 }
 
-impl Packages for Rpm {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-        Ok(named(&installed(cx, resource)?, &resource.name))
+impl PackageProvider for RpmPackageProvider {
+    fn query_package(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<PackageState, EngineError> {
+        Ok(find_package(&list_installed(cx, resource)?, &resource.name))
     }
 
     /// The newer version that is offered, or the one that is there; for a package that is not there, the tool will find
     /// the newest when it installs it.
-    fn candidate(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Option<String>, EngineError> {
-        let updates = self.updates(cx, resource)?;
-        if let Status::Installed(version) = named(&updates, &resource.name).status {
+    fn candidate_version(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Option<String>, EngineError> {
+        let updates = self.list_updates(cx, resource)?;
+        if let PackageInstallStatus::Installed(version) =
+            find_package(&updates, &resource.name).status
+        {
             return Ok(Some(version));
         }
-        Ok(match self.query(cx, resource)?.status {
-            Status::Installed(version) => Some(version),
-            Status::Removed | Status::Purged => Some("latest".to_owned()),
+        Ok(match self.query_package(cx, resource)?.status {
+            PackageInstallStatus::Installed(version) => Some(version),
+            PackageInstallStatus::Removed | PackageInstallStatus::Purged => {
+                Some("latest".to_owned())
+            }
         })
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: PackageOperation<'_>,
+    ) -> Result<(), EngineError> {
         match action {
-            Action::Install => self.install(cx, resource, None),
-            Action::InstallVersion(version) => self.install(cx, resource, Some(version)),
-            Action::Remove if *self == Self::Zypper => {
+            PackageOperation::Install => self.install_package(cx, resource, None),
+            PackageOperation::InstallVersion(version) => {
+                self.install_package(cx, resource, Some(version))
+            }
+            PackageOperation::Remove if *self == Self::Zypper => {
                 let mut argv = vec!["zypper", "remove", "--no-confirm"];
-                argv.extend(resource.list("uninstall_options"));
+                argv.extend(resource.get_list("uninstall_options"));
                 argv.push(&resource.name);
-                tool::change(cx, resource, &argv)
+                tool::run_change(cx, resource, &argv)
             }
-            Action::Remove => {
+            PackageOperation::Remove => {
                 let mut argv = vec!["rpm", "-e"];
-                argv.extend(resource.list("uninstall_options"));
+                argv.extend(resource.get_list("uninstall_options"));
                 argv.push(&resource.name);
-                tool::change(cx, resource, &argv)
+                tool::run_change(cx, resource, &argv)
             }
-            Action::Purge if *self == Self::Zypper => {
+            PackageOperation::Purge if *self == Self::Zypper => {
                 let problem = "zypper has no way to purge; use `ensure => absent`";
                 Err(EngineError::failed(resource, problem))
             }
-            Action::Purge => {
-                tool::change(cx, resource, &[self.word(), "-y", "erase", &resource.name])
+            PackageOperation::Purge => tool::run_change(
+                cx,
+                resource,
+                &[self.program_name(), "-y", "erase", &resource.name],
+            ),
+            PackageOperation::Hold | PackageOperation::Unhold => {
+                Err(tool::hold_unsupported_error(resource, self.program_name()))
             }
-            Action::Hold | Action::Unhold => Err(tool::not_held(resource, self.word())),
         }
     }
 
-    fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError> {
-        let bare = |package: &Package| Package {
+    fn list_packages(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<PackageState>, EngineError> {
+        let bare = |package: &PackageState| PackageState {
             name: without_architecture(&package.name).to_owned(),
             ..package.clone()
         };
-        Ok(installed(cx, resource)?.iter().map(bare).collect())
+        Ok(list_installed(cx, resource)?.iter().map(bare).collect())
     }
 }
 
-impl Rpm {
-    fn word(self) -> &'static str {
+impl RpmPackageProvider {
+    fn program_name(self) -> &'static str {
         match self {
             Self::Dnf => "dnf",
             Self::Yum => "yum",
@@ -88,15 +118,15 @@ impl Rpm {
         }
     }
 
-    fn install(
+    fn install_package(
         self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
         version: Option<&str>,
     ) -> Result<(), EngineError> {
         let name = &resource.name;
-        let found = self.query(cx, resource)?.status;
-        let source = resource.text("source").filter(|_| self != Self::Zypper);
+        let found = self.query_package(cx, resource)?.status;
+        let source = resource.get_text("source").filter(|_| self != Self::Zypper);
         let wanted = match (source, version) {
             (Some(source), _) => source.to_owned(),
             (None, Some(version)) => format!("{name}-{version}"),
@@ -105,39 +135,39 @@ impl Rpm {
         if self == Self::Zypper {
             let mut argv = vec!["zypper", "--quiet", "install", "--auto-agree-with-licenses"];
             argv.push("--no-confirm");
-            argv.extend(resource.list("install_options"));
+            argv.extend(resource.get_list("install_options"));
             if version.is_some() {
                 argv.push("--oldpackage");
             }
             argv.push(&wanted);
-            return tool::change(cx, resource, &argv);
+            return tool::run_change(cx, resource, &argv);
         }
         let verb = match (&found, version) {
-            (Status::Installed(found), Some(version)) => {
-                if rpm_version::compare(version, found) == Ordering::Less {
+            (PackageInstallStatus::Installed(found), Some(version)) => {
+                if rpm_version::compare_versions(version, found) == Ordering::Less {
                     "downgrade"
                 } else {
-                    self.upgrade()
+                    self.upgrade_subcommand()
                 }
             }
-            (Status::Installed(_), None) => self.upgrade(),
+            (PackageInstallStatus::Installed(_), None) => self.upgrade_subcommand(),
             _ => "install",
         };
-        let mut argv = vec![self.word(), "-q", "-y"];
-        argv.extend(resource.list("install_options"));
+        let mut argv = vec![self.program_name(), "-q", "-y"];
+        argv.extend(resource.get_list("install_options"));
         argv.extend([verb, &wanted]);
-        tool::change(cx, resource, &argv)?;
+        tool::run_change(cx, resource, &argv)?;
         // They end with 0 when there is no such version.
-        let after = self.query(cx, resource)?.status;
+        let after = self.query_package(cx, resource)?.status;
         match (after, version) {
-            (Status::Installed(found), Some(version))
-                if rpm_version::compare(version, &found) != Ordering::Equal =>
+            (PackageInstallStatus::Installed(found), Some(version))
+                if rpm_version::compare_versions(version, &found) != Ordering::Equal =>
             {
                 let problem =
                     format!("Failed to update to version {version}, got version {found} instead");
                 Err(EngineError::failed(resource, problem))
             }
-            (Status::Installed(_), _) => Ok(()),
+            (PackageInstallStatus::Installed(_), _) => Ok(()),
             _ => Err(EngineError::failed(
                 resource,
                 format!("Could not find package {name}"),
@@ -145,7 +175,7 @@ impl Rpm {
         }
     }
 
-    fn upgrade(self) -> &'static str {
+    fn upgrade_subcommand(self) -> &'static str {
         if self == Self::Yum {
             "update"
         } else {
@@ -154,17 +184,21 @@ impl Rpm {
     }
 
     /// What could be newer; asked once in a run.
-    fn updates(self, cx: &Cx<'_>, resource: &Resource) -> Result<Arc<Vec<Package>>, EngineError> {
-        let key = format!("{} updates", self.word());
-        memo::list(cx, resource, &key, Path::new(DATABASE), || {
+    fn list_updates(
+        self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Arc<Vec<PackageState>>, EngineError> {
+        let key = format!("{} updates", self.program_name());
+        list_cache::cached_list(cx, resource, &key, Path::new(RPM_DATABASE), || {
             let argv = match self {
                 Self::Zypper => ["zypper", "--quiet", "list-updates"],
-                _ => [self.word(), "-q", "check-update"],
+                _ => [self.program_name(), "-q", "check-update"],
             };
-            let output = tool::run(cx, resource, &argv)?;
+            let output = tool::run_tool(cx, resource, &argv)?;
             // 100: there are some.
             if !matches!(output.code, 0 | 100) {
-                return Err(tool::refused(resource, &argv.join(" "), &output));
+                return Err(tool::tool_error(resource, &argv.join(" "), &output));
             }
             let text = String::from_utf8_lossy(&output.stdout);
             Ok(match self {
@@ -176,11 +210,14 @@ impl Rpm {
 }
 
 /// Everything that rpm knows; asked once as long as nothing was changed.
-fn installed(cx: &Cx<'_>, resource: &Resource) -> Result<Arc<Vec<Package>>, EngineError> {
-    memo::list(cx, resource, "rpm", Path::new(DATABASE), || {
-        let output = tool::run(cx, resource, &["rpm", "-qa", "--qf", FORMAT])?;
-        if !output.success() {
-            return Err(tool::refused(resource, "rpm -qa", &output));
+fn list_installed(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Arc<Vec<PackageState>>, EngineError> {
+    list_cache::cached_list(cx, resource, "rpm", Path::new(RPM_DATABASE), || {
+        let output = tool::run_tool(cx, resource, &["rpm", "-qa", "--qf", QUERY_FORMAT])?;
+        if !output.is_success() {
+            return Err(tool::tool_error(resource, "rpm -qa", &output));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().filter_map(parse_line).collect())
@@ -188,13 +225,14 @@ fn installed(cx: &Cx<'_>, resource: &Resource) -> Result<Arc<Vec<Package>>, Engi
 }
 
 /// The package of that name, with or without its architecture.
-fn named(all: &[Package], name: &str) -> Package {
-    let same =
-        |package: &&Package| package.name == name || without_architecture(&package.name) == name;
+fn find_package(all: &[PackageState], name: &str) -> PackageState {
+    let same = |package: &&PackageState| {
+        package.name == name || without_architecture(&package.name) == name
+    };
     let found = all.iter().find(same).cloned();
-    Package {
+    PackageState {
         name: name.to_owned(),
-        ..found.unwrap_or_else(|| Package::absent(name))
+        ..found.unwrap_or_else(|| PackageState::absent(name))
     }
 }
 
@@ -203,7 +241,7 @@ fn without_architecture(name: &str) -> &str {
 }
 
 /// `name epoch version release architecture`.
-fn parse_line(line: &str) -> Option<Package> {
+fn parse_line(line: &str) -> Option<PackageState> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [name, epoch, version, release, architecture] = fields.as_slice() else {
         return None;
@@ -212,16 +250,16 @@ fn parse_line(line: &str) -> Option<Package> {
         "0" => String::new(),
         epoch => format!("{epoch}:"),
     };
-    Some(Package {
+    Some(PackageState {
         name: format!("{name}.{architecture}"),
-        status: Status::Installed(format!("{epoch}{version}-{release}")),
+        status: PackageInstallStatus::Installed(format!("{epoch}{version}-{release}")),
         held: false,
     })
 }
 
 /// Lines `name.architecture version repository`, which long names break; what obsoletes something comes last, and is another
 /// matter.
-fn parse_updates(text: &str) -> Vec<Package> {
+fn parse_updates(text: &str) -> Vec<PackageState> {
     let body = ["\nObsoleting", "\nSecurity:", "\nUpdate"]
         .iter()
         .filter_map(|mark| text.find(mark))
@@ -233,9 +271,9 @@ fn parse_updates(text: &str) -> Vec<Package> {
         let [name, version, ..] = words else {
             return None;
         };
-        (name.contains('.') && version.contains('-')).then(|| Package {
+        (name.contains('.') && version.contains('-')).then(|| PackageState {
             name: (*name).to_owned(),
-            status: Status::Installed(version.trim_start_matches("0:").to_owned()),
+            status: PackageInstallStatus::Installed(version.trim_start_matches("0:").to_owned()),
             held: false,
         })
     };
@@ -243,15 +281,15 @@ fn parse_updates(text: &str) -> Vec<Package> {
 }
 
 /// Lines `v | repository | name | found | offered | architecture`.
-fn parse_zypper(text: &str) -> Vec<Package> {
+fn parse_zypper(text: &str) -> Vec<PackageState> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split('|').map(str::trim).collect();
         let ["v", _, name, _, offered, architecture, ..] = fields.as_slice() else {
             return None;
         };
-        Some(Package {
+        Some(PackageState {
             name: format!("{name}.{architecture}"),
-            status: Status::Installed((*offered).to_owned()),
+            status: PackageInstallStatus::Installed((*offered).to_owned()),
             held: false,
         })
     };

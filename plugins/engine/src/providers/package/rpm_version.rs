@@ -3,19 +3,19 @@
 use std::cmp::Ordering;
 
 /// Compares `epoch:version-release`. A release that one of them does not name is not compared.
-pub fn compare(one: &str, other: &str) -> Ordering {
-    let (one, other) = (parts(one), parts(other));
+pub fn compare_versions(one: &str, other: &str) -> Ordering {
+    let (one, other) = (split_version(one), split_version(other));
     let release = match (one.2, other.2) {
-        (Some(one), Some(other)) => part(one, other),
+        (Some(one), Some(other)) => compare_part(one, other),
         _ => Ordering::Equal,
     };
     one.0
         .cmp(&other.0)
-        .then_with(|| part(one.1, other.1))
+        .then_with(|| compare_part(one.1, other.1))
         .then(release)
 }
 
-fn parts(text: &str) -> (u64, &str, Option<&str>) {
+fn split_version(text: &str) -> (u64, &str, Option<&str>) {
     let (epoch, rest) = text.split_once(':').unwrap_or(("0", text));
     let (version, release) = match rest.rsplit_once('-') {
         Some((version, release)) => (version, Some(release)),
@@ -25,7 +25,7 @@ fn parts(text: &str) -> (u64, &str, Option<&str>) {
 }
 
 /// Runs of digits as numbers, runs of letters as texts; digits are newer than letters, and `~` is older than the end.
-fn part(one: &str, other: &str) -> Ordering {
+fn compare_part(one: &str, other: &str) -> Ordering {
     let separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '~' | '^'));
     let (mut one, mut other) = (one, other);
     loop {
@@ -37,7 +37,7 @@ fn part(one: &str, other: &str) -> Ordering {
         ] {
             match (one.strip_prefix(mark), other.strip_prefix(mark)) {
                 (Some(rest), Some(other_rest)) => {
-                    return part(rest, other_rest);
+                    return compare_part(rest, other_rest);
                 }
                 // A caret is newer than the end and older than everything else.
                 (Some(_), None) if mark == '^' && !other.is_empty() => return Ordering::Less,
@@ -58,8 +58,8 @@ fn part(one: &str, other: &str) -> Ordering {
                 Ordering::Less
             };
         }
-        let (head, rest) = run(one, digits);
-        let (other_head, other_rest) = run(other, digits);
+        let (head, rest) = leading_run(one, digits);
+        let (other_head, other_rest) = leading_run(other, digits);
         let order = if digits {
             let (head, other_head) = (
                 head.trim_start_matches('0'),
@@ -78,7 +78,7 @@ fn part(one: &str, other: &str) -> Ordering {
     }
 }
 
-fn run(text: &str, digits: bool) -> (&str, &str) {
+fn leading_run(text: &str, digits: bool) -> (&str, &str) {
     let end = text
         .find(|c: char| !c.is_ascii_alphanumeric() || c.is_ascii_digit() != digits)
         .unwrap_or(text.len());
@@ -91,7 +91,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::compare;
+    use super::compare_versions;
 
     /// From rpm's own tests of `rpmvercmp`.
     #[test]
@@ -126,16 +126,24 @@ mod tests {
                 '>' => Ordering::Greater,
                 _ => Ordering::Equal,
             };
-            assert_eq!(compare(one, other), expected, "{one} {order} {other}");
-            assert_eq!(compare(other, one), expected.reverse(), "{other} and {one}");
+            assert_eq!(
+                compare_versions(one, other),
+                expected,
+                "{one} {order} {other}"
+            );
+            assert_eq!(
+                compare_versions(other, one),
+                expected.reverse(),
+                "{other} and {one}"
+            );
         }
     }
 
     proptest! {
         #[test]
         fn the_order_is_the_same_from_both_sides(one in "[0-9a-c.~^:-]{0,12}", other in "[0-9a-c.~^:-]{0,12}") {
-            prop_assert_eq!(compare(&one, &other), compare(&other, &one).reverse());
-            prop_assert_eq!(compare(&one, &one), Ordering::Equal);
+            prop_assert_eq!(compare_versions(&one, &other), compare_versions(&other, &one).reverse());
+            prop_assert_eq!(compare_versions(&one, &one), Ordering::Equal);
         }
     }
 }

@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use muster_system::{Command, Output};
+use muster_system::{Command, CommandOutput};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// Longest run of one call: a big upgrade over a slow line.
-const LIMIT: Duration = Duration::from_hours(1);
+const TOOL_TIMEOUT: Duration = Duration::from_hours(1);
 /// Enough for the list of every package of a big machine, in bytes.
-const OUTPUT: usize = 16 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 
 /// A call of a tool.
-pub(super) fn command(cx: &Cx<'_>, argv: &[&str]) -> Command {
+pub(super) fn build_command(cx: &ResourceContext<'_>, argv: &[&str]) -> Command {
     let mut command = Command::new(argv.iter().copied());
     for (name, value) in [
         ("DEBIAN_FRONTEND", "noninteractive"),
@@ -24,60 +24,68 @@ pub(super) fn command(cx: &Cx<'_>, argv: &[&str]) -> Command {
     ] {
         command.env.insert(name.to_owned(), value.to_owned());
     }
-    command.timeout = Some(LIMIT);
-    command.output_limit = OUTPUT;
+    command.timeout = Some(TOOL_TIMEOUT);
+    command.output_limit = MAX_OUTPUT_BYTES;
     command.cancel = cx.cancel.clone();
     command
 }
 
 /// Runs it; how it ended is for the caller to judge.
-pub(super) fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<Output, EngineError> {
-    run_by(cx, resource, &command(cx, argv))
+pub(super) fn run_tool(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: &[&str],
+) -> Result<CommandOutput, EngineError> {
+    run_tool_command(cx, resource, &build_command(cx, argv))
 }
 
 /// The same for a call that was made before.
-pub(super) fn run_by(
-    cx: &Cx<'_>,
+pub(super) fn run_tool_command(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
-) -> Result<Output, EngineError> {
+) -> Result<CommandOutput, EngineError> {
     let running = format!("running {}", command.argv.join(" "));
     cx.system
-        .run(command)
+        .run_command(command)
         .map_err(EngineError::during(resource, running))
 }
 
 /// Runs a call that changes something and must succeed. What was known of packages is forgotten.
-pub(super) fn change(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineError> {
-    change_by(cx, resource, &command(cx, argv)).map(drop)
+pub(super) fn run_change(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: &[&str],
+) -> Result<(), EngineError> {
+    run_change_command(cx, resource, &build_command(cx, argv)).map(drop)
 }
 
 /// The same for a call that was made before; returns what it said.
-pub(super) fn change_by(
-    cx: &Cx<'_>,
+pub(super) fn run_change_command(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
-) -> Result<Output, EngineError> {
-    cx.memo.packages.forget();
-    let output = run_by(cx, resource, command)?;
-    if output.success() {
+) -> Result<CommandOutput, EngineError> {
+    cx.memo.packages.clear();
+    let output = run_tool_command(cx, resource, command)?;
+    if output.is_success() {
         Ok(output)
     } else {
-        Err(refused(resource, &command.argv.join(" "), &output))
+        Err(tool_error(resource, &command.argv.join(" "), &output))
     }
 }
 
 /// The file that `source` names, for a tool that has no other way to get a package.
-pub(super) fn source<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str, EngineError> {
-    resource.text("source").ok_or_else(|| {
+pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str, EngineError> {
+    resource.get_text("source").ok_or_else(|| {
         let problem = format!("You cannot install {tool} packages without a source");
         EngineError::failed(resource, problem)
     })
 }
 
 /// The failure of a tool: its errors, or that somebody else is at it.
-pub(super) fn refused(resource: &Resource, what: &str, output: &Output) -> EngineError {
-    let text = output.text();
+pub(super) fn tool_error(resource: &Resource, what: &str, output: &CommandOutput) -> EngineError {
+    let text = output.combined_text();
     let locked = [
         "Could not get lock",
         "Unable to acquire the dpkg",
@@ -107,22 +115,27 @@ pub(super) fn refused(resource: &Resource, what: &str, output: &Output) -> Engin
 }
 
 /// The program that does it: what `command` names, or the first of these that is installed.
-pub(super) fn targeted(
-    cx: &Cx<'_>,
+pub(super) fn find_program(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     names: &[&str],
 ) -> Result<String, EngineError> {
-    if let Some(command) = resource.text("command").filter(|word| *word != "default") {
+    if let Some(command) = resource
+        .get_text("command")
+        .filter(|word| *word != "default")
+    {
         return Ok(command.to_owned());
     }
     if let [only] = names {
         return Ok((*only).to_owned());
     }
-    if let Some(known) = cx.memo.packages.program(names) {
+    if let Some(known) = cx.memo.packages.known_program(names) {
         return Ok(known);
     }
     for name in names {
-        let output = cx.system.run(&command(cx, &[name, "--version"]));
+        let output = cx
+            .system
+            .run_command(&build_command(cx, &[name, "--version"]));
         match output {
             Ok(_) => {
                 cx.memo.packages.remember_program(names, name);
@@ -144,7 +157,7 @@ pub(super) fn targeted(
 }
 
 /// Output that is not what the tool promises.
-pub(super) fn unreadable(
+pub(super) fn unreadable_output_error(
     resource: &Resource,
     what: &str,
     error: &serde_json::Error,
@@ -156,7 +169,7 @@ pub(super) fn unreadable(
 }
 
 /// For tools that keep no package at its version.
-pub(super) fn not_held(resource: &Resource, tool: &str) -> EngineError {
+pub(super) fn hold_unsupported_error(resource: &Resource, tool: &str) -> EngineError {
     EngineError::failed(
         resource,
         format!("{tool} cannot hold packages at their version"),

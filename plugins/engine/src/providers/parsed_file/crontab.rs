@@ -1,13 +1,13 @@
 //! The format of a user's crontab: settings, jobs, and Puppet's marker line before the jobs that it made.
 
-use super::{Format, Record};
-use crate::resource::{Value, Values};
+use super::{FileRecord, RecordFormat};
+use crate::resource::{ResourceValue, ResourceValues};
 
-const MARKER: &str = "# Puppet Name: ";
+const NAME_MARKER: &str = "# Puppet Name: ";
 /// What the name of a job without marker begins with.
-pub const UNMANAGED: &str = "unmanaged:";
+pub const UNMANAGED_PREFIX: &str = "unmanaged:";
 /// The five times, in the order of the line.
-pub const TIMES: [&str; 5] = ["minute", "hour", "monthday", "month", "weekday"];
+pub const TIME_FIELDS: [&str; 5] = ["minute", "hour", "monthday", "month", "weekday"];
 
 /// `# Puppet Name: x`, settings, and the job.
 #[derive(Debug)]
@@ -26,16 +26,16 @@ impl CrontabFormat {
     }
 }
 
-impl Format for CrontabFormat {
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
+impl RecordFormat for CrontabFormat {
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
         let Some((first, rest)) = lines.split_first() else {
             return (1, None);
         };
-        let Some(name) = first.trim_start().strip_prefix(MARKER) else {
+        let Some(name) = first.trim_start().strip_prefix(NAME_MARKER) else {
             return (
                 1,
-                job(first).map(|values| Record {
-                    name: unmanaged(&values),
+                parse_job(first).map(|values| FileRecord {
+                    name: unmanaged_name(&values),
                     values,
                 }),
             );
@@ -45,33 +45,33 @@ impl Format for CrontabFormat {
             .take_while(|line| Self::is_setting(line))
             .map(|line| (*line).to_owned())
             .collect();
-        let Some(mut values) = rest.get(settings.len()).and_then(|line| job(line)) else {
+        let Some(mut values) = rest.get(settings.len()).and_then(|line| parse_job(line)) else {
             return (1, None);
         };
         let count = settings.len() + 2;
         if !settings.is_empty() {
-            values.insert("environment".to_owned(), Value::List(settings));
+            values.insert("environment".to_owned(), ResourceValue::List(settings));
         }
         (
             count,
-            Some(Record {
+            Some(FileRecord {
                 name: name.trim().to_owned(),
                 values,
             }),
         )
     }
 
-    fn render(&self, record: &Record) -> Result<String, String> {
-        let text = |name: &str| record.values.get(name).and_then(Value::as_text);
+    fn render(&self, record: &FileRecord) -> Result<String, String> {
+        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
         let command = text("command").ok_or("a job needs `command`")?;
         let mut lines = String::new();
-        if !record.name.starts_with(UNMANAGED) {
-            lines = format!("{MARKER}{}\n", record.name);
+        if !record.name.starts_with(UNMANAGED_PREFIX) {
+            lines = format!("{NAME_MARKER}{}\n", record.name);
         }
         for setting in record
             .values
             .get("environment")
-            .map_or_else(Vec::new, Value::as_list)
+            .map_or_else(Vec::new, ResourceValue::as_list)
         {
             lines.push_str(setting);
             lines.push('\n');
@@ -79,7 +79,7 @@ impl Format for CrontabFormat {
         if let Some(special) = text("special") {
             return Ok(format!("{lines}@{special} {command}\n"));
         }
-        for field in TIMES {
+        for field in TIME_FIELDS {
             let times = record
                 .values
                 .get(field)
@@ -92,12 +92,12 @@ impl Format for CrontabFormat {
 }
 
 /// The job on a line. A `*` is no value: nothing is said about that time.
-fn job(line: &str) -> Option<Values> {
+fn parse_job(line: &str) -> Option<ResourceValues> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') || CrontabFormat::is_setting(line) {
         return None;
     }
-    let mut values = Values::new();
+    let mut values = ResourceValues::new();
     let mut rest = line;
     let mut word = || {
         let (word, tail) = rest.split_once(char::is_whitespace)?;
@@ -107,30 +107,30 @@ fn job(line: &str) -> Option<Values> {
     if let Some(special) = line.strip_prefix('@').and_then(|_| word()) {
         values.insert(
             "special".to_owned(),
-            Value::from(special.trim_start_matches('@')),
+            ResourceValue::from(special.trim_start_matches('@')),
         );
     } else {
-        for field in TIMES {
+        for field in TIME_FIELDS {
             let times = word()?;
             if times != "*" {
                 values.insert(
                     field.to_owned(),
-                    Value::List(times.split(',').map(str::to_owned).collect()),
+                    ResourceValue::List(times.split(',').map(str::to_owned).collect()),
                 );
             }
         }
     }
-    values.insert("command".to_owned(), Value::from(rest));
+    values.insert("command".to_owned(), ResourceValue::from(rest));
     (!rest.is_empty()).then_some(values)
 }
 
-fn unmanaged(values: &Values) -> String {
+fn unmanaged_name(values: &ResourceValues) -> String {
     let command = values
         .get("command")
-        .and_then(Value::as_text)
+        .and_then(ResourceValue::as_text)
         .unwrap_or_default();
     format!(
-        "{UNMANAGED}{}",
+        "{UNMANAGED_PREFIX}{}",
         command.split_whitespace().collect::<Vec<_>>().join("_")
     )
 }

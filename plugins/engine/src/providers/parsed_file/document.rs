@@ -4,52 +4,52 @@
 
 use std::fmt;
 
-use crate::resource::Values;
+use crate::resource::ResourceValues;
 
 /// One record: its name and its properties, without `ensure`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Record {
+pub struct FileRecord {
     /// What the resource is called.
     pub name: String,
     /// The properties that are set.
-    pub values: Values,
+    pub values: ResourceValues,
 }
 
 /// How the records of one kind of file are written.
-pub trait Format: fmt::Debug + Sync {
+pub trait RecordFormat: fmt::Debug + Sync {
     /// Judges the first of the given lines (never empty, without line ends; a line that is not UTF-8 comes as an empty
     /// one): how many lines belong together, at least one, and the record that they make, if they make one.
-    fn take(&self, lines: &[&str]) -> (usize, Option<Record>);
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>);
 
     /// The lines of a record, each with its line end; the error names what is missing.
-    fn render(&self, record: &Record) -> Result<String, String>;
+    fn render(&self, record: &FileRecord) -> Result<String, String>;
 }
 
 /// A parsed file.
 #[derive(Debug)]
-pub struct Document<'f> {
-    format: &'f dyn Format,
-    pieces: Vec<Piece>,
+pub struct ParsedDocument<'f> {
+    format: &'f dyn RecordFormat,
+    pieces: Vec<DocumentSegment>,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct DocumentSegment {
     bytes: Vec<u8>,
-    record: Option<Record>,
+    record: Option<FileRecord>,
 }
 
-impl<'f> Document<'f> {
+impl<'f> ParsedDocument<'f> {
     /// Takes a file apart. Every sequence of bytes is a document.
-    pub fn parse(format: &'f dyn Format, bytes: &[u8]) -> Self {
+    pub fn parse(format: &'f dyn RecordFormat, bytes: &[u8]) -> Self {
         let raw: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-        let texts: Vec<&str> = raw.iter().map(|line| text(line)).collect();
+        let texts: Vec<&str> = raw.iter().map(|line| line_text(line)).collect();
         let (mut raw, mut texts) = (raw.as_slice(), texts.as_slice());
         let mut pieces = Vec::new();
         while !raw.is_empty() {
-            let (count, record) = format.take(texts);
+            let (count, record) = format.parse_record(texts);
             let count = count.clamp(1, raw.len());
             let (taken, rest) = raw.split_at(count);
-            pieces.push(Piece {
+            pieces.push(DocumentSegment {
                 bytes: taken.concat(),
                 record,
             });
@@ -68,26 +68,26 @@ impl<'f> Document<'f> {
     }
 
     /// The records in the order of the file.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
+    pub fn records(&self) -> impl Iterator<Item = &FileRecord> {
         self.pieces.iter().filter_map(|piece| piece.record.as_ref())
     }
 
     /// The first record of that name.
-    pub fn find(&self, name: &str) -> Option<&Record> {
+    pub fn find(&self, name: &str) -> Option<&FileRecord> {
         self.records().find(|record| record.name == name)
     }
 
     /// Writes a record in the place of the first of its name, or at the end.
-    pub fn put(&mut self, record: Record) -> Result<(), String> {
+    pub fn put(&mut self, record: FileRecord) -> Result<(), String> {
         let bytes = self.format.render(&record)?.into_bytes();
-        let same = |piece: &&mut Piece| {
+        let same = |piece: &&mut DocumentSegment| {
             piece
                 .record
                 .as_ref()
                 .is_some_and(|old| old.name == record.name)
         };
         if let Some(piece) = self.pieces.iter_mut().find(same) {
-            *piece = Piece {
+            *piece = DocumentSegment {
                 bytes,
                 record: Some(record),
             };
@@ -100,7 +100,7 @@ impl<'f> Document<'f> {
         {
             last.bytes.push(b'\n');
         }
-        self.pieces.push(Piece {
+        self.pieces.push(DocumentSegment {
             bytes,
             record: Some(record),
         });
@@ -118,7 +118,7 @@ impl<'f> Document<'f> {
     }
 }
 
-fn text(line: &[u8]) -> &str {
+fn line_text(line: &[u8]) -> &str {
     let text = std::str::from_utf8(line).unwrap_or_default();
     text.strip_suffix('\n').unwrap_or(text)
 }

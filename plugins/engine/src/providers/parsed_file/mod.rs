@@ -9,110 +9,126 @@ mod document;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_system::{Attributes, Command, Lock, System, SystemError};
+use muster_system::{Command, FileAttributes, LockGuard, System, SystemError};
 
-pub use document::{Document, Format, Record};
+pub use document::{FileRecord, ParsedDocument, RecordFormat};
 
 use super::paths;
 use crate::error::EngineError;
-use crate::plan::{Plan, State, is_absent};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, Wanted};
-use crate::schema::Schema;
+use crate::plan::{ResourcePlan, ResourceState, is_absent};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, ResourceContext};
+use crate::schema::TypeSchema;
 
 /// Longest file that is read, in bytes.
-const LIMIT: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// How long a change waits for the others.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Where the lock files are: not beside the files, where others would take them for configuration.
-const LOCKS: &str = "/run/muster";
+const LOCK_DIRECTORY: &str = "/run/muster";
 
 /// A file of records.
 #[derive(Debug)]
 pub struct ParsedFile {
     /// How its records are written.
-    pub format: &'static dyn Format,
+    pub format: &'static dyn RecordFormat,
     /// Where it is.
     pub path: PathBuf,
     /// What the file gets when it is created.
-    pub created: Attributes,
+    pub created: FileAttributes,
     /// What its directory gets when it is created; `None`: the directory must be there.
-    pub directory: Option<Attributes>,
+    pub directory: Option<FileAttributes>,
     /// A program that takes the new content on its standard input and installs it, instead of writing the file.
     pub installer: Option<Vec<String>>,
 }
 
 impl ParsedFile {
     /// A plain file in a directory that is there.
-    pub fn plain(format: &'static dyn Format, path: impl Into<PathBuf>) -> Self {
+    pub fn new(format: &'static dyn RecordFormat, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self {
             format,
             path,
-            created: Attributes::default(),
+            created: FileAttributes::default(),
             directory: None,
             installer: None,
         }
     }
 
     /// What comes before a record of this file: the file itself, where the catalog has that.
-    pub fn autorequires(&self) -> Vec<Wanted> {
+    pub fn autorequires(&self) -> Vec<AutorequireTarget> {
         vec![("file", self.path.to_string_lossy().into_owned())]
     }
 
     /// The records; a file that is not there has none.
-    pub fn load(&self, system: &dyn System) -> Result<Document<'static>, SystemError> {
-        match system.read(&self.path, LIMIT) {
-            Ok(bytes) => Ok(Document::parse(self.format, &bytes)),
-            Err(error) if error.is_not_found() => Ok(Document::parse(self.format, &[])),
+    pub fn load_document(
+        &self,
+        system: &dyn System,
+    ) -> Result<ParsedDocument<'static>, SystemError> {
+        match system.read_file(&self.path, MAX_FILE_BYTES) {
+            Ok(bytes) => Ok(ParsedDocument::parse(self.format, &bytes)),
+            Err(error) if error.is_not_found() => Ok(ParsedDocument::parse(self.format, &[])),
             Err(error) => Err(error),
         }
     }
 
     /// The state of a resource: `ensure`, where it is, and its record.
-    pub fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
+    pub fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
         let document = self
-            .load(cx.system)
-            .map_err(self.failing("reading", resource))?;
+            .load_document(cx.system)
+            .map_err(self.error_during("reading", resource))?;
         Ok(document
             .find(&resource.name)
-            .map_or_else(State::absent, |record| self.state(record)))
+            .map_or_else(ResourceState::absent, |record| self.record_state(record)))
     }
 
     /// The state that a record stands for.
-    pub fn state(&self, record: &Record) -> State {
+    pub fn record_state(&self, record: &FileRecord) -> ResourceState {
         let mut values = record.values.clone();
-        values.insert("ensure".to_owned(), Value::from("present"));
+        values.insert("ensure".to_owned(), ResourceValue::from("present"));
         values.insert(
             "target".to_owned(),
-            Value::from(self.path.to_string_lossy().into_owned()),
+            ResourceValue::from(self.path.to_string_lossy().into_owned()),
         );
-        State { values }
+        ResourceState { values }
     }
 
     /// Every record as title and properties.
-    pub fn instances(&self, system: &dyn System) -> Result<Vec<(String, Values)>, SystemError> {
-        let document = self.load(system)?;
-        let instance = |record: &Record| (record.name.clone(), self.state(record).values);
+    pub fn list_instances(
+        &self,
+        system: &dyn System,
+    ) -> Result<Vec<(String, ResourceValues)>, SystemError> {
+        let document = self.load_document(system)?;
+        let instance =
+            |record: &FileRecord| (record.name.clone(), self.record_state(record).values);
         Ok(document.records().map(instance).collect())
     }
 
     /// Makes the record what the resource says: its desired properties over those that the file has.
-    pub fn apply(&self, cx: &Cx<'_>, schema: &Schema, plan: &Plan) -> Result<(), EngineError> {
+    pub fn apply_plan(
+        &self,
+        cx: &ResourceContext<'_>,
+        schema: &TypeSchema,
+        plan: &ResourcePlan,
+    ) -> Result<(), EngineError> {
         let resource = &plan.resource;
         let name = record_name(plan);
         let _lock = self
-            .lock(cx.system)
-            .map_err(self.failing("locking", resource))?;
+            .acquire_lock(cx.system)
+            .map_err(self.error_during("locking", resource))?;
         let mut document = self
-            .load(cx.system)
-            .map_err(self.failing("reading", resource))?;
+            .load_document(cx.system)
+            .map_err(self.error_during("reading", resource))?;
         let before = document.render();
-        if resource.text("ensure") == Some("absent") {
+        if resource.get_text("ensure") == Some("absent") {
             document.remove(&name);
         } else {
             let found = document.find(&name).cloned();
-            let mut record = overlay(schema, resource, found.unwrap_or_default());
+            let mut record = overlay_desired(schema, resource, found.unwrap_or_default());
             record.name = name;
             document
                 .put(record)
@@ -124,66 +140,84 @@ impl ParsedFile {
             return Ok(());
         }
         let refused = self
-            .store(cx, &after)
-            .map_err(self.failing("writing", resource))?;
+            .write_content(cx, &after)
+            .map_err(self.error_during("writing", resource))?;
         refused.map_or(Ok(()), |problem| {
             Err(EngineError::failed(resource, problem))
         })
     }
 
     /// Writes the file, or has it installed; the inner text is what the installer said against it.
-    fn store(&self, cx: &Cx<'_>, content: &[u8]) -> Result<Option<String>, SystemError> {
+    fn write_content(
+        &self,
+        cx: &ResourceContext<'_>,
+        content: &[u8],
+    ) -> Result<Option<String>, SystemError> {
         if let Some(argv) = &self.installer {
             let mut command = Command::new(argv.clone());
             command.stdin = content.to_vec();
             command.cancel = cx.cancel.clone();
-            let output = cx.system.run(&command)?;
+            let output = cx.system.run_command(&command)?;
             let said = || {
                 format!(
                     "`{}` ended with {}: {}",
                     argv.join(" "),
                     output.code,
-                    output.text().trim()
+                    output.combined_text().trim()
                 )
             };
-            return Ok((!output.success()).then(said));
+            return Ok((!output.is_success()).then(said));
         }
         if let (Some(attributes), Some(directory)) = (&self.directory, self.path.parent()) {
             paths::create_dirs(cx.system, directory, attributes)?;
         }
         let exists = cx.system.metadata(&self.path)?.is_some();
         let attributes = if exists {
-            Attributes::default()
+            FileAttributes::default()
         } else {
             self.created
         };
         cx.system
-            .write(&self.path, content, &attributes)
+            .write_file(&self.path, content, &attributes)
             .map(|()| None)
     }
 
-    fn lock(&self, system: &dyn System) -> Result<Box<dyn Lock>, SystemError> {
-        paths::create_dirs(system, Path::new(LOCKS), &Attributes::default())?;
+    fn acquire_lock(&self, system: &dyn System) -> Result<Box<dyn LockGuard>, SystemError> {
+        paths::create_dirs(
+            system,
+            Path::new(LOCK_DIRECTORY),
+            &FileAttributes::default(),
+        )?;
         let name = self.path.to_string_lossy().replace('/', "-");
-        system.lock(&Path::new(LOCKS).join(format!("file{name}.lock")), PATIENCE)
+        system.lock_file(
+            &Path::new(LOCK_DIRECTORY).join(format!("file{name}.lock")),
+            LOCK_TIMEOUT,
+        )
     }
 
-    fn failing(&self, verb: &str, resource: &Resource) -> impl FnOnce(SystemError) -> EngineError {
+    fn error_during(
+        &self,
+        verb: &str,
+        resource: &Resource,
+    ) -> impl FnOnce(SystemError) -> EngineError {
         EngineError::during(resource, format!("{verb} {}", self.path.display()))
     }
 }
 
 /// The name in the file: the resource's, unless reading found the record under another one.
-fn record_name(plan: &Plan) -> String {
-    let found = plan.state.get(FOUND_AS).and_then(Value::as_text);
+fn record_name(plan: &ResourcePlan) -> String {
+    let found = plan
+        .state
+        .get(FOUND_NAME_KEY)
+        .and_then(ResourceValue::as_text);
     found.unwrap_or(&plan.resource.name).to_owned()
 }
 
 /// Under this name a state carries the record's own name, where that is not the resource's.
-pub const FOUND_AS: &str = "found as";
+pub const FOUND_NAME_KEY: &str = "found as";
 
 /// Desired properties over found ones; `absent` takes one away. `ensure`, and where the file is, are no part of a record.
-fn overlay(schema: &Schema, resource: &Resource, mut record: Record) -> Record {
+fn overlay_desired(schema: &TypeSchema, resource: &Resource, mut record: FileRecord) -> FileRecord {
     let placed = ["ensure", "target", "user"];
     for property in schema
         .properties()

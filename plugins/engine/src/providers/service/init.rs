@@ -5,42 +5,46 @@ use std::path::{Path, PathBuf};
 
 use muster_system::SystemError;
 
-use super::{Action, Service, Services, must, run};
+use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
 use crate::error::EngineError;
 use crate::providers::paths;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
-const SCRIPTS: &str = "/etc/init.d";
+const SCRIPT_DIRECTORY: &str = "/etc/init.d";
 /// Run levels in which a service runs, and in which it is ended, as in Debian.
-const START: [&str; 4] = ["2", "3", "4", "5"];
-const KILL: [&str; 3] = ["0", "1", "6"];
+const START_RUNLEVELS: [&str; 4] = ["2", "3", "4", "5"];
+const KILL_RUNLEVELS: [&str; 3] = ["0", "1", "6"];
 
 /// The provider.
 #[derive(Debug)]
-pub struct Init;
+pub struct InitServiceProvider;
 
-impl Services for Init {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Service, EngineError> {
-        let script = script(resource);
+impl ServiceProvider for InitServiceProvider {
+    fn query_service(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ServiceState, EngineError> {
+        let script = script_path(resource);
         let failing = EngineError::during(resource, format!("looking at {script}"));
-        let there = paths::follow(cx.system, Path::new(&script))
+        let there = paths::follow_links(cx.system, Path::new(&script))
             .map_err(failing)?
             .is_some();
         let own = |name| resource.get(name).is_some();
         let commanded = (own("start") && own("stop")) || own("binary");
         let missing = !there && !commanded;
-        let running = if let Some(line) = resource.text("status") {
-            run(cx, resource, &["/bin/sh", "-c", line])?.success()
-        } else if resource.text("hasstatus") == Some("false") || !there {
+        let running = if let Some(line) = resource.get_text("status") {
+            run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success()
+        } else if resource.get_text("hasstatus") == Some("false") || !there {
             !missing && in_process_table(cx, resource)?
         } else {
-            run(cx, resource, &[&script, "status"])?.success()
+            run_program(cx, resource, &[&script, "status"])?.is_success()
         };
-        let enabled = !links(cx, &resource.name, 'S')
+        let enabled = !runlevel_links(cx, &resource.name, 'S')
             .map_err(EngineError::during(resource, "looking at /etc/rc?.d"))?
             .is_empty();
-        Ok(Service {
+        Ok(ServiceState {
             missing: missing
                 .then(|| format!("an init script {script} (systemd does not run on this machine)")),
             running,
@@ -48,45 +52,55 @@ impl Services for Init {
         })
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action) -> Result<(), EngineError> {
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: ServiceOperation,
+    ) -> Result<(), EngineError> {
         let own = |name: &str, verb: &str| match resource
-            .text(name)
-            .or(resource.text("binary").filter(|_| verb == "start"))
+            .get_text(name)
+            .or(resource.get_text("binary").filter(|_| verb == "start"))
         {
-            Some(line) => must(cx, resource, &["/bin/sh", "-c", line]),
-            None => must(cx, resource, &[&script(resource), verb]),
+            Some(line) => run_checked(cx, resource, &["/bin/sh", "-c", line]),
+            None => run_checked(cx, resource, &[&script_path(resource), verb]),
         };
         match action {
-            Action::Start => own("start", "start"),
-            Action::Stop => own("stop", "stop"),
-            Action::Restart
+            ServiceOperation::Start => own("start", "start"),
+            ServiceOperation::Stop => own("stop", "stop"),
+            ServiceOperation::Restart
                 if resource.get("restart").is_some()
-                    || resource.text("hasrestart") == Some("true") =>
+                    || resource.get_text("hasrestart") == Some("true") =>
             {
                 own("restart", "restart")
             }
             // As in Puppet, a script is not trusted to know `restart` unless the resource says so.
-            Action::Restart => {
+            ServiceOperation::Restart => {
                 own("stop", "stop")?;
                 own("start", "start")
             }
-            Action::Enable => enable(cx, resource, true),
-            Action::Disable => enable(cx, resource, false),
-            Action::Mask => Err(EngineError::failed(
+            ServiceOperation::Enable => set_enabled(cx, resource, true),
+            ServiceOperation::Disable => set_enabled(cx, resource, false),
+            ServiceOperation::Mask => Err(EngineError::failed(
                 resource,
                 "init scripts cannot be masked; use `enable=false`",
             )),
         }
     }
 
-    fn names(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<String>, EngineError> {
-        let names = match cx.system.read_dir(Path::new(SCRIPTS)) {
+    fn list_names(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<String>, EngineError> {
+        let names = match cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)) {
             Ok(names) => names,
             Err(error) if error.is_not_found() => Vec::new(),
             Err(error) => {
-                return Err(EngineError::during(resource, format!("listing {SCRIPTS}"))(
-                    error,
-                ));
+                return Err(EngineError::during(
+                    resource,
+                    format!("listing {SCRIPT_DIRECTORY}"),
+                )(error));
             }
         };
         // Files of the init system itself, and what is left of an upgrade.
@@ -101,32 +115,36 @@ impl Services for Init {
     }
 }
 
-fn script(resource: &Resource) -> String {
-    format!("{SCRIPTS}/{}", resource.name)
+fn script_path(resource: &Resource) -> String {
+    format!("{SCRIPT_DIRECTORY}/{}", resource.name)
 }
 
 /// Whether some process has the pattern in its command line.
-fn in_process_table(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
-    let given = resource.text("pattern").or(resource.text("binary"));
+fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+    let given = resource.get_text("pattern").or(resource.get_text("binary"));
     let pattern = given.unwrap_or(&resource.name);
     let pattern = regex::Regex::new(pattern).map_err(|error| {
-        EngineError::invalid(
+        EngineError::invalid_value(
             resource,
             "pattern",
             format!("is no regular expression: {error}"),
         )
     })?;
-    let output = run(cx, resource, &["ps", "-eo", "args="])?;
-    Ok(output.success()
+    let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
+    Ok(output.is_success()
         && String::from_utf8_lossy(&output.stdout)
             .lines()
             .any(|line| pattern.is_match(line)))
 }
 
 /// The links of that letter to the service, in all run levels.
-fn links(cx: &Cx<'_>, name: &str, letter: char) -> Result<Vec<PathBuf>, SystemError> {
+fn runlevel_links(
+    cx: &ResourceContext<'_>,
+    name: &str,
+    letter: char,
+) -> Result<Vec<PathBuf>, SystemError> {
     let mut links = Vec::new();
-    for level in START.iter().chain(&KILL) {
+    for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
         let entries = match cx.system.read_dir(&directory) {
             Ok(entries) => entries,
@@ -150,10 +168,10 @@ fn links(cx: &Cx<'_>, name: &str, letter: char) -> Result<Vec<PathBuf>, SystemEr
 }
 
 /// `update-rc.d` knows the order in which services depend on each other; in a scratch root the links are made here.
-fn enable(cx: &Cx<'_>, resource: &Resource, on: bool) -> Result<(), EngineError> {
+fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<(), EngineError> {
     if cx.system.root() == Path::new("/") {
-        must(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;
-        return must(
+        run_checked(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;
+        return run_checked(
             cx,
             resource,
             &[
@@ -163,25 +181,34 @@ fn enable(cx: &Cx<'_>, resource: &Resource, on: bool) -> Result<(), EngineError>
             ],
         );
     }
-    link(cx, &resource.name, on).map_err(EngineError::during(resource, "linking in /etc/rc?.d"))
+    replace_runlevel_links(cx, &resource.name, on)
+        .map_err(EngineError::during(resource, "linking in /etc/rc?.d"))
 }
 
-fn link(cx: &Cx<'_>, name: &str, on: bool) -> Result<(), SystemError> {
+fn replace_runlevel_links(
+    cx: &ResourceContext<'_>,
+    name: &str,
+    on: bool,
+) -> Result<(), SystemError> {
     for letter in ['S', 'K'] {
-        for path in links(cx, name, letter)? {
+        for path in runlevel_links(cx, name, letter)? {
             cx.system.remove_file(&path)?;
         }
     }
     let target = format!("../init.d/{name}");
-    let levels = START
+    let levels = START_RUNLEVELS
         .iter()
         .map(|level| (level, on))
-        .chain(KILL.iter().map(|level| (level, false)));
+        .chain(KILL_RUNLEVELS.iter().map(|level| (level, false)));
     for (level, start) in levels {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
-        paths::create_dirs(cx.system, &directory, &muster_system::Attributes::default())?;
+        paths::create_dirs(
+            cx.system,
+            &directory,
+            &muster_system::FileAttributes::default(),
+        )?;
         let letter = if start { 'S' } else { 'K' };
-        cx.system.symlink(
+        cx.system.create_symlink(
             Path::new(&target),
             &directory.join(format!("{letter}01{name}")),
         )?;

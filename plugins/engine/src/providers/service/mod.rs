@@ -8,15 +8,15 @@ pub mod systemd;
 use std::fmt;
 use std::path::Path;
 
-use muster_system::{Command, Output};
+use muster_system::{Command, CommandOutput};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// What is known about one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceState {
     /// Whether the machine knows a service of that name; if not, this is where it was looked for.
     pub missing: Option<String>,
     /// Whether it runs.
@@ -25,9 +25,9 @@ pub struct Service {
     pub enable: String,
 }
 
-impl Service {
+impl ServiceState {
     /// Itself, or the failure that says where it was looked for in vain.
-    pub fn known(self, resource: &Resource) -> Result<Self, EngineError> {
+    pub fn require_known(self, resource: &Resource) -> Result<Self, EngineError> {
         match &self.missing {
             None => Ok(self),
             Some(place) => Err(EngineError::failed(
@@ -40,7 +40,7 @@ impl Service {
 
 /// What is to be done about a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum ServiceOperation {
     /// Start it now.
     Start,
     /// Stop it now.
@@ -56,57 +56,81 @@ pub enum Action {
 }
 
 /// A way to look services up and to change them.
-pub trait Services: fmt::Debug {
+pub trait ServiceProvider: fmt::Debug {
     /// What is known about one service.
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Service, EngineError>;
+    fn query_service(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ServiceState, EngineError>;
 
     /// Does it.
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action) -> Result<(), EngineError>;
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: ServiceOperation,
+    ) -> Result<(), EngineError>;
 
     /// The names of all services.
-    fn names(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<String>, EngineError>;
+    fn list_names(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<String>, EngineError>;
 }
 
 /// systemd where it runs, init scripts elsewhere; or the one that the resource names.
-pub fn choose(cx: &Cx<'_>, resource: &Resource) -> Result<&'static dyn Services, EngineError> {
-    Ok(match resource.text("provider") {
-        Some("systemd") => &systemd::Systemd,
-        Some("base") => &base::Base,
-        Some("supervised") => &supervised::Supervised,
-        Some(_) => &init::Init,
+pub fn choose_provider(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<&'static dyn ServiceProvider, EngineError> {
+    Ok(match resource.get_text("provider") {
+        Some("systemd") => &systemd::SystemdServiceProvider,
+        Some("base") => &base::BaseServiceProvider,
+        Some("supervised") => &supervised::SupervisedServiceProvider,
+        Some(_) => &init::InitServiceProvider,
         None => {
             let found = cx.system.metadata(Path::new("/run/systemd/system"));
             let looking = EngineError::during(resource, "looking for systemd");
             if found.map_err(looking)?.is_some() {
-                &systemd::Systemd
+                &systemd::SystemdServiceProvider
             } else {
-                &init::Init
+                &init::InitServiceProvider
             }
         }
     })
 }
 
 /// Runs a program; how it ended is for the caller to judge.
-pub(super) fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<Output, EngineError> {
+pub(super) fn run_program(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: &[&str],
+) -> Result<CommandOutput, EngineError> {
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
-    cx.system.run(&command).map_err(EngineError::during(
+    cx.system.run_command(&command).map_err(EngineError::during(
         resource,
         format!("running {}", argv.join(" ")),
     ))
 }
 
 /// Runs a program that must succeed.
-pub(super) fn must(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineError> {
-    let output = run(cx, resource, argv)?;
-    if output.success() {
+pub(super) fn run_checked(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: &[&str],
+) -> Result<(), EngineError> {
+    let output = run_program(cx, resource, argv)?;
+    if output.is_success() {
         return Ok(());
     }
     let problem = format!(
         "`{}` ended with {}: {}",
         argv.join(" "),
         output.code,
-        output.text().trim()
+        output.combined_text().trim()
     );
     Err(EngineError::failed(resource, problem))
 }

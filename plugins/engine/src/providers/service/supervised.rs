@@ -8,78 +8,97 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_system::process::wait_until;
-use muster_system::{Attributes, Command, ProcessId, Signal, Spool};
+use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 
-use super::{Action, Service, Services, must, run};
+use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
 use crate::error::EngineError;
 use crate::providers::paths;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
-const PLACE: &str = "/var/lib/muster/services";
+const SERVICES_DIRECTORY: &str = "/var/lib/muster/services";
 /// Longest file of ours that is read, in bytes.
-const LIMIT: u64 = 64 * 1024;
+const MAX_STATE_FILE_BYTES: u64 = 64 * 1024;
 /// Bytes of each output stream that are kept.
-const KEPT: u64 = 1024 * 1024;
+const MAX_STREAM_BYTES: u64 = 1024 * 1024;
 /// How long a new process is watched: one that ends meanwhile has not started.
-const WATCHED: Duration = Duration::from_millis(300);
+const STARTUP_WATCH_TIME: Duration = Duration::from_millis(300);
 /// How long a process has to end before it is killed.
-const GRACE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The provider.
 #[derive(Debug)]
-pub struct Supervised;
+pub struct SupervisedServiceProvider;
 
-impl Services for Supervised {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Service, EngineError> {
-        let running = match resource.text("status") {
-            Some(line) => run(cx, resource, &["/bin/sh", "-c", line])?.success(),
-            None => process(cx, resource)?.is_some(),
+impl ServiceProvider for SupervisedServiceProvider {
+    fn query_service(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ServiceState, EngineError> {
+        let running = match resource.get_text("status") {
+            Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
+            None => find_process(cx, resource)?.is_some(),
         };
-        Ok(Service {
+        Ok(ServiceState {
             missing: None,
             running,
             enable: "unmanaged".to_owned(),
         })
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action) -> Result<(), EngineError> {
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: ServiceOperation,
+    ) -> Result<(), EngineError> {
         match action {
-            Action::Start => start(cx, resource),
-            Action::Stop => stop(cx, resource),
-            Action::Restart => {
-                if let Some(line) = resource.text("restart") {
-                    return must(cx, resource, &["/bin/sh", "-c", line]);
+            ServiceOperation::Start => start_service(cx, resource),
+            ServiceOperation::Stop => stop_service(cx, resource),
+            ServiceOperation::Restart => {
+                if let Some(line) = resource.get_text("restart") {
+                    return run_checked(cx, resource, &["/bin/sh", "-c", line]);
                 }
-                stop(cx, resource)?;
-                start(cx, resource)
+                stop_service(cx, resource)?;
+                start_service(cx, resource)
             }
-            Action::Enable | Action::Disable | Action::Mask => Err(EngineError::failed(
-                resource,
-                "a supervised service is started by runs, and not at boot",
-            )),
+            ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
+                Err(EngineError::failed(
+                    resource,
+                    "a supervised service is started by runs, and not at boot",
+                ))
+            }
         }
     }
 
-    fn names(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<String>, EngineError> {
-        match cx.system.read_dir(Path::new(PLACE)) {
+    fn list_names(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<String>, EngineError> {
+        match cx.system.read_dir(Path::new(SERVICES_DIRECTORY)) {
             Ok(names) => Ok(names),
             Err(error) if error.is_not_found() => Ok(Vec::new()),
-            Err(error) => Err(EngineError::during(resource, format!("listing {PLACE}"))(
-                error,
-            )),
+            Err(error) => Err(EngineError::during(
+                resource,
+                format!("listing {SERVICES_DIRECTORY}"),
+            )(error)),
         }
     }
 }
 
-fn directory(resource: &Resource) -> PathBuf {
-    Path::new(PLACE).join(&resource.name)
+fn service_directory(resource: &Resource) -> PathBuf {
+    Path::new(SERVICES_DIRECTORY).join(&resource.name)
 }
 
 /// The process, if it still runs.
-fn process(cx: &Cx<'_>, resource: &Resource) -> Result<Option<ProcessId>, EngineError> {
-    let path = directory(resource).join("process");
-    let bytes = match cx.system.read(&path, LIMIT) {
+fn find_process(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Option<ProcessId>, EngineError> {
+    let path = service_directory(resource).join("process");
+    let bytes = match cx.system.read_file(&path, MAX_STATE_FILE_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => {
@@ -92,47 +111,53 @@ fn process(cx: &Cx<'_>, resource: &Resource) -> Result<Option<ProcessId>, Engine
     Ok(process.filter(|process| cx.system.is_running(process)))
 }
 
-fn start(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-    let line = resource.text("start").or(resource.text("binary"));
+fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    let line = resource.get_text("start").or(resource.get_text("binary"));
     let line = line.ok_or_else(|| {
         let problem = "Services must specify a start command or a binary";
         EngineError::failed(resource, problem)
     })?;
-    let place = directory(resource);
+    let place = service_directory(resource);
     let failing = || EngineError::during(resource, format!("starting {line}"));
-    let private = Attributes {
+    let private = FileAttributes {
         mode: Some(0o700),
-        ..Attributes::default()
+        ..FileAttributes::default()
     };
     paths::create_dirs(cx.system, &place, &private).map_err(failing())?;
     cx.system
         .remove_file(&place.join("process"))
         .map_err(failing())?;
     let inside = place.strip_prefix("/").unwrap_or(&place);
-    let spool = Spool {
+    let spool = ProcessSpool {
         directory: cx.system.root().join(inside),
-        limit: KEPT,
+        limit: MAX_STREAM_BYTES,
     };
     let command = Command::new(["/bin/sh", "-c", line]);
-    let process = cx.system.start(&command, &spool).map_err(failing())?;
+    let process = cx
+        .system
+        .start_detached(&command, &spool)
+        .map_err(failing())?;
     // A number and a time always make a JSON text.
     let text = serde_json::to_vec(&process).unwrap_or_default();
-    let owner_only = Attributes {
+    let owner_only = FileAttributes {
         mode: Some(0o600),
-        ..Attributes::default()
+        ..FileAttributes::default()
     };
     cx.system
-        .write(&place.join("process"), &text, &owner_only)
+        .write_file(&place.join("process"), &text, &owner_only)
         .map_err(failing())?;
-    if wait_until(WATCHED, || !cx.system.is_running(&process)) {
+    if wait_until(STARTUP_WATCH_TIME, || !cx.system.is_running(&process)) {
         let said = |name| {
-            let bytes = cx.system.read(&place.join(name), KEPT).unwrap_or_default();
+            let bytes = cx
+                .system
+                .read_file(&place.join(name), MAX_STREAM_BYTES)
+                .unwrap_or_default();
             String::from_utf8_lossy(&bytes).trim().to_owned()
         };
         let problem = format!(
             "`{line}` ended at once with {}: {}",
-            said(Spool::EXIT),
-            said(Spool::STDERR)
+            said(ProcessSpool::EXIT),
+            said(ProcessSpool::STDERR)
         );
         return Err(EngineError::failed(resource, problem));
     }
@@ -140,20 +165,20 @@ fn start(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
 }
 
 /// Asks it to end, and ends it if it does not.
-fn stop(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-    if let Some(line) = resource.text("stop") {
-        return must(cx, resource, &["/bin/sh", "-c", line]);
+fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    if let Some(line) = resource.get_text("stop") {
+        return run_checked(cx, resource, &["/bin/sh", "-c", line]);
     }
-    let Some(process) = process(cx, resource)? else {
+    let Some(process) = find_process(cx, resource)? else {
         return Ok(());
     };
     let failing = || EngineError::during(resource, "stopping its process");
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         cx.system
-            .signal(&process, signal, true)
+            .signal_process(&process, signal, true)
             .map_err(failing())?;
-        if wait_until(GRACE, || !cx.system.is_running(&process)) {
-            let path = directory(resource).join("process");
+        if wait_until(STOP_TIMEOUT, || !cx.system.is_running(&process)) {
+            let path = service_directory(resource).join("process");
             return cx.system.remove_file(&path).map_err(failing());
         }
     }

@@ -1,17 +1,21 @@
 //! Services by `systemctl`.
 
-use super::{Action, Service, Services, must, run};
+use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// The provider.
 #[derive(Debug)]
-pub struct Systemd;
+pub struct SystemdServiceProvider;
 
-impl Services for Systemd {
-    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Service, EngineError> {
-        let unit = unit(&resource.name);
+impl ServiceProvider for SystemdServiceProvider {
+    fn query_service(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ServiceState, EngineError> {
+        let unit = unit_name(&resource.name);
         let argv = [
             "systemctl",
             "show",
@@ -19,39 +23,51 @@ impl Services for Systemd {
             "--",
             &unit,
         ];
-        let output = run(cx, resource, &argv)?;
-        if !output.success() {
+        let output = run_program(cx, resource, &argv)?;
+        if !output.is_success() {
             let problem = format!(
                 "`{}` ended with {}: {}",
                 argv.join(" "),
                 output.code,
-                output.text().trim()
+                output.combined_text().trim()
             );
             return Err(EngineError::failed(resource, problem));
         }
-        Ok(parse(&unit, &String::from_utf8_lossy(&output.stdout)))
+        Ok(parse_properties(
+            &unit,
+            &String::from_utf8_lossy(&output.stdout),
+        ))
     }
 
-    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action) -> Result<(), EngineError> {
-        let unit = unit(&resource.name);
-        let call = |verb| must(cx, resource, &["systemctl", verb, "--", &unit]);
+    fn run_operation(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        action: ServiceOperation,
+    ) -> Result<(), EngineError> {
+        let unit = unit_name(&resource.name);
+        let call = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
         match action {
-            Action::Start => call("start"),
-            Action::Stop => call("stop"),
-            Action::Restart => call("restart"),
-            Action::Enable => {
+            ServiceOperation::Start => call("start"),
+            ServiceOperation::Stop => call("stop"),
+            ServiceOperation::Restart => call("restart"),
+            ServiceOperation::Enable => {
                 call("unmask")?;
                 call("enable")
             }
-            Action::Disable => {
+            ServiceOperation::Disable => {
                 call("unmask")?;
                 call("disable")
             }
-            Action::Mask => call("mask"),
+            ServiceOperation::Mask => call("mask"),
         }
     }
 
-    fn names(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<String>, EngineError> {
+    fn list_names(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<Vec<String>, EngineError> {
         let argv = [
             "systemctl",
             "list-unit-files",
@@ -61,7 +77,7 @@ impl Services for Systemd {
             "--full",
             "--all",
         ];
-        let output = run(cx, resource, &argv)?;
+        let output = run_program(cx, resource, &argv)?;
         let names = String::from_utf8_lossy(&output.stdout);
         let names = names
             .lines()
@@ -75,7 +91,7 @@ impl Services for Systemd {
 }
 
 /// systemd takes `x` for `x.service` itself, but then guesses from a dot in the name.
-fn unit(name: &str) -> String {
+fn unit_name(name: &str) -> String {
     let kinds = [
         ".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope",
     ];
@@ -86,7 +102,7 @@ fn unit(name: &str) -> String {
     }
 }
 
-fn parse(unit: &str, text: &str) -> Service {
+fn parse_properties(unit: &str, text: &str) -> ServiceState {
     let value = |key: &str| {
         let line = text
             .lines()
@@ -100,7 +116,7 @@ fn parse(unit: &str, text: &str) -> Service {
         _ => "false",
     };
     let missing = value("LoadState") == "not-found";
-    Service {
+    ServiceState {
         missing: missing.then(|| format!("a systemd unit {unit}")),
         running: matches!(value("ActiveState"), "active" | "reloading" | "refreshing"),
         enable: enable.to_owned(),

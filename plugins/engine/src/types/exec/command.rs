@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use muster_system::Command;
 
 use crate::error::EngineError;
-use crate::providers::names;
-use crate::resource::{Resource, Value};
-use crate::resource_type::Cx;
+use crate::providers::account_names;
+use crate::resource::{Resource, ResourceValue};
+use crate::resource_type::ResourceContext;
 
 /// Characters that a shell would not take literally. `=` counts in the first word only.
-const META: &str = "*?{}[]<>()~&|\\$;'`\"\n#%";
+const SHELL_METACHARACTERS: &str = "*?{}[]<>()~&|\\$;'`\"\n#%";
 /// Words that only a shell knows; Ruby's list, after POSIX.
 const SHELL_WORDS: [&str; 31] = [
     "!", ".", ":", "break", "case", "continue", "do", "done", "elif", "else", "esac", "eval",
@@ -19,26 +19,26 @@ const SHELL_WORDS: [&str; 31] = [
 ];
 
 /// Checks what can be judged without the machine: qualified programs, environment, umask.
-pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
-    let mut lines = vec![("command", first(resource))];
+pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
+    let mut lines = vec![("command", first_word(resource))];
     lines.extend(
         resource
-            .text("refresh")
+            .get_text("refresh")
             .map(|line| ("refresh", line.to_owned())),
     );
     for guard in ["unless", "onlyif"] {
         lines.extend(
             resource
-                .list(guard)
+                .get_list(guard)
                 .into_iter()
                 .map(|line| (guard, line.to_owned())),
         );
     }
-    let posix = resource.text("provider") != Some("shell");
+    let posix = resource.get_text("provider") != Some("shell");
     for (name, line) in lines {
-        let program = program(&line);
+        let program = program_word(&line);
         if program.is_empty() {
-            return Err(EngineError::invalid(
+            return Err(EngineError::invalid_value(
                 resource,
                 name,
                 "is empty, must be a command",
@@ -48,19 +48,19 @@ pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
             let problem = format!(
                 "begins with `{program}`, which is not an absolute path; write it out, or give `path`"
             );
-            return Err(EngineError::invalid(resource, name, problem));
+            return Err(EngineError::invalid_value(resource, name, problem));
         }
     }
     let unclear = |setting: &&str| {
         let name = setting.split('=').next().unwrap_or_default();
         !setting.contains('=') || !name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     };
-    if let Some(setting) = resource.list("environment").into_iter().find(unclear) {
+    if let Some(setting) = resource.get_list("environment").into_iter().find(unclear) {
         let problem = format!("contains `{setting}`, must be `NAME=value`");
-        return Err(EngineError::invalid(resource, "environment", problem));
+        return Err(EngineError::invalid_value(resource, "environment", problem));
     }
-    match resource.text("umask") {
-        Some(text) if umask(text).is_none() => Err(EngineError::invalid(
+    match resource.get_text("umask") {
+        Some(text) if parse_umask(text).is_none() => Err(EngineError::invalid_value(
             resource,
             "umask",
             format!("is `{text}`, must be octal, such as `022`"),
@@ -70,80 +70,89 @@ pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
 }
 
 /// The main command.
-pub(super) fn of_resource(cx: &Cx<'_>, resource: &Resource) -> Result<Command, EngineError> {
+pub(super) fn main_command(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Command, EngineError> {
     match resource.get("command") {
-        Some(Value::List(words)) if words.len() > 1 => with_argv(cx, resource, words.clone()),
-        _ => of_line(cx, resource, &first(resource)),
+        Some(ResourceValue::List(words)) if words.len() > 1 => {
+            command_from_argv(cx, resource, words.clone())
+        }
+        _ => command_from_line(cx, resource, &first_word(resource)),
     }
 }
 
 /// A command line, with everything around it that the resource says.
-pub(super) fn of_line(
-    cx: &Cx<'_>,
+pub(super) fn command_from_line(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     line: &str,
 ) -> Result<Command, EngineError> {
-    let argv = if resource.text("provider") == Some("shell") || needs_shell(line) {
+    let argv = if resource.get_text("provider") == Some("shell") || needs_shell(line) {
         vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]
     } else {
         line.split_whitespace().map(str::to_owned).collect()
     };
-    with_argv(cx, resource, argv)
+    command_from_argv(cx, resource, argv)
 }
 
 /// The command as one text, for messages.
-pub(super) fn line(resource: &Resource) -> String {
+pub(super) fn command_text(resource: &Resource) -> String {
     match resource.get("command") {
-        Some(Value::List(words)) => words.join(" "),
+        Some(ResourceValue::List(words)) => words.join(" "),
         _ => resource.title.clone(),
     }
 }
 
-fn first(resource: &Resource) -> String {
+fn first_word(resource: &Resource) -> String {
     resource
-        .list("command")
+        .get_list("command")
         .first()
         .map_or_else(|| resource.title.clone(), |word| (*word).to_owned())
 }
 
-fn with_argv(cx: &Cx<'_>, resource: &Resource, argv: Vec<String>) -> Result<Command, EngineError> {
+fn command_from_argv(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: Vec<String>,
+) -> Result<Command, EngineError> {
     let mut command = Command::new(argv);
     if resource.get("path").is_some() {
         command
             .env
-            .insert("PATH".to_owned(), resource.list("path").join(":"));
+            .insert("PATH".to_owned(), resource.get_list("path").join(":"));
     }
-    for setting in resource.list("environment") {
+    for setting in resource.get_list("environment") {
         let Some((name, value)) = split_setting(setting) else {
-            cx.say(format!(
+            cx.log_line(format!(
                 "Cannot understand environment setting \"{setting}\""
             ));
             continue;
         };
         let before = command.env.insert(name.to_owned(), value.to_owned());
         if before.is_some() {
-            cx.say(format!(
+            cx.log_line(format!(
                 "Overriding environment setting '{name}' with '{value}'"
             ));
         }
     }
-    command.cwd = resource.text("cwd").map(PathBuf::from);
-    command.umask = resource.text("umask").and_then(umask);
-    command.uid = number(cx, resource, "user", names::uid)?;
-    command.gid = number(cx, resource, "group", names::gid)?;
+    command.cwd = resource.get_text("cwd").map(PathBuf::from);
+    command.umask = resource.get_text("umask").and_then(parse_umask);
+    command.uid = lookup_id(cx, resource, "user", account_names::resolve_uid)?;
+    command.gid = lookup_id(cx, resource, "group", account_names::resolve_gid)?;
     command.cancel = cx.cancel.clone();
     Ok(command)
 }
 
-type LookUp = fn(&Cx<'_>, &str) -> Result<Option<u32>, muster_system::SystemError>;
+type IdLookup = fn(&ResourceContext<'_>, &str) -> Result<Option<u32>, muster_system::SystemError>;
 
-fn number(
-    cx: &Cx<'_>,
+fn lookup_id(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     name: &str,
-    look_up: LookUp,
+    look_up: IdLookup,
 ) -> Result<Option<u32>, EngineError> {
-    let Some(who) = resource.text(name) else {
+    let Some(who) = resource.get_text(name) else {
         return Ok(None);
     };
     let id = look_up(cx, who).map_err(EngineError::during(
@@ -161,11 +170,13 @@ fn number(
 /// Whether Ruby's `exec`, and so Puppet, would hand the line to a shell.
 fn needs_shell(line: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default();
-    line.contains(|c| META.contains(c)) || word.contains('=') || SHELL_WORDS.contains(&word)
+    line.contains(|c| SHELL_METACHARACTERS.contains(c))
+        || word.contains('=')
+        || SHELL_WORDS.contains(&word)
 }
 
 /// The first word, without its quotes.
-fn program(line: &str) -> String {
+fn program_word(line: &str) -> String {
     let quoted = ['"', '\'']
         .into_iter()
         .find_map(|quote| line.strip_prefix(quote)?.split(quote).next());
@@ -182,14 +193,14 @@ fn split_setting(setting: &str) -> Option<(&str, &str)> {
     setting.split_once('=').filter(|(name, _)| word(name))
 }
 
-fn umask(text: &str) -> Option<u32> {
+fn parse_umask(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8)
         .ok()
         .filter(|mask| *mask <= 0o777 && text.len() <= 5)
 }
 
 /// The file that a command line begins with, if it is named by its whole path.
-pub(super) fn file(line: &str) -> Option<&str> {
+pub(super) fn leading_path(line: &str) -> Option<&str> {
     let quoted = line
         .strip_prefix('"')
         .and_then(|rest| Some(rest.split_once('"')?.0));
@@ -203,7 +214,7 @@ pub(super) fn file(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{needs_shell, program};
+    use super::{needs_shell, program_word};
 
     #[test]
     fn a_shell_is_used_only_where_the_line_needs_one() {
@@ -227,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_quoted_program_keeps_its_blanks() {
-        assert_eq!(program("'/opt/my app/run' now"), "/opt/my app/run");
-        assert_eq!(program("/bin/date > x"), "/bin/date");
+        assert_eq!(program_word("'/opt/my app/run' now"), "/opt/my app/run");
+        assert_eq!(program_word("/bin/date > x"), "/bin/date");
     }
 }

@@ -9,196 +9,236 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use muster_system::command::Cancel;
-use muster_system::{Command, Output, SystemError};
+use muster_system::command::CancelFlag;
+use muster_system::{Command, CommandOutput, SystemError};
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
-use crate::schema::{Attribute, Kind, Schema};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "exec",
     doc: "A command that is run unless it need not. It should be safe to run twice; `creates`, `unless` or `onlyif` say when it is done.",
     namevar: "command",
     attributes: &[
-        Attribute::property("returns", Kind::List, "Exit codes that are a success.").or("0"),
-        Attribute::parameter(
+        AttributeSchema::property(
+            "returns",
+            AttributeKind::List,
+            "Exit codes that are a success.",
+        )
+        .with_default("0"),
+        AttributeSchema::parameter(
             "command",
-            Kind::List,
+            AttributeKind::List,
             "The command line, or program and arguments as a list, which sees no shell.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "creates",
-            Kind::List,
+            AttributeKind::List,
             "Paths; if one of them exists, the command is not run.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "unless",
-            Kind::Commands,
+            AttributeKind::Commands,
             "Commands; if one of them ends with 0, the command is not run.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "onlyif",
-            Kind::Commands,
+            AttributeKind::Commands,
             "Commands; unless all of them end with 0, the command is not run.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "refreshonly",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether only a change of another resource makes it run.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "refresh",
-            Kind::Text,
+            AttributeKind::Text,
             "What is run on a refresh instead of the command.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "cwd",
-            Kind::Path,
+            AttributeKind::Path,
             "Where it runs; the directory must exist.",
         ),
-        Attribute::parameter("environment", Kind::List, "Settings `NAME=value`."),
-        Attribute::parameter(
+        AttributeSchema::parameter("environment", AttributeKind::List, "Settings `NAME=value`."),
+        AttributeSchema::parameter(
             "path",
-            Kind::List,
+            AttributeKind::List,
             "Where programs are looked up; lists are joined by `:`.",
         ),
-        Attribute::parameter("user", Kind::Text, "Who runs it, by name or number."),
-        Attribute::parameter("group", Kind::Text, "With which group, by name or number."),
-        Attribute::parameter("umask", Kind::Text, "The file creation mask, octal."),
-        Attribute::parameter(
+        AttributeSchema::parameter(
+            "user",
+            AttributeKind::Text,
+            "Who runs it, by name or number.",
+        ),
+        AttributeSchema::parameter(
+            "group",
+            AttributeKind::Text,
+            "With which group, by name or number.",
+        ),
+        AttributeSchema::parameter(
+            "umask",
+            AttributeKind::Text,
+            "The file creation mask, octal.",
+        ),
+        AttributeSchema::parameter(
             "timeout",
-            Kind::Seconds,
+            AttributeKind::Seconds,
             "Longest run of each try in seconds; 0 is no limit.",
         )
-        .or("300"),
-        Attribute::parameter("tries", Kind::Int, "How often it is tried.").or("1"),
-        Attribute::parameter("try_sleep", Kind::Seconds, "Seconds between two tries.").or("0"),
-        Attribute::parameter(
+        .with_default("300"),
+        AttributeSchema::parameter("tries", AttributeKind::Int, "How often it is tried.")
+            .with_default("1"),
+        AttributeSchema::parameter(
+            "try_sleep",
+            AttributeKind::Seconds,
+            "Seconds between two tries.",
+        )
+        .with_default("0"),
+        AttributeSchema::parameter(
             "logoutput",
-            Kind::Word(&["true", "false", "on_failure"]),
+            AttributeKind::Word(&["true", "false", "on_failure"]),
             "Whether the output is told.",
         )
-        .or("on_failure"),
-        Attribute::parameter(
+        .with_default("on_failure"),
+        AttributeSchema::parameter(
             "provider",
-            Kind::Word(&["posix", "shell"]),
+            AttributeKind::Word(&["posix", "shell"]),
             "`shell` gives every command to `/bin/sh -c`.",
         )
-        .or("posix"),
+        .with_default("posix"),
     ],
 };
 
 /// How often a wait between tries looks at the cancel flag.
-const ATTENTION: Duration = Duration::from_millis(50);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The type.
 #[derive(Debug)]
-pub struct Exec;
+pub struct ExecResourceType;
 
-impl ResourceType for Exec {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for ExecResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        command::check(&resource)?;
+        command::check_command(&resource)?;
         if resource
             .get("tries")
-            .and_then(Value::as_int)
+            .and_then(ResourceValue::as_int)
             .is_some_and(|tries| tries < 1)
         {
-            return Err(EngineError::invalid(&resource, "tries", "is less than 1"));
+            return Err(EngineError::invalid_value(
+                &resource,
+                "tries",
+                "is less than 1",
+            ));
         }
-        let returns = resource.list("returns");
+        let returns = resource.get_list("returns");
         if let Some(code) = returns.iter().find(|code| code.parse::<u8>().is_err()) {
             let problem = format!("contains `{code}`, must be exit codes from 0 to 255");
-            return Err(EngineError::invalid(&resource, "returns", problem));
+            return Err(EngineError::invalid_value(&resource, "returns", problem));
         }
         if returns.is_empty() {
-            return Err(EngineError::invalid(
+            return Err(EngineError::invalid_value(
                 &resource,
                 "returns",
                 "is empty; no exit code would be a success",
             ));
         }
         let relative = |path: &&str| !path.starts_with('/');
-        if let Some(path) = resource.list("creates").into_iter().find(relative) {
+        if let Some(path) = resource.get_list("creates").into_iter().find(relative) {
             let problem = format!("contains `{path}`, must be absolute paths");
-            return Err(EngineError::invalid(&resource, "creates", problem));
+            return Err(EngineError::invalid_value(&resource, "creates", problem));
         }
         Ok(resource)
     }
 
     /// `returns` is `notrun` when there is something to do, and as desired when there is not.
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        let notrun = Value::from("notrun");
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        let notrun = ResourceValue::from("notrun");
         let returns = match resource.get("returns") {
-            Some(desired) if !wanted(cx, resource)? => desired.clone(),
+            Some(desired) if !should_run(cx, resource)? => desired.clone(),
             _ => notrun,
         };
-        Ok(State {
-            values: Values::from([("returns".to_owned(), returns)]),
+        Ok(ResourceState {
+            values: ResourceValues::from([("returns".to_owned(), returns)]),
         })
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
-        let mut plan = Plan::compare(&SCHEMA, resource, state);
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
+        let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         for change in &mut plan.changes {
             "executed successfully".clone_into(&mut change.message);
         }
         plan
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        execute(cx, &plan.resource)
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        run_resource(cx, &plan.resource)
     }
 
-    fn refreshes(&self) -> bool {
+    fn supports_refresh(&self) -> bool {
         true
     }
 
     /// Runs the command, or the one that is meant for refreshes, unless a guard forbids it.
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-        if !allowed(cx, resource)? {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+        if !guards_allow(cx, resource)? {
             return Ok(());
         }
-        match resource.text("refresh") {
+        match resource.get_text("refresh") {
             Some(line) => {
-                run(
+                run_command(
                     cx,
                     resource,
-                    command::of_line(cx, resource, line)?,
+                    command::command_from_line(cx, resource, line)?,
                     "refresh",
                 )?;
                 Ok(())
             }
-            None => execute(cx, resource),
+            None => run_resource(cx, resource),
         }
     }
 
     /// The working directory, every absolute path that the command and its checks begin with or name in quotes, and the user.
-    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
-        let mut wanted: Vec<Wanted> = Vec::new();
-        wanted.extend(resource.text("cwd").map(|cwd| ("file", cwd.to_owned())));
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        _: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        let mut wanted: Vec<AutorequireTarget> = Vec::new();
+        wanted.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
         for name in ["command", "onlyif", "unless"] {
-            let lines = resource.list(name);
+            let lines = resource.get_list(name);
             // A list is program and arguments: only the program is looked at.
             let lines = if name == "command" {
                 lines.get(..1).unwrap_or_default()
             } else {
                 &lines
             };
-            let files = lines.iter().filter_map(|line| command::file(line));
+            let files = lines.iter().filter_map(|line| command::leading_path(line));
             wanted.extend(files.map(|file| ("file", file.to_owned())));
         }
         let by_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
         wanted.extend(
             resource
-                .text("user")
+                .get_text("user")
                 .filter(by_name)
                 .map(|user| ("user", user.to_owned())),
         );
@@ -207,20 +247,26 @@ impl ResourceType for Exec {
 }
 
 /// Runs the command, as often as need be.
-fn execute(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
-    cx.memo.packages.forget();
+fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    cx.memo.packages.clear();
     let output = run_tries(cx, resource)?;
-    let good = succeeded(resource, &output);
+    let good = is_expected_exit(resource, &output);
     if matches!(
-        (resource.text("logoutput"), good),
+        (resource.get_text("logoutput"), good),
         (Some("true"), _) | (Some("on_failure"), false)
     ) {
-        output.text().lines().for_each(|line| cx.say(line));
+        output
+            .combined_text()
+            .lines()
+            .for_each(|line| cx.log_line(line));
     }
     if good {
         return Ok(());
     }
-    let (line, returns) = (command::line(resource), resource.list("returns").join(","));
+    let (line, returns) = (
+        command::command_text(resource),
+        resource.get_list("returns").join(","),
+    );
     let problem = format!(
         "'{line}' returned {} instead of one of [{returns}]",
         output.code
@@ -229,14 +275,14 @@ fn execute(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
 }
 
 /// Whether every guard lets the command run, asked in Puppet's order and only as far as needed.
-fn wanted(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
-    Ok(!resource.flag("refreshonly") && allowed(cx, resource)?)
+fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+    Ok(!resource.get_flag("refreshonly") && guards_allow(cx, resource)?)
 }
 
 /// Whether every guard but `refreshonly` lets it run.
-fn allowed(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
-    for path in resource.list("creates") {
-        let found = paths::follow(cx.system, Path::new(path));
+fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+    for path in resource.get_list("creates") {
+        let found = paths::follow_links(cx.system, Path::new(path));
         if found
             .map_err(EngineError::during(resource, format!("looking at {path}")))?
             .is_some()
@@ -245,14 +291,14 @@ fn allowed(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
         }
     }
     for (guard, blocks_on_success) in [("unless", true), ("onlyif", false)] {
-        for line in resource.list(guard) {
-            let output = run(
+        for line in resource.get_list(guard) {
+            let output = run_command(
                 cx,
                 resource,
-                command::of_line(cx, resource, line)?,
+                command::command_from_line(cx, resource, line)?,
                 &format!("check '{line}'"),
             )?;
-            if output.success() == blocks_on_success {
+            if output.is_success() == blocks_on_success {
                 return Ok(false);
             }
         }
@@ -261,83 +307,96 @@ fn allowed(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
 }
 
 /// The last try's output: the first good one, or the last bad one.
-fn run_tries(cx: &Cx<'_>, resource: &Resource) -> Result<Output, EngineError> {
-    let tries = resource.get("tries").and_then(Value::as_int).unwrap_or(1);
-    let pause = seconds(resource, "try_sleep").unwrap_or_default();
-    let once = || run(cx, resource, command::of_resource(cx, resource)?, "command");
+fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput, EngineError> {
+    let tries = resource
+        .get("tries")
+        .and_then(ResourceValue::as_int)
+        .unwrap_or(1);
+    let pause = duration_parameter(resource, "try_sleep").unwrap_or_default();
+    let once = || {
+        run_command(
+            cx,
+            resource,
+            command::main_command(cx, resource)?,
+            "command",
+        )
+    };
     let mut output = once()?;
     for _ in 1..tries {
-        if succeeded(resource, &output) {
+        if is_expected_exit(resource, &output) {
             break;
         }
-        wait(pause, &cx.cancel);
+        wait_unless_cancelled(pause, &cx.cancel);
         output = once()?;
     }
     Ok(output)
 }
 
-fn succeeded(resource: &Resource, output: &Output) -> bool {
+fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
     resource
-        .list("returns")
+        .get_list("returns")
         .contains(&output.code.to_string().as_str())
 }
 
 /// Runs a command or a check. `what` begins the message of a timeout.
-fn run(
-    cx: &Cx<'_>,
+fn run_command(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     mut command: Command,
     what: &str,
-) -> Result<Output, EngineError> {
-    command.timeout = seconds(resource, "timeout");
-    let program = command.program().to_owned();
-    let output = cx.system.run(&command).map_err(|error| match error {
-        SystemError::Timeout { after, .. } => {
-            let limit = after.as_secs_f64();
-            EngineError::failed(
-                resource,
-                format!("{what} exceeded its timeout of {limit} s"),
-            )
-        }
-        error if error.is_not_found() => {
-            let place = command
-                .cwd
-                .as_deref()
-                .filter(|cwd| matches!(paths::follow(cx.system, cwd), Ok(None)));
-            EngineError::failed(
-                resource,
-                match place {
-                    Some(cwd) => format!("working directory {} does not exist", cwd.display()),
-                    None => format!("could not find command '{program}'"),
-                },
-            )
-        }
-        other => EngineError::during(resource, format!("running {what}"))(other),
-    })?;
+) -> Result<CommandOutput, EngineError> {
+    command.timeout = duration_parameter(resource, "timeout");
+    let program = command.program_name().to_owned();
+    let output = cx
+        .system
+        .run_command(&command)
+        .map_err(|error| match error {
+            SystemError::Timeout { after, .. } => {
+                let limit = after.as_secs_f64();
+                EngineError::failed(
+                    resource,
+                    format!("{what} exceeded its timeout of {limit} s"),
+                )
+            }
+            error if error.is_not_found() => {
+                let place = command
+                    .cwd
+                    .as_deref()
+                    .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
+                EngineError::failed(
+                    resource,
+                    match place {
+                        Some(cwd) => format!("working directory {} does not exist", cwd.display()),
+                        None => format!("could not find command '{program}'"),
+                    },
+                )
+            }
+            other => EngineError::during(resource, format!("running {what}"))(other),
+        })?;
     // The shell's word for a missing program. It never is a verdict, not even of a check.
     if output.code == 127 {
         return Err(EngineError::failed(
             resource,
-            format!("{what} returned 127: {}", output.text().trim()),
+            format!("{what} returned 127: {}", output.combined_text().trim()),
         ));
     }
     Ok(output)
 }
 
 /// A duration; `None` when it is 0 or not given.
-fn seconds(resource: &Resource, name: &str) -> Option<Duration> {
-    let seconds = resource.text(name)?.parse().ok()?;
+fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
+    let seconds = resource.get_text(name)?.parse().ok()?;
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|duration| !duration.is_zero())
 }
 
 /// Lets time pass, but not after the caller has given up.
-fn wait(pause: Duration, cancel: &Cancel) {
+fn wait_unless_cancelled(pause: Duration, cancel: &CancelFlag) {
     let end = Instant::now() + pause;
     while !cancel.is_cancelled() {
         match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::park_timeout(left.min(ATTENTION)),
+            Some(left) if !left.is_zero() => thread::park_timeout(left.min(CANCEL_POLL_INTERVAL)),
             _ => break,
         }
     }

@@ -2,55 +2,63 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{Attributes, FileKind, Metadata};
+use muster_system::{FileAttributes, FileEntryKind, FileMetadata};
 
-use super::LIMIT;
+use super::MAX_CONTENT_BYTES;
 use crate::error::EngineError;
 use crate::providers::bucket;
-use crate::providers::walk::Walk;
+use crate::providers::walk::DirectoryWalk;
 use crate::resource::Resource;
-use crate::resource_type::Cx;
+use crate::resource_type::ResourceContext;
 
 /// Keeps what is at the path, if the resource asks for it.
-pub(super) fn keep(
-    cx: &Cx<'_>,
+pub(super) fn back_up_entry(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-    found: &Metadata,
+    found: &FileMetadata,
 ) -> Result<(), EngineError> {
-    match resource.text("backup") {
+    match resource.get_text("backup") {
         None | Some("false") => Ok(()),
-        Some(suffix) if suffix.starts_with('.') => beside(cx, resource, path, found, suffix),
-        Some(name) => in_bucket(cx, resource, path, found, name),
+        Some(suffix) if suffix.starts_with('.') => copy_beside(cx, resource, path, found, suffix),
+        Some(name) => store_in_bucket(cx, resource, path, found, name),
     }
 }
 
 /// The directory of the bucket that `backup` names.
-pub(super) fn bucket(cx: &Cx<'_>, resource: &Resource, name: &str) -> Result<PathBuf, EngineError> {
-    cx.memo.buckets.path(name).ok_or_else(|| {
+pub(super) fn bucket_directory(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    name: &str,
+) -> Result<PathBuf, EngineError> {
+    cx.memo.buckets.bucket_path(name).ok_or_else(|| {
         let problem = format!("Could not find filebucket {name} specified in backup");
         EngineError::failed(resource, problem)
     })
 }
 
-fn in_bucket(
-    cx: &Cx<'_>,
+fn store_in_bucket(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-    found: &Metadata,
+    found: &FileMetadata,
     name: &str,
 ) -> Result<(), EngineError> {
-    let directory = bucket(cx, resource, name)?;
-    for path in files(cx, resource, path, found)? {
+    let directory = bucket_directory(cx, resource, name)?;
+    for path in list_files(cx, resource, path, found)? {
         let failing = || {
             EngineError::during(
                 resource,
                 format!("keeping {} in the filebucket {name}", path.display()),
             )
         };
-        let content = cx.system.read(&path, LIMIT).map_err(failing())?;
-        let sum = bucket::keep(cx.system, &directory, &path, &content).map_err(failing())?;
-        cx.say(format!(
+        let content = cx
+            .system
+            .read_file(&path, MAX_CONTENT_BYTES)
+            .map_err(failing())?;
+        let sum =
+            bucket::store_content(cx.system, &directory, &path, &content).map_err(failing())?;
+        cx.log_line(format!(
             "Filebucketed {} to {name} with sum {sum}",
             path.display()
         ));
@@ -59,30 +67,30 @@ fn in_bucket(
 }
 
 /// The file itself, or every file below the directory. Links have no content.
-fn files(
-    cx: &Cx<'_>,
+fn list_files(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-    found: &Metadata,
+    found: &FileMetadata,
 ) -> Result<Vec<PathBuf>, EngineError> {
     match found.kind {
-        FileKind::File => Ok(vec![path.to_owned()]),
-        FileKind::Directory => {
-            let entries = below(cx, resource, path)?;
+        FileEntryKind::File => Ok(vec![path.to_owned()]),
+        FileEntryKind::Directory => {
+            let entries = list_below(cx, resource, path)?;
             let files = entries
                 .into_iter()
-                .filter(|(_, found)| found.kind == FileKind::File);
+                .filter(|(_, found)| found.kind == FileEntryKind::File);
             Ok(files.map(|(below, _)| path.join(below)).collect())
         }
-        FileKind::Link | FileKind::Other => Ok(Vec::new()),
+        FileEntryKind::Link | FileEntryKind::Other => Ok(Vec::new()),
     }
 }
 
-fn beside(
-    cx: &Cx<'_>,
+fn copy_beside(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-    found: &Metadata,
+    found: &FileMetadata,
     suffix: &str,
 ) -> Result<(), EngineError> {
     let copy = PathBuf::from(format!("{}{suffix}", path.display()));
@@ -91,38 +99,38 @@ fn beside(
         EngineError::during(resource, doing)
     };
     if let Some(old) = cx.system.metadata(&copy).map_err(failing())? {
-        if old.kind == FileKind::Directory {
+        if old.kind == FileEntryKind::Directory {
             let problem = format!(
                 "Will not remove directory backup {}; use a filebucket",
                 copy.display()
             );
             return Err(EngineError::failed(resource, problem));
         }
-        if old.kind != FileKind::File || found.kind != FileKind::File {
+        if old.kind != FileEntryKind::File || found.kind != FileEntryKind::File {
             cx.system.remove_file(&copy).map_err(failing())?;
         }
     }
-    copy_one(cx, path, &copy, found).map_err(failing())?;
-    if found.kind == FileKind::Directory {
-        for (below, found) in below(cx, resource, path)? {
-            copy_one(cx, &path.join(&below), &copy.join(&below), &found).map_err(failing())?;
+    copy_entry(cx, path, &copy, found).map_err(failing())?;
+    if found.kind == FileEntryKind::Directory {
+        for (below, found) in list_below(cx, resource, path)? {
+            copy_entry(cx, &path.join(&below), &copy.join(&below), &found).map_err(failing())?;
         }
     }
     Ok(())
 }
 
-fn below(
-    cx: &Cx<'_>,
+fn list_below(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-) -> Result<Vec<(PathBuf, Metadata)>, EngineError> {
-    let walk = Walk {
+) -> Result<Vec<(PathBuf, FileMetadata)>, EngineError> {
+    let walk = DirectoryWalk {
         depth: None,
         ignore: &[],
         follow: false,
         most: None,
     };
-    let entries = walk.entries(cx.system, path).map_err(|problem| {
+    let entries = walk.collect_entries(cx.system, path).map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
     })?;
     Ok(entries
@@ -131,24 +139,24 @@ fn below(
         .collect())
 }
 
-fn copy_one(
-    cx: &Cx<'_>,
+fn copy_entry(
+    cx: &ResourceContext<'_>,
     from: &Path,
     to: &Path,
-    found: &Metadata,
+    found: &FileMetadata,
 ) -> Result<(), muster_system::SystemError> {
-    let attributes = Attributes {
+    let attributes = FileAttributes {
         mode: Some(found.mode),
         uid: Some(found.uid),
         gid: Some(found.gid),
     };
     match found.kind {
-        FileKind::File => {
-            let content = cx.system.read(from, LIMIT)?;
-            cx.system.write(to, &content, &attributes)
+        FileEntryKind::File => {
+            let content = cx.system.read_file(from, MAX_CONTENT_BYTES)?;
+            cx.system.write_file(to, &content, &attributes)
         }
-        FileKind::Directory => cx.system.create_dir(to, &attributes),
-        FileKind::Link => cx.system.symlink(&cx.system.read_link(from)?, to),
-        FileKind::Other => Ok(()),
+        FileEntryKind::Directory => cx.system.create_dir(to, &attributes),
+        FileEntryKind::Link => cx.system.create_symlink(&cx.system.read_link(from)?, to),
+        FileEntryKind::Other => Ok(()),
     }
 }

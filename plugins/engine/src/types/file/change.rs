@@ -2,52 +2,56 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{Attributes, Command, FileKind};
+use muster_system::{Command, FileAttributes, FileEntryKind};
 
 use super::{backup, mode, read, source};
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
-use crate::providers::{bucket, digest, names, paths};
-use crate::resource::{Resource, Value};
-use crate::resource_type::Cx;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::{account_names, bucket, digest, paths};
+use crate::resource::{Resource, ResourceValue};
+use crate::resource_type::ResourceContext;
 
 /// A change in the making: whose, and where.
-struct Work<'a> {
-    cx: &'a Cx<'a>,
+struct FileChangeContext<'a> {
+    cx: &'a ResourceContext<'a>,
     resource: &'a Resource,
-    state: &'a State,
+    state: &'a ResourceState,
     path: PathBuf,
 }
 
 /// Makes one change.
-pub(super) fn apply(cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
+pub(super) fn apply_change(
+    cx: &ResourceContext<'_>,
+    plan: &ResourcePlan,
+    change: &PropertyChange,
+) -> Result<(), EngineError> {
     let resource = &plan.resource;
     let failing = || EngineError::during(resource, format!("changing {}", resource.name));
-    let work = Work {
+    let work = FileChangeContext {
         cx,
         resource,
         state: &plan.state,
-        path: read::place(cx, resource).map_err(failing())?,
+        path: read::resolve_path(cx, resource).map_err(failing())?,
     };
     match (change.property.as_str(), change.to.as_text()) {
-        ("ensure", Some("absent")) => work.make_way(None),
-        ("ensure", Some("directory")) => work.directory(),
-        ("ensure", Some("link")) | ("target", _) => work.link(),
-        ("ensure" | "content" | "checksum_value", _) => work.file(),
+        ("ensure", Some("absent")) => work.clear_path(None),
+        ("ensure", Some("directory")) => work.create_directory(),
+        ("ensure", Some("link")) | ("target", _) => work.create_link(),
+        ("ensure" | "content" | "checksum_value", _) => work.write_file(),
         (property, _) => {
-            let all = work.attributes(None)?;
+            let all = work.desired_attributes(None)?;
             let one = match property {
-                "owner" => Attributes {
+                "owner" => FileAttributes {
                     uid: all.uid,
-                    ..Attributes::default()
+                    ..FileAttributes::default()
                 },
-                "group" => Attributes {
+                "group" => FileAttributes {
                     gid: all.gid,
-                    ..Attributes::default()
+                    ..FileAttributes::default()
                 },
-                _ => Attributes {
+                _ => FileAttributes {
                     mode: all.mode,
-                    ..Attributes::default()
+                    ..FileAttributes::default()
                 },
             };
             cx.system
@@ -57,63 +61,63 @@ pub(super) fn apply(cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), Eng
     }
 }
 
-impl Work<'_> {
-    fn directory(&self) -> Result<(), EngineError> {
-        self.make_way(Some(FileKind::Directory))?;
-        self.has_parent()?;
-        let attributes = self.attributes(Some((0o755, true)))?;
+impl FileChangeContext<'_> {
+    fn create_directory(&self) -> Result<(), EngineError> {
+        self.clear_path(Some(FileEntryKind::Directory))?;
+        self.check_parent()?;
+        let attributes = self.desired_attributes(Some((0o755, true)))?;
         self.cx
             .system
             .create_dir(&self.path, &attributes)
-            .map_err(self.during("creating"))
+            .map_err(self.error_during("creating"))
     }
 
-    fn link(&self) -> Result<(), EngineError> {
-        self.make_way(Some(FileKind::Link))?;
-        self.has_parent()?;
-        let target = self.resource.text("target").unwrap_or_default();
-        let owner = Attributes {
+    fn create_link(&self) -> Result<(), EngineError> {
+        self.clear_path(Some(FileEntryKind::Link))?;
+        self.check_parent()?;
+        let target = self.resource.get_text("target").unwrap_or_default();
+        let owner = FileAttributes {
             mode: None,
-            ..self.attributes(None)?
+            ..self.desired_attributes(None)?
         };
         self.cx
             .system
-            .symlink(Path::new(target), &self.path)
+            .create_symlink(Path::new(target), &self.path)
             .and_then(|()| self.cx.system.set_attributes(&self.path, &owner))
-            .map_err(self.during("linking"))
+            .map_err(self.error_during("linking"))
     }
 
     /// Writes the desired content, or none, over whatever is there.
-    fn file(&self) -> Result<(), EngineError> {
-        let content = self.content()?;
-        self.has_parent()?;
-        self.validate(&content)?;
-        self.make_way(Some(FileKind::File))?;
-        let attributes = self.attributes(Some((0o644, false)))?;
+    fn write_file(&self) -> Result<(), EngineError> {
+        let content = self.desired_content()?;
+        self.check_parent()?;
+        self.validate_content(&content)?;
+        self.clear_path(Some(FileEntryKind::File))?;
+        let attributes = self.desired_attributes(Some((0o644, false)))?;
         // What takes the place of another file is on the disk before it does; what is new, when everything is done.
         self.cx
             .system
             .write_new(&self.path, &content, &attributes)
-            .map_err(self.during("writing"))?;
+            .map_err(self.error_during("writing"))?;
         self.cx
-            .made_in(self.path.parent().unwrap_or(Path::new("/")));
+            .note_created_file(self.path.parent().unwrap_or(Path::new("/")));
         Ok(())
     }
 
-    fn content(&self) -> Result<Vec<u8>, EngineError> {
+    fn desired_content(&self) -> Result<Vec<u8>, EngineError> {
         let resource = self.resource;
-        let content = match resource.text("content") {
-            Some(content) => match digest::parse(content) {
-                Some((_, sum)) => self.kept(content, sum)?,
+        let content = match resource.get_text("content") {
+            Some(content) => match digest::parse_checksum(content) {
+                Some((_, sum)) => self.bucket_content(content, sum)?,
                 None => content.as_bytes().to_vec(),
             },
-            None if resource.get("source").is_some() => source::read(self.cx, resource)?,
+            None if resource.get("source").is_some() => source::read_content(self.cx, resource)?,
             None => Vec::new(),
         };
-        let demanded = read::demanded(resource)
+        let demanded = read::required_checksum(resource)
             .filter(|_| resource.get("content").or(resource.get("source")).is_some());
         if let Some((digest, sum)) = demanded {
-            let found = digest.of(&content);
+            let found = digest.hex_checksum(&content);
             if found != sum {
                 let kind = digest.name();
                 let problem = format!(
@@ -126,14 +130,14 @@ impl Work<'_> {
     }
 
     /// What a file bucket keeps under a checksum.
-    fn kept(&self, content: &str, sum: &str) -> Result<Vec<u8>, EngineError> {
-        let backup = self.resource.text("backup");
+    fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>, EngineError> {
+        let backup = self.resource.get_text("backup");
         let name = backup
             .filter(|name| *name != "false" && !name.starts_with('.'))
-            .unwrap_or(bucket::ALWAYS);
-        let directory = backup::bucket(self.cx, self.resource, name)?;
+            .unwrap_or(bucket::PREDECLARED_BUCKET);
+        let directory = backup::bucket_directory(self.cx, self.resource, name)?;
         let failing = EngineError::during(self.resource, format!("reading the filebucket {name}"));
-        let found = bucket::fetch(self.cx.system, &directory, sum).map_err(failing)?;
+        let found = bucket::fetch_content(self.cx.system, &directory, sum).map_err(failing)?;
         found.ok_or_else(|| {
             let problem = format!(
                 "Could not retrieve content for {content} from filebucket: {name} does not have it"
@@ -143,73 +147,75 @@ impl Work<'_> {
     }
 
     /// Keeps a copy of what is there, and removes what is not of the kind that will take its place.
-    fn make_way(&self, successor: Option<FileKind>) -> Result<(), EngineError> {
+    fn clear_path(&self, successor: Option<FileEntryKind>) -> Result<(), EngineError> {
         let found = self.cx.system.metadata(&self.path);
-        let Some(found) = found.map_err(self.during("looking at"))? else {
+        let Some(found) = found.map_err(self.error_during("looking at"))? else {
             return Ok(());
         };
         let stays = successor == Some(found.kind);
-        if found.kind == FileKind::Directory && !stays && !self.resource.flag("force") {
+        if found.kind == FileEntryKind::Directory && !stays && !self.resource.get_flag("force") {
             let problem = format!(
                 "Not removing directory {}; use 'force' to override: `force => true` removes it with all that is in it",
                 self.path.display()
             );
             return Err(EngineError::failed(self.resource, problem));
         }
-        if !(stays && found.kind == FileKind::Directory) {
-            backup::keep(self.cx, self.resource, &self.path, &found)?;
+        if !(stays && found.kind == FileEntryKind::Directory) {
+            backup::back_up_entry(self.cx, self.resource, &self.path, &found)?;
         }
         let removed = match found.kind {
             // A file is written over and a link replaced, at once.
             _ if stays => Ok(()),
-            FileKind::Directory => self.cx.system.remove_tree(&self.path),
+            FileEntryKind::Directory => self.cx.system.remove_tree(&self.path),
             _ => self.cx.system.remove_file(&self.path),
         };
-        removed.map_err(self.during("removing"))
+        removed.map_err(self.error_during("removing"))
     }
 
     /// Lets the command judge the new content in a file that nobody else can read.
-    fn validate(&self, content: &[u8]) -> Result<(), EngineError> {
+    fn validate_content(&self, content: &[u8]) -> Result<(), EngineError> {
         let resource = self.resource;
-        let Some(line) = resource.text("validate_cmd") else {
+        let Some(line) = resource.get_text("validate_cmd") else {
             return Ok(());
         };
-        let trial = resource.text("staging_location").map_or_else(
+        let trial = resource.get_text("staging_location").map_or_else(
             || format!("{}.muster-validate", self.path.display()),
             str::to_owned,
         );
         let path = Path::new(&trial);
         let failing = || EngineError::during(resource, format!("trying the content in {trial}"));
-        let private = Attributes {
+        let private = FileAttributes {
             mode: Some(0o600),
-            ..Attributes::default()
+            ..FileAttributes::default()
         };
         let system = self.cx.system;
-        system.write(path, content, &private).map_err(failing())?;
-        let place = resource.text("validate_replacement").unwrap_or("%");
+        system
+            .write_file(path, content, &private)
+            .map_err(failing())?;
+        let place = resource.get_text("validate_replacement").unwrap_or("%");
         let line = line.replace(place, &format!("'{}'", trial.replace('\'', r"'\''")));
         let mut command = Command::new(["/bin/sh", "-c", &line]);
         command.cancel = self.cx.cancel.clone();
-        let output = system.run(&command);
+        let output = system.run_command(&command);
         system.remove_file(path).map_err(failing())?;
         let output = output.map_err(failing())?;
-        if output.success() {
+        if output.is_success() {
             return Ok(());
         }
         let problem = format!(
             "the new content is refused: Execution of '{line}' returned {}: {}",
             output.code,
-            output.text().trim()
+            output.combined_text().trim()
         );
         Err(EngineError::failed(resource, problem))
     }
 
-    fn has_parent(&self) -> Result<(), EngineError> {
+    fn check_parent(&self) -> Result<(), EngineError> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
         let failing =
             EngineError::during(self.resource, format!("looking at {}", parent.display()));
-        let problem = match paths::follow(self.cx.system, parent).map_err(failing)? {
-            Some(found) if found.kind == FileKind::Directory => return Ok(()),
+        let problem = match paths::follow_links(self.cx.system, parent).map_err(failing)? {
+            Some(found) if found.kind == FileEntryKind::Directory => return Ok(()),
             Some(_) => format!("{} is not a directory", parent.display()),
             None => format!(
                 "Cannot create {}; parent directory {} does not exist",
@@ -222,8 +228,11 @@ impl Work<'_> {
 
     /// Mode, owner and group as desired, names looked up. A symbolic mode starts from `fresh`, the mode of a new file and
     /// whether it is a directory, unless what is there stays.
-    fn attributes(&self, fresh: Option<(u32, bool)>) -> Result<Attributes, EngineError> {
-        let text = |name| self.state.get(name).and_then(Value::as_text);
+    fn desired_attributes(
+        &self,
+        fresh: Option<(u32, bool)>,
+    ) -> Result<FileAttributes, EngineError> {
+        let text = |name| self.state.get(name).and_then(ResourceValue::as_text);
         let found = text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
         let kind = text("ensure");
         let (current, directory) = match (fresh, found) {
@@ -234,27 +243,27 @@ impl Work<'_> {
         let unknown = |what: &str, who: &str| {
             EngineError::failed(self.resource, format!("Could not find {what} {who}"))
         };
-        let mut attributes = Attributes {
+        let mut attributes = FileAttributes {
             mode: self
                 .resource
-                .text("mode")
-                .and_then(|mode| mode::bits(mode, current, directory)),
-            ..Attributes::default()
+                .get_text("mode")
+                .and_then(|mode| mode::resolve_mode(mode, current, directory)),
+            ..FileAttributes::default()
         };
-        if let Some(owner) = self.resource.text("owner") {
+        if let Some(owner) = self.resource.get_text("owner") {
             let looking = EngineError::during(self.resource, "looking the owner up");
-            let uid = names::uid(self.cx, owner).map_err(looking)?;
+            let uid = account_names::resolve_uid(self.cx, owner).map_err(looking)?;
             attributes.uid = Some(uid.ok_or_else(|| unknown("user", owner))?);
         }
-        if let Some(group) = self.resource.text("group") {
+        if let Some(group) = self.resource.get_text("group") {
             let looking = EngineError::during(self.resource, "looking the group up");
-            let gid = names::gid(self.cx, group).map_err(looking)?;
+            let gid = account_names::resolve_gid(self.cx, group).map_err(looking)?;
             attributes.gid = Some(gid.ok_or_else(|| unknown("group", group))?);
         }
         Ok(attributes)
     }
 
-    fn during(&self, doing: &str) -> impl FnOnce(muster_system::SystemError) -> EngineError {
+    fn error_during(&self, doing: &str) -> impl FnOnce(muster_system::SystemError) -> EngineError {
         EngineError::during(self.resource, format!("{doing} {}", self.path.display()))
     }
 }

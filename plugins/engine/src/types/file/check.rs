@@ -1,31 +1,31 @@
 //! What can be said of a `file` without looking at the machine: which values exclude each other, and what follows from them.
 
 use crate::error::EngineError;
-use crate::providers::digest::Digest;
-use crate::resource::{Resource, Value};
+use crate::providers::digest::ChecksumKind;
+use crate::resource::{Resource, ResourceValue};
 
 /// The suffix that is meant by `backup => true`.
-const SUFFIX: &str = ".puppet-bak";
+const DEFAULT_BACKUP_SUFFIX: &str = ".puppet-bak";
 
 /// Judges the resource, and fills in what goes without saying.
-pub(super) fn check(mut resource: Resource) -> Result<Resource, EngineError> {
+pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError> {
     let given: Vec<&str> = ["content", "source", "target"]
         .into_iter()
         .filter(|name| resource.get(name).is_some())
         .collect();
     if let [first, second, ..] = given.as_slice() {
         let problem = format!("is given together with `{first}`; choose one");
-        return Err(EngineError::invalid(&resource, second, problem));
+        return Err(EngineError::invalid_value(&resource, second, problem));
     }
-    ensure(&mut resource)?;
-    sources(&mut resource)?;
-    backup(&mut resource)?;
-    checksum(&resource)?;
-    recursion(&resource)?;
-    let ensure = resource.text("ensure");
+    check_ensure(&mut resource)?;
+    check_sources(&mut resource)?;
+    check_backup(&mut resource)?;
+    check_checksum(&resource)?;
+    check_recursion(&resource)?;
+    let ensure = resource.get_text("ensure");
     if matches!(ensure, Some("directory" | "link")) && resource.get("content").is_some() {
         let problem = "is `directory` or `link`, which have no content of their own";
-        return Err(EngineError::invalid(&resource, "ensure", problem));
+        return Err(EngineError::invalid_value(&resource, "ensure", problem));
     }
     if ensure == Some("link")
         && resource.get("target").is_none()
@@ -41,21 +41,21 @@ pub(super) fn check(mut resource: Resource) -> Result<Resource, EngineError> {
 
 /// A path as `ensure` is a link to it; content makes a file, and a target a link, without being told. What a source makes
 /// is seen when it is there to be looked at.
-fn ensure(resource: &mut Resource) -> Result<(), EngineError> {
-    let ensure = resource.text("ensure").map(str::to_owned);
+fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
+    let ensure = resource.get_text("ensure").map(str::to_owned);
     let word = match ensure.as_deref() {
         Some("present" | "absent" | "file" | "directory" | "link") => return Ok(()),
         Some("false") => "absent",
         Some(path) if path.starts_with('/') => {
             resource
                 .values
-                .insert("target".to_owned(), Value::from(path));
+                .insert("target".to_owned(), ResourceValue::from(path));
             "link"
         }
         Some(other) => {
             let problem =
                 format!("is `{other}`, must be present, absent, file, directory, link or a path");
-            return Err(EngineError::invalid(resource, "ensure", problem));
+            return Err(EngineError::invalid_value(resource, "ensure", problem));
         }
         None if resource.get("target").is_some() => "link",
         None if resource.get("content").is_some() => "file",
@@ -63,12 +63,12 @@ fn ensure(resource: &mut Resource) -> Result<(), EngineError> {
     };
     resource
         .values
-        .insert("ensure".to_owned(), Value::from(word));
+        .insert("ensure".to_owned(), ResourceValue::from(word));
     Ok(())
 }
 
 /// Paths are kept clean, `file:` URLs as paths, `puppet:` URLs as they are.
-fn sources(resource: &mut Resource) -> Result<(), EngineError> {
+fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     if resource.get("source").is_none() {
         return Ok(());
     }
@@ -79,45 +79,45 @@ fn sources(resource: &mut Resource) -> Result<(), EngineError> {
         }
         let path = source.strip_prefix("file://").unwrap_or(source);
         // A lone slash is the root, and the trimmed text is empty then.
-        crate::munge::path(if path.is_empty() { "/" } else { path }).ok_or_else(|| {
+        crate::munge::normalise_path(if path.is_empty() { "/" } else { path }).ok_or_else(|| {
             let problem = format!(
                 "is `{source}`, must be a path of the machine itself or a `puppet:` URL; other places are not supported"
             );
-            EngineError::invalid(resource, "source", problem)
+            EngineError::invalid_value(resource, "source", problem)
         })
     };
     let sources: Vec<String> = resource
-        .list("source")
+        .get_list("source")
         .into_iter()
         .map(judge)
         .collect::<Result<_, _>>()?;
     if sources.is_empty() {
         let problem = "is an empty list, must be one place at least";
-        return Err(EngineError::invalid(resource, "source", problem));
+        return Err(EngineError::invalid_value(resource, "source", problem));
     }
     resource
         .values
-        .insert("source".to_owned(), Value::List(sources));
+        .insert("source".to_owned(), ResourceValue::List(sources));
     Ok(())
 }
 
-fn backup(resource: &mut Resource) -> Result<(), EngineError> {
-    match resource.text("backup") {
+fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
+    match resource.get_text("backup") {
         Some("true") => {
-            let suffix = Value::from(SUFFIX);
+            let suffix = ResourceValue::from(DEFAULT_BACKUP_SUFFIX);
             resource.values.insert("backup".to_owned(), suffix);
             Ok(())
         }
         Some(suffix) if suffix.starts_with('.') && suffix.contains('/') => {
             let problem = format!("is `{suffix}`, and a suffix has no `/`");
-            Err(EngineError::invalid(resource, "backup", problem))
+            Err(EngineError::invalid_value(resource, "backup", problem))
         }
         _ => Ok(()),
     }
 }
 
-fn checksum(resource: &Resource) -> Result<(), EngineError> {
-    let kind = resource.text("checksum").unwrap_or("sha256");
+fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
+    let kind = resource.get_text("checksum").unwrap_or("sha256");
     let times = matches!(kind, "none" | "mtime" | "ctime");
     let conflict = if times && resource.get("content").is_some() {
         Some("content")
@@ -126,32 +126,40 @@ fn checksum(resource: &Resource) -> Result<(), EngineError> {
     };
     if let Some(other) = conflict {
         let problem = format!("is `{kind}`, by which `{other}` cannot be compared");
-        return Err(EngineError::invalid(resource, "checksum", problem));
+        return Err(EngineError::invalid_value(resource, "checksum", problem));
     }
-    let digest = Digest::named(kind);
-    match resource.text("checksum_value") {
-        Some(sum) if digest.is_some_and(|digest| !digest.fits(sum)) => {
+    let digest = ChecksumKind::from_name(kind);
+    match resource.get_text("checksum_value") {
+        Some(sum) if digest.is_some_and(|digest| !digest.is_valid_checksum(sum)) => {
             let problem = format!("is `{sum}`, which is no {kind} checksum in lower-case digits");
-            Err(EngineError::invalid(resource, "checksum_value", problem))
+            Err(EngineError::invalid_value(
+                resource,
+                "checksum_value",
+                problem,
+            ))
         }
         Some(_) if kind == "none" => {
             let problem = "is given, and `checksum` says that nothing is compared";
-            Err(EngineError::invalid(resource, "checksum_value", problem))
+            Err(EngineError::invalid_value(
+                resource,
+                "checksum_value",
+                problem,
+            ))
         }
         _ => Ok(()),
     }
 }
 
-fn recursion(resource: &Resource) -> Result<(), EngineError> {
-    if resource.text("recurse") == Some("remote") && resource.get("source").is_none() {
+fn check_recursion(resource: &Resource) -> Result<(), EngineError> {
+    if resource.get_text("recurse") == Some("remote") && resource.get("source").is_none() {
         let problem = "is `remote`, which needs a `source`";
-        return Err(EngineError::invalid(resource, "recurse", problem));
+        return Err(EngineError::invalid_value(resource, "recurse", problem));
     }
     for (name, least) in [("recurselimit", 0), ("max_files", -1)] {
-        let number = resource.get(name).and_then(Value::as_int);
+        let number = resource.get(name).and_then(ResourceValue::as_int);
         if let Some(number) = number.filter(|number| *number < least) {
             let problem = format!("is {number}, must be {least} or more");
-            return Err(EngineError::invalid(resource, name, problem));
+            return Err(EngineError::invalid_value(resource, name, problem));
         }
     }
     Ok(())

@@ -18,83 +18,98 @@ mod source;
 use std::path::Path;
 
 use crate::error::EngineError;
-use crate::plan::{Change, Plan, State};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
-use crate::resource_type::{Cx, Generates, ResourceType, Siblings, Wanted};
-use crate::schema::Schema;
+use crate::resource_type::{
+    AutorequireTarget, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+};
+use crate::schema::TypeSchema;
 use schema::SCHEMA;
 
 /// Longest file whose content is managed, in bytes: it is held in memory while it is compared and written.
-const LIMIT: u64 = 512 * 1024 * 1024;
+const MAX_CONTENT_BYTES: u64 = 512 * 1024 * 1024;
 
 /// The type.
 #[derive(Debug)]
-pub struct File;
+pub struct FileResourceType;
 
-impl ResourceType for File {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for FileResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        check::check(resource)
+        check::check_file(resource)
     }
 
-    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
-        read::read(cx, resource)
+    fn read_state(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        read::read_state(cx, resource)
     }
 
-    fn plan(&self, resource: &Resource, state: &State) -> Plan {
-        plan::plan(resource, state)
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
+        plan::plan_file(resource, state)
     }
 
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
-        change::apply(cx, plan, change)
+    fn apply_change(
+        &self,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+        change: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        change::apply_change(cx, plan, change)
     }
 
     /// The nearest directory above it, what it links to, the mounts that it lies in, and whom it belongs to.
-    fn autorequires(&self, resource: &Resource, siblings: &dyn Siblings) -> Vec<Wanted> {
-        let mut wanted: Vec<Wanted> = Vec::new();
+    fn autorequires(
+        &self,
+        resource: &Resource,
+        siblings: &dyn CatalogResources,
+    ) -> Vec<AutorequireTarget> {
+        let mut wanted: Vec<AutorequireTarget> = Vec::new();
         let above = || {
             let above = Path::new(&resource.name).ancestors().skip(1);
             above.map(|path| path.to_string_lossy().into_owned())
         };
         wanted.extend(
             above()
-                .find(|path| siblings.find("file", path).is_some())
+                .find(|path| siblings.find_resource("file", path).is_some())
                 .map(|path| ("file", path)),
         );
-        let target = resource.text("target");
+        let target = resource.get_text("target");
         wanted.extend(target.map(|target| ("file", target.to_owned())));
         wanted.extend(
             above()
-                .filter(|path| siblings.find("mount", path).is_some())
+                .filter(|path| siblings.find_resource("mount", path).is_some())
                 .map(|path| ("mount", path)),
         );
         for (type_name, property) in [("user", "owner"), ("group", "group")] {
             let by_name = |who: &&str| !who.bytes().all(|digit| digit.is_ascii_digit());
-            let who = resource.text(property).filter(by_name);
+            let who = resource.get_text(property).filter(by_name);
             wanted.extend(who.map(|who| (type_name, who.to_owned())));
         }
         wanted
     }
 
-    fn generates(&self, resource: &Resource) -> Generates {
-        if children::recurses(resource) {
-            Generates::WithTheResource
+    fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
+        if children::is_recursive(resource) {
+            GenerationPhase::WithTheResource
         } else {
-            Generates::Never
+            GenerationPhase::Never
         }
     }
 
-    fn generate(
+    fn generate_resources(
         &self,
-        cx: &Cx<'_>,
+        cx: &ResourceContext<'_>,
         resource: &Resource,
-        siblings: &dyn Siblings,
+        siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        if children::recurses(resource) {
-            children::generate(cx, resource, siblings)
+        if children::is_recursive(resource) {
+            children::generate_children(cx, resource, siblings)
         } else {
             Ok(Vec::new())
         }

@@ -1,12 +1,12 @@
 //! Permission bits by symbolic clauses such as `u=rw,g+X,o-rwx`, as chmod(1) reads them. Pure.
 
-const READ: u32 = 4;
-const WRITE: u32 = 2;
-const EXECUTE: u32 = 1;
+const READ_BIT: u32 = 4;
+const WRITE_BIT: u32 = 2;
+const EXECUTE_BIT: u32 = 1;
 
 /// Bits of the owner, the group, the others, and the special ones.
 #[derive(Debug, Clone, Copy, Default)]
-struct Bits {
+struct ModeBits {
     user: u32,
     group: u32,
     other: u32,
@@ -14,19 +14,19 @@ struct Bits {
 }
 
 /// The bits that a mode leads to from the current ones: octal digits as they are, clauses one after the other.
-pub(super) fn bits(mode: &str, current: u32, directory: bool) -> Option<u32> {
+pub(super) fn resolve_mode(mode: &str, current: u32, directory: bool) -> Option<u32> {
     if let Ok(bits) = u32::from_str_radix(mode, 8) {
         return Some(bits);
     }
     let any_execute = directory || current & 0o111 != 0;
-    let start = Bits {
+    let start = ModeBits {
         special: (current >> 9) & 7,
         user: (current >> 6) & 7,
         group: (current >> 3) & 7,
         other: current & 7,
     };
     let bits = mode.split(',').try_fold(start, |bits, clause| {
-        apply(bits, clause.trim(), any_execute)
+        apply_clause(bits, clause.trim(), any_execute)
     })?;
     Some((bits.special << 9) | (bits.user << 6) | (bits.group << 3) | bits.other)
 }
@@ -36,7 +36,7 @@ pub(super) fn is_symbolic(mode: &str) -> bool {
     u32::from_str_radix(mode, 8).is_err()
 }
 
-fn apply(before: Bits, clause: &str, any_execute: bool) -> Option<Bits> {
+fn apply_clause(before: ModeBits, clause: &str, any_execute: bool) -> Option<ModeBits> {
     let actions = clause.find(['-', '+', '='])?;
     let (who, actions) = clause.split_at_checked(actions)?;
     let who = if who.is_empty() || who.contains('a') {
@@ -47,21 +47,21 @@ fn apply(before: Bits, clause: &str, any_execute: bool) -> Option<Bits> {
     let mut after = before;
     for class in ['u', 'g', 'o'] {
         if who.contains(class) {
-            one_class(before, &mut after, class, actions, any_execute)?;
+            apply_to_class(before, &mut after, class, actions, any_execute)?;
         }
     }
     Some(after)
 }
 
 /// Permissions of one class. What is copied from another class is what that one had before the clause.
-fn one_class(
-    before: Bits,
-    after: &mut Bits,
+fn apply_to_class(
+    before: ModeBits,
+    after: &mut ModeBits,
     class: char,
     actions: &str,
     any_execute: bool,
 ) -> Option<()> {
-    let mut value = of_class(before, class);
+    let mut value = class_bits(before, class);
     let mut action = '+';
     for letter in actions.chars() {
         let (mut bit, mut special) = (0, 0);
@@ -71,12 +71,12 @@ fn one_class(
                 action = letter;
                 value = 0;
             }
-            'r' => bit = READ,
-            'w' => bit = WRITE,
-            'x' => bit = EXECUTE,
-            'X' if any_execute && action != '-' => bit = EXECUTE,
+            'r' => bit = READ_BIT,
+            'w' => bit = WRITE_BIT,
+            'x' => bit = EXECUTE_BIT,
+            'X' if any_execute && action != '-' => bit = EXECUTE_BIT,
             'X' => {}
-            'u' | 'g' | 'o' => bit = of_class(before, letter),
+            'u' | 'g' | 'o' => bit = class_bits(before, letter),
             's' => {
                 special = match class {
                     'u' => 4,
@@ -103,7 +103,7 @@ fn one_class(
     Some(())
 }
 
-fn of_class(bits: Bits, class: char) -> u32 {
+fn class_bits(bits: ModeBits, class: char) -> u32 {
     match class {
         'u' => bits.user,
         'g' => bits.group,
@@ -115,7 +115,7 @@ fn of_class(bits: Bits, class: char) -> u32 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::bits;
+    use super::resolve_mode;
 
     /// Each of these is what Puppet 7's `symbolic_mode_to_int` makes of it, and `=X` what chmod(1) does.
     #[test]
@@ -138,12 +138,12 @@ mod tests {
             ("u=rw-w", 0o777, false, 0o477),
         ] {
             assert_eq!(
-                bits(mode, from, directory),
+                resolve_mode(mode, from, directory),
                 Some(to),
                 "{mode} from {from:o}"
             );
         }
-        assert_eq!(bits("ux", 0, false), None);
+        assert_eq!(resolve_mode("ux", 0, false), None);
     }
 
     proptest! {
@@ -153,8 +153,8 @@ mod tests {
             from in 0_u32..0o10000,
             directory: bool,
         ) {
-            let once = bits(&mode, from, directory).unwrap();
-            prop_assert_eq!(bits(&mode, once, directory), Some(once));
+            let once = resolve_mode(&mode, from, directory).unwrap();
+            prop_assert_eq!(resolve_mode(&mode, once, directory), Some(once));
             prop_assert!(once <= 0o7777);
         }
     }

@@ -1,19 +1,20 @@
 //! What has to change about a `file`. Pure.
 
-use super::compare::Compare;
+use super::compare::ContentComparison;
 use super::{SCHEMA, mode, source};
-use crate::plan::{Plan, State};
+use crate::plan::{ResourcePlan, ResourceState};
 use crate::providers::digest;
-use crate::resource::{Resource, Value};
+use crate::resource::{Resource, ResourceValue};
 
 /// The difference between the resource and what was found, in Puppet's words.
-pub(super) fn plan(resource: &Resource, state: &State) -> Plan {
+pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourcePlan {
     let mut resource = resource.clone();
-    source::complete(&mut resource, state);
-    search_bits(&mut resource, state);
+    source::complete_from_source(&mut resource, state);
+    add_search_bits(&mut resource, state);
     let mut wanted = resource.clone();
-    let sum = content(&mut wanted, &resource, state);
-    if resource.get("replace").and_then(Value::as_bool) == Some(false) && !state.is_absent() {
+    let sum = plan_content(&mut wanted, &resource, state);
+    if resource.get("replace").and_then(ResourceValue::as_bool) == Some(false) && !state.is_absent()
+    {
         for name in ["ensure", "content", "checksum_value", "target"] {
             wanted.values.remove(name);
         }
@@ -23,19 +24,22 @@ pub(super) fn plan(resource: &Resource, state: &State) -> Plan {
         wanted.values.remove("mode");
     }
     // What lies in a directory of links has targets of its own.
-    if resource.text("recurse").is_some_and(|word| word != "false") {
+    if resource
+        .get_text("recurse")
+        .is_some_and(|word| word != "false")
+    {
         wanted.values.remove("target");
-        if resource.get("target").is_some() && resource.text("ensure") == Some("link") {
+        if resource.get("target").is_some() && resource.get_text("ensure") == Some("link") {
             wanted
                 .values
-                .insert("ensure".to_owned(), Value::from("directory"));
+                .insert("ensure".to_owned(), ResourceValue::from("directory"));
             resource
                 .values
-                .insert("ensure".to_owned(), Value::from("directory"));
+                .insert("ensure".to_owned(), ResourceValue::from("directory"));
         }
     }
-    let symbolic = symbolic(&mut wanted, state);
-    let mut plan = Plan::compare(&SCHEMA, &wanted, state);
+    let symbolic = plan_symbolic_mode(&mut wanted, state);
+    let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
     for change in &mut plan.changes {
         let to = change.to.as_text().unwrap_or_default();
         match change.property.as_str() {
@@ -53,31 +57,37 @@ pub(super) fn plan(resource: &Resource, state: &State) -> Plan {
             _ => {}
         }
     }
-    Plan { resource, ..plan }
+    ResourcePlan { resource, ..plan }
 }
 
 /// Puts the desired checksum in the place of the content, or takes the content out where it does not matter; returns the
 /// checksum that a new file would have.
-fn content(wanted: &mut Resource, resource: &Resource, state: &State) -> Option<Value> {
-    let compare = Compare::of(resource);
-    let own = resource.text("content").and_then(|content| {
-        if let Some(sum) = resource.text("checksum_value") {
-            let kind = resource.text("checksum").unwrap_or("sha256");
+fn plan_content(
+    wanted: &mut Resource,
+    resource: &Resource,
+    state: &ResourceState,
+) -> Option<ResourceValue> {
+    let compare = ContentComparison::from_resource(resource);
+    let own = resource.get_text("content").and_then(|content| {
+        if let Some(sum) = resource.get_text("checksum_value") {
+            let kind = resource.get_text("checksum").unwrap_or("sha256");
             return Some(format!("{{{kind}}}{sum}"));
         }
         // A checksum as content stands for what the bucket keeps under it.
-        let is_sum = digest::parse(content).is_some();
+        let is_sum = digest::parse_checksum(content).is_some();
         if is_sum {
             return Some(content.to_owned());
         }
-        compare.of_content(content.as_bytes())
+        compare.content_checksum(content.as_bytes())
     });
-    let sum = own.map(Value::Text).or_else(|| source::sum(state).cloned());
+    let sum = own
+        .map(ResourceValue::Text)
+        .or_else(|| source::source_checksum(state).cloned());
     let enough = state
         .get("content")
         .zip(sum.as_ref())
-        .is_some_and(|(found, sum)| compare.suffices(found, sum));
-    let is_file = match resource.text("ensure") {
+        .is_some_and(|(found, sum)| compare.is_satisfied(found, sum));
+    let is_file = match resource.get_text("ensure") {
         Some("file") => true,
         Some("present") | None => state.is_absent() || found_kind(state) == Some("file"),
         Some(_) => false,
@@ -95,33 +105,34 @@ fn content(wanted: &mut Resource, resource: &Resource, state: &State) -> Option<
 }
 
 /// A directory whose mode is given in numbers can be searched by whoever may read it.
-fn search_bits(resource: &mut Resource, state: &State) {
-    let directory = match resource.text("ensure") {
+fn add_search_bits(resource: &mut Resource, state: &ResourceState) {
+    let directory = match resource.get_text("ensure") {
         Some("directory") => true,
         Some("present") | None => found_kind(state) == Some("directory"),
         Some(_) => false,
     };
     let mode = resource
-        .text("mode")
+        .get_text("mode")
         .and_then(|mode| u32::from_str_radix(mode, 8).ok());
     if let (true, Some(mode)) = (directory, mode) {
         let mode = mode | ((mode & 0o444) >> 2);
-        resource
-            .values
-            .insert("mode".to_owned(), Value::Text(format!("{mode:04o}")));
+        resource.values.insert(
+            "mode".to_owned(),
+            ResourceValue::Text(format!("{mode:04o}")),
+        );
     }
 }
 
 /// With a symbolic mode: takes it out when the found bits need no change, or returns found and new bits as texts.
-fn symbolic(wanted: &mut Resource, state: &State) -> Option<(String, String)> {
+fn plan_symbolic_mode(wanted: &mut Resource, state: &ResourceState) -> Option<(String, String)> {
     let clauses = wanted
-        .text("mode")
+        .get_text("mode")
         .filter(|mode| mode::is_symbolic(mode))?
         .to_owned();
     let found = state.get("mode")?.as_text()?.to_owned();
     let current = u32::from_str_radix(&found, 8).ok()?;
     let directory = found_kind(state) == Some("directory");
-    let bits = mode::bits(&clauses, current, directory)?;
+    let bits = mode::resolve_mode(&clauses, current, directory)?;
     if bits == current {
         wanted.values.remove("mode");
         return None;
@@ -129,6 +140,6 @@ fn symbolic(wanted: &mut Resource, state: &State) -> Option<(String, String)> {
     Some((found, format!("{bits:04o}")))
 }
 
-fn found_kind(state: &State) -> Option<&str> {
-    state.get("ensure").and_then(Value::as_text)
+fn found_kind(state: &ResourceState) -> Option<&str> {
+    state.get("ensure").and_then(ResourceValue::as_text)
 }

@@ -1,13 +1,13 @@
 //! What a `file` accepts. Does not judge combinations; [`check`](super::check) does.
 
-use crate::schema::{Attribute, Kind, Schema};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 /// Why the names of `SELinux` are accepted and nothing is done about them.
-const SELINUX: &str =
+const SELINUX_DOC: &str =
     "Accepted and left alone: contexts are not managed; `restorecon` in an `exec` sets them.";
 
 /// By what contents are compared.
-const CHECKSUMS: &[&str] = &[
+const CHECKSUM_NAMES: &[&str] = &[
     "sha256",
     "sha256lite",
     "md5",
@@ -23,129 +23,129 @@ const CHECKSUMS: &[&str] = &[
 ];
 
 /// The vocabulary.
-pub(super) static SCHEMA: Schema = Schema {
+pub(super) static SCHEMA: TypeSchema = TypeSchema {
     type_name: "file",
     doc: "A file, directory or symbolic link, or with `recurse` all that is in a directory.",
     namevar: "path",
     attributes: &[
-        Attribute::property(
+        AttributeSchema::property(
             "ensure",
-            Kind::WordOr(&["present", "absent", "file", "directory", "link"]),
+            AttributeKind::WordOr(&["present", "absent", "file", "directory", "link"]),
             "What is there; a path means a link to it.",
         ),
-        Attribute::property(
+        AttributeSchema::property(
             "checksum_value",
-            Kind::Text,
+            AttributeKind::Text,
             "The checksum, of the kind that `checksum` names, that `source` must have; nothing else is taken from there.",
         ),
-        Attribute::property("content", Kind::Text, "What is in the file."),
-        Attribute::property("target", Kind::Text, "Where the link points."),
-        Attribute::property("owner", Kind::Text, "Whose it is, by name or number."),
-        Attribute::property("group", Kind::Text, "Its group, by name or number."),
-        Attribute::property(
+        AttributeSchema::property("content", AttributeKind::Text, "What is in the file."),
+        AttributeSchema::property("target", AttributeKind::Text, "Where the link points."),
+        AttributeSchema::property("owner", AttributeKind::Text, "Whose it is, by name or number."),
+        AttributeSchema::property("group", AttributeKind::Text, "Its group, by name or number."),
+        AttributeSchema::property(
             "mode",
-            Kind::Mode,
+            AttributeKind::Mode,
             "Permission bits, octal or symbolic; with octal ones a directory gets `x` wherever it has `r`.",
         ),
-        Attribute::parameter("path", Kind::Path, "Where it is."),
-        Attribute::parameter("provider", Kind::Word(&["posix"]), "How it is done; there is one way.").or("posix"),
-        Attribute::parameter(
+        AttributeSchema::parameter("path", AttributeKind::Path, "Where it is."),
+        AttributeSchema::parameter("provider", AttributeKind::Word(&["posix"]), "How it is done; there is one way.").with_default("posix"),
+        AttributeSchema::parameter(
             "source",
-            Kind::List,
+            AttributeKind::List,
             "Paths of the same machine, or `puppet:` URLs; the first that exists is copied.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "source_permissions",
-            Kind::Word(&["ignore", "use", "use_when_creating"]),
+            AttributeKind::Word(&["ignore", "use", "use_when_creating"]),
             "Whether owner, group and mode that are not given are those of `source`.",
         )
-        .or("ignore"),
-        Attribute::parameter(
+        .with_default("ignore"),
+        AttributeSchema::parameter(
             "sourceselect",
-            Kind::Word(&["first", "all"]),
+            AttributeKind::Word(&["first", "all"]),
             "Whether a directory has what is in the first `source`, or in all of them.",
         )
-        .or("first"),
-        Attribute::parameter(
+        .with_default("first"),
+        AttributeSchema::parameter(
             "links",
-            Kind::Word(&["manage", "follow"]),
+            AttributeKind::Word(&["manage", "follow"]),
             "Whether a link is the link, or what it points to.",
         )
-        .or("manage"),
-        Attribute::parameter(
+        .with_default("manage"),
+        AttributeSchema::parameter(
             "recurse",
-            Kind::Word(&["true", "false", "remote"]),
+            AttributeKind::Word(&["true", "false", "remote"]),
             "Whether all that is in the directory is managed with it; `remote`: only what is in `source`.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "recurselimit",
-            Kind::Int,
+            AttributeKind::Int,
             "How many levels below the directory are managed; all, when it is not given.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "max_files",
-            Kind::Int,
+            AttributeKind::Int,
             "More entries than these are refused; 0 only warns above 1000, -1 never.",
         )
-        .or("0"),
-        Attribute::parameter(
+        .with_default("0"),
+        AttributeSchema::parameter(
             "purge",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether what is in the directory, and neither in `source` nor in the catalog, is removed.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "ignore",
-            Kind::List,
+            AttributeKind::List,
             "Patterns such as `*.swp`; names that match are left out.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "force",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether directories may be removed with all that is in them.",
         )
-        .or("false"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter(
             "replace",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Whether what is there gets other content.",
         )
-        .or("true"),
-        Attribute::parameter(
+        .with_default("true"),
+        AttributeSchema::parameter(
             "backup",
-            Kind::Text,
+            AttributeKind::Text,
             "Suffix, such as `.bak`, of a copy of what is replaced, or the name of a `filebucket` that keeps it; `false`: neither.",
         )
-        .or("false"),
-        Attribute::parameter("checksum", Kind::Word(CHECKSUMS), "How content is compared.")
-            .or("sha256"),
-        Attribute::parameter(
+        .with_default("false"),
+        AttributeSchema::parameter("checksum", AttributeKind::Word(CHECKSUM_NAMES), "How content is compared.")
+            .with_default("sha256"),
+        AttributeSchema::parameter(
             "show_diff",
-            Kind::Bool,
+            AttributeKind::Bool,
             "Accepted for Puppet's sake; contents are never shown.",
         )
-        .or("true"),
-        Attribute::parameter(
+        .with_default("true"),
+        AttributeSchema::parameter(
             "staging_location",
-            Kind::Path,
+            AttributeKind::Path,
             "Where new content is put for `validate_cmd`; beside the file, when it is not given.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "validate_cmd",
-            Kind::Text,
+            AttributeKind::Text,
             "A command that must accept the new content; `%` is its path.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "validate_replacement",
-            Kind::Text,
+            AttributeKind::Text,
             "What stands for the path in `validate_cmd`.",
         )
-        .or("%"),
-        Attribute::parameter("seluser", Kind::Text, SELINUX),
-        Attribute::parameter("selrole", Kind::Text, SELINUX),
-        Attribute::parameter("seltype", Kind::Text, SELINUX),
-        Attribute::parameter("selrange", Kind::Text, SELINUX),
-        Attribute::parameter("selinux_ignore_defaults", Kind::Bool, SELINUX),
+        .with_default("%"),
+        AttributeSchema::parameter("seluser", AttributeKind::Text, SELINUX_DOC),
+        AttributeSchema::parameter("selrole", AttributeKind::Text, SELINUX_DOC),
+        AttributeSchema::parameter("seltype", AttributeKind::Text, SELINUX_DOC),
+        AttributeSchema::parameter("selrange", AttributeKind::Text, SELINUX_DOC),
+        AttributeSchema::parameter("selinux_ignore_defaults", AttributeKind::Bool, SELINUX_DOC),
     ],
 };

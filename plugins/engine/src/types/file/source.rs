@@ -2,51 +2,54 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileKind, Metadata};
+use muster_system::{FileEntryKind, FileMetadata};
 
-use super::LIMIT;
-use super::compare::Compare;
+use super::MAX_CONTENT_BYTES;
+use super::compare::ContentComparison;
 use crate::error::EngineError;
-use crate::plan::State;
-use crate::providers::{names, paths};
-use crate::resource::{Resource, Value, Values};
-use crate::resource_type::Cx;
+use crate::plan::ResourceState;
+use crate::providers::{account_names, paths};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource_type::ResourceContext;
 
 /// Under these names a state carries what was found out about the source. No property is called so.
-const KIND: &str = "source: kind";
-const SUM: &str = "source: checksum";
-const TARGET: &str = "source: target";
-const OWNER: &str = "source: owner";
-const GROUP: &str = "source: group";
-const MODE: &str = "source: mode";
+const SOURCE_KIND_KEY: &str = "source: kind";
+const SOURCE_CHECKSUM_KEY: &str = "source: checksum";
+const SOURCE_TARGET_KEY: &str = "source: target";
+const SOURCE_OWNER_KEY: &str = "source: owner";
+const SOURCE_GROUP_KEY: &str = "source: group";
+const SOURCE_MODE_KEY: &str = "source: mode";
 
 /// A source that is there.
-pub(super) struct Source {
+pub(super) struct FileSource {
     /// Where on this machine.
     pub(super) path: PathBuf,
     /// What it is; with `links => follow`, what is at the end of its links.
-    pub(super) metadata: Metadata,
+    pub(super) metadata: FileMetadata,
 }
 
 /// The first of the resource's sources that exists.
-pub(super) fn first(cx: &Cx<'_>, resource: &Resource) -> Result<Source, EngineError> {
-    for source in resource.list("source") {
-        if let Some(found) = locate(cx, resource, source)? {
+pub(super) fn first_source(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<FileSource, EngineError> {
+    for source in resource.get_list("source") {
+        if let Some(found) = locate_source(cx, resource, source)? {
             return Ok(found);
         }
     }
-    let places = resource.list("source").join(", ");
+    let places = resource.get_list("source").join(", ");
     let problem =
         format!("Could not retrieve information from source(s) {places}: nothing is there");
     Err(EngineError::failed(resource, problem))
 }
 
 /// One source; `None` when nothing is there.
-pub(super) fn locate(
-    cx: &Cx<'_>,
+pub(super) fn locate_source(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
     source: &str,
-) -> Result<Option<Source>, EngineError> {
+) -> Result<Option<FileSource>, EngineError> {
     let looking = || EngineError::during(resource, format!("looking at the source {source}"));
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
@@ -59,59 +62,62 @@ pub(super) fn locate(
             let problem = format!("Could not retrieve the source {source}: {problem}");
             EngineError::failed(resource, problem)
         };
-        match sources.locate(source).map_err(failed)? {
+        match sources.locate_file(source).map_err(failed)? {
             Some(path) => path,
             None => return Ok(None),
         }
     } else {
         PathBuf::from(source)
     };
-    let follow = resource.text("links") == Some("follow");
+    let follow = resource.get_text("links") == Some("follow");
     let metadata = if follow {
-        paths::follow(cx.system, &path)
+        paths::follow_links(cx.system, &path)
     } else {
         cx.system.metadata(&path)
     };
     Ok(metadata
         .map_err(looking())?
-        .map(|metadata| Source { path, metadata }))
+        .map(|metadata| FileSource { path, metadata }))
 }
 
 /// Puts what the source is into the state, where the resource has one and takes more than its content from it.
-pub(super) fn describe(
-    cx: &Cx<'_>,
+pub(super) fn describe_source(
+    cx: &ResourceContext<'_>,
     resource: &Resource,
-    values: &mut Values,
+    values: &mut ResourceValues,
 ) -> Result<(), EngineError> {
     if resource.get("source").is_none() || resource.get("checksum_value").is_some() {
         return Ok(());
     }
-    if resource.text("ensure") == Some("absent") {
+    if resource.get_text("ensure") == Some("absent") {
         return Ok(());
     }
-    let source = first(cx, resource)?;
+    let source = first_source(cx, resource)?;
     let reading = || {
         EngineError::during(
             resource,
             format!("reading the source {}", source.path.display()),
         )
     };
-    let mut put =
-        |name: &str, value: String| drop(values.insert(name.to_owned(), Value::Text(value)));
+    let mut put = |name: &str, value: String| {
+        drop(values.insert(name.to_owned(), ResourceValue::Text(value)));
+    };
     match source.metadata.kind {
-        FileKind::File => {
-            put(KIND, "file".to_owned());
-            let sum =
-                Compare::of(resource).sum(&source.metadata, || cx.system.read(&source.path, LIMIT));
-            put(SUM, sum.map_err(reading())?);
+        FileEntryKind::File => {
+            put(SOURCE_KIND_KEY, "file".to_owned());
+            let sum = ContentComparison::from_resource(resource)
+                .file_checksum(&source.metadata, || {
+                    cx.system.read_file(&source.path, MAX_CONTENT_BYTES)
+                });
+            put(SOURCE_CHECKSUM_KEY, sum.map_err(reading())?);
         }
-        FileKind::Directory => put(KIND, "directory".to_owned()),
-        FileKind::Link => {
+        FileEntryKind::Directory => put(SOURCE_KIND_KEY, "directory".to_owned()),
+        FileEntryKind::Link => {
             let target = cx.system.read_link(&source.path).map_err(reading())?;
-            put(KIND, "link".to_owned());
-            put(TARGET, target.to_string_lossy().into_owned());
+            put(SOURCE_KIND_KEY, "link".to_owned());
+            put(SOURCE_TARGET_KEY, target.to_string_lossy().into_owned());
         }
-        FileKind::Other => {
+        FileEntryKind::Other => {
             let problem = format!(
                 "the source {} is no file, directory or link",
                 source.path.display()
@@ -120,41 +126,51 @@ pub(super) fn describe(
         }
     }
     if resource
-        .text("source_permissions")
+        .get_text("source_permissions")
         .is_some_and(|word| word != "ignore")
     {
         let found = &source.metadata;
-        put(OWNER, names::user_name(cx, found.uid).map_err(reading())?);
-        put(GROUP, names::group_name(cx, found.gid).map_err(reading())?);
-        put(MODE, format!("{:04o}", found.mode));
+        put(
+            SOURCE_OWNER_KEY,
+            account_names::user_name(cx, found.uid).map_err(reading())?,
+        );
+        put(
+            SOURCE_GROUP_KEY,
+            account_names::group_name(cx, found.gid).map_err(reading())?,
+        );
+        put(SOURCE_MODE_KEY, format!("{:04o}", found.mode));
     }
     Ok(())
 }
 
 /// The checksum of the source.
-pub(super) fn sum(state: &State) -> Option<&Value> {
-    state.get(SUM)
+pub(super) fn source_checksum(state: &ResourceState) -> Option<&ResourceValue> {
+    state.get(SOURCE_CHECKSUM_KEY)
 }
 
 /// What follows from the source for the resource: what is to be there, and whose it is where nobody says.
-pub(super) fn complete(resource: &mut Resource, state: &State) {
-    let Some(kind) = state.get(KIND) else {
+pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceState) {
+    let Some(kind) = state.get(SOURCE_KIND_KEY) else {
         return;
     };
-    if resource.text("ensure") != Some("absent") {
+    if resource.get_text("ensure") != Some("absent") {
         resource.values.insert("ensure".to_owned(), kind.clone());
-        if let Some(target) = state.get(TARGET) {
+        if let Some(target) = state.get(SOURCE_TARGET_KEY) {
             resource.values.insert("target".to_owned(), target.clone());
         }
     }
     let creating = state.is_absent();
-    let use_it = match resource.text("source_permissions") {
+    let use_it = match resource.get_text("source_permissions") {
         Some("use") => true,
         Some("use_when_creating") => creating,
         _ => false,
     };
     if use_it {
-        for (hidden, name) in [(OWNER, "owner"), (GROUP, "group"), (MODE, "mode")] {
+        for (hidden, name) in [
+            (SOURCE_OWNER_KEY, "owner"),
+            (SOURCE_GROUP_KEY, "group"),
+            (SOURCE_MODE_KEY, "mode"),
+        ] {
             if let Some(value) = state.get(hidden) {
                 resource
                     .values
@@ -166,9 +182,14 @@ pub(super) fn complete(resource: &mut Resource, state: &State) {
 }
 
 /// The content of the first source that is there, for writing it.
-pub(super) fn read(cx: &Cx<'_>, resource: &Resource) -> Result<Vec<u8>, EngineError> {
-    let source = first(cx, resource)?;
+pub(super) fn read_content(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+) -> Result<Vec<u8>, EngineError> {
+    let source = first_source(cx, resource)?;
     let path: &Path = &source.path;
     let reading = EngineError::during(resource, format!("reading the source {}", path.display()));
-    cx.system.read(path, LIMIT).map_err(reading)
+    cx.system
+        .read_file(path, MAX_CONTENT_BYTES)
+        .map_err(reading)
 }

@@ -1,4 +1,4 @@
-//! `schedule`: when resources that name it may be changed. Changes nothing itself; the run asks [`Schedule::allows`].
+//! `schedule`: when resources that name it may be changed. Changes nothing itself; the run asks [`ScheduleResourceType::allows_change`].
 
 mod window;
 
@@ -6,51 +6,52 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::EngineError;
-use crate::munge::munge;
-use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Value};
-use crate::resource_type::{Cx, ResourceType};
-use crate::schema::{Attribute, Kind, Schema};
-pub use window::Window;
-use window::{Period, Range, weekday};
+use crate::munge::munge_resource;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::resource::{Resource, ResourceValue};
+use crate::resource_type::{ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+pub use window::ScheduleWindow;
+use window::{SchedulePeriod, ScheduleTimeRange, parse_weekday};
 
-static SCHEMA: Schema = Schema {
+static SCHEMA: TypeSchema = TypeSchema {
     type_name: "schedule",
     doc: "Times at which the resources that name it may be changed.",
     namevar: "name",
     attributes: &[
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "name",
-            Kind::Text,
+            AttributeKind::Text,
             "What `schedule` of a resource calls it.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "range",
-            Kind::List,
+            AttributeKind::List,
             "Hours of the day, such as `2 - 4:30` or over midnight `22:00 - 04:00`.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "period",
-            Kind::Word(&["hourly", "daily", "weekly", "monthly", "never"]),
+            AttributeKind::Word(&["hourly", "daily", "weekly", "monthly", "never"]),
             "How often; in every run, when it is not given.",
         ),
-        Attribute::parameter(
+        AttributeSchema::parameter(
             "periodmatch",
-            Kind::Word(&["number", "distance"]),
+            AttributeKind::Word(&["number", "distance"]),
             "Whether another hour (day, ...) is enough, or a whole one must have passed.",
         )
-        .or("distance"),
-        Attribute::parameter("repeat", Kind::Int, "How many times in a period.").or("1"),
-        Attribute::parameter(
+        .with_default("distance"),
+        AttributeSchema::parameter("repeat", AttributeKind::Int, "How many times in a period.")
+            .with_default("1"),
+        AttributeSchema::parameter(
             "weekday",
-            Kind::List,
+            AttributeKind::List,
             "Days by name or as 0 (Sunday) to 6; with a range over midnight, the day on which it begins.",
         ),
     ],
 };
 
 /// The schedules that are there without being declared.
-const ALWAYS: [(&str, &str, i64); 6] = [
+const PREDECLARED_SCHEDULES: [(&str, &str, i64); 6] = [
     ("puppet", "hourly", 2),
     ("hourly", "hourly", 1),
     ("daily", "daily", 1),
@@ -61,86 +62,100 @@ const ALWAYS: [(&str, &str, i64); 6] = [
 
 /// The type.
 #[derive(Debug)]
-pub struct Schedule;
+pub struct ScheduleResourceType;
 
-impl Schedule {
+impl ScheduleResourceType {
     /// The schedule of that name that is there without being declared, as Puppet has it.
-    pub fn always(name: &str) -> Option<Resource> {
-        let (name, period, repeat) = ALWAYS.iter().find(|(known, ..)| *known == name)?;
+    pub fn predeclared_schedule(name: &str) -> Option<Resource> {
+        let (name, period, repeat) = PREDECLARED_SCHEDULES
+            .iter()
+            .find(|(known, ..)| *known == name)?;
         let words = serde_json::Map::from_iter([
             ("period".to_owned(), (*period).into()),
             ("repeat".to_owned(), (*repeat).into()),
         ]);
-        munge(&SCHEMA, name, &words).ok()
+        munge_resource(&SCHEMA, name, &words).ok()
     }
 
     /// Whether the schedule, a resource of this type, lets another resource be changed now that was last looked at
     /// then; `None` is never.
-    pub fn allows(
+    pub fn allows_change(
         schedule: &Resource,
         checked: Option<Timestamp>,
         now: Timestamp,
         zone: &TimeZone,
     ) -> Result<bool, EngineError> {
-        window(schedule).map(|window| window.allows(checked, now, zone))
+        schedule_window(schedule).map(|window| window.allows_change(checked, now, zone))
     }
 }
 
-impl ResourceType for Schedule {
-    fn schema(&self) -> &'static Schema {
+impl ResourceType for ScheduleResourceType {
+    fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        window(&resource)?;
+        schedule_window(&resource)?;
         Ok(resource)
     }
 
-    fn read(&self, _: &Cx<'_>, _: &Resource) -> Result<State, EngineError> {
-        Ok(State::default())
+    fn read_state(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
     }
 
-    fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
+    fn apply_change(
+        &self,
+        _: &ResourceContext<'_>,
+        _: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 }
 
 /// The values as one that can be asked.
-fn window(resource: &Resource) -> Result<Window, EngineError> {
+fn schedule_window(resource: &Resource) -> Result<ScheduleWindow, EngineError> {
     let range = |text: &str| {
-        Range::parse(text).ok_or_else(|| {
+        ScheduleTimeRange::parse(text).ok_or_else(|| {
             let problem =
                 format!("contains `{text}`, must be two times of a day such as `2 - 4:30`");
-            EngineError::invalid(resource, "range", problem)
+            EngineError::invalid_value(resource, "range", problem)
         })
     };
     let day = |text: &str| {
-        weekday(text).ok_or_else(|| {
+        parse_weekday(text).ok_or_else(|| {
             let problem = format!("contains `{text}`, must be a day's name or 0 (Sunday) to 6");
-            EngineError::invalid(resource, "weekday", problem)
+            EngineError::invalid_value(resource, "weekday", problem)
         })
     };
-    let repeat = resource.get("repeat").and_then(Value::as_int).unwrap_or(1);
-    let by_number = resource.text("periodmatch") == Some("number");
+    let repeat = resource
+        .get("repeat")
+        .and_then(ResourceValue::as_int)
+        .unwrap_or(1);
+    let by_number = resource.get_text("periodmatch") == Some("number");
     if repeat < 1 || (by_number && repeat != 1) {
         let problem =
             format!("is {repeat}, must be 1 or more, and 1 unless `periodmatch` is `distance`");
-        return Err(EngineError::invalid(resource, "repeat", problem));
+        return Err(EngineError::invalid_value(resource, "repeat", problem));
     }
     let days: Vec<i8> = resource
-        .list("weekday")
+        .get_list("weekday")
         .into_iter()
         .map(day)
         .collect::<Result<_, _>>()?;
-    let ranges: Vec<Range> = resource
-        .list("range")
+    let ranges: Vec<ScheduleTimeRange> = resource
+        .get_list("range")
         .into_iter()
         .map(range)
         .collect::<Result<_, _>>()?;
-    Ok(Window {
+    Ok(ScheduleWindow {
         ranges,
         days,
-        period: resource.text("period").and_then(Period::parse),
+        period: resource.get_text("period").and_then(SchedulePeriod::parse),
         by_number,
         repeat,
     })

@@ -6,13 +6,13 @@ use jiff::{Timestamp, ToSpan};
 
 /// A schedule as values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
+pub struct ScheduleWindow {
     /// Hours of the day; none given is all day.
-    pub ranges: Vec<Range>,
+    pub ranges: Vec<ScheduleTimeRange>,
     /// Days of the week, 0 is Sunday; none given is every day.
     pub days: Vec<i8>,
     /// How often; none given is always.
-    pub period: Option<Period>,
+    pub period: Option<SchedulePeriod>,
     /// Whether periods are compared by their numbers, not by the time between them.
     pub by_number: bool,
     /// How many times in a period.
@@ -21,14 +21,14 @@ pub struct Window {
 
 /// From one time of the day to another, over midnight if the second one is not later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub struct ScheduleTimeRange {
     from: Time,
     to: Time,
 }
 
 /// How often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Period {
+pub enum SchedulePeriod {
     /// Each hour.
     Hourly,
     /// Each day.
@@ -41,7 +41,7 @@ pub enum Period {
     Never,
 }
 
-impl Period {
+impl SchedulePeriod {
     /// The period of that name.
     pub(super) fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -54,7 +54,7 @@ impl Period {
         })
     }
 
-    fn seconds(self) -> i64 {
+    fn length_seconds(self) -> i64 {
         match self {
             Self::Hourly => 3600,
             Self::Daily => 86_400,
@@ -64,18 +64,24 @@ impl Period {
     }
 }
 
-impl Range {
+impl ScheduleTimeRange {
     /// `2 - 4`, `1:30-4:30:15`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
         Some(Self {
-            from: time(from)?,
-            to: time(to)?,
+            from: parse_time(from)?,
+            to: parse_time(to)?,
         })
     }
 
     /// Whether the moment is in it; `day` judges the day on which the range began.
-    fn has(self, now: Timestamp, today: Date, zone: &TimeZone, day: impl Fn(Date) -> bool) -> bool {
+    fn contains(
+        self,
+        now: Timestamp,
+        today: Date,
+        zone: &TimeZone,
+        day: impl Fn(Date) -> bool,
+    ) -> bool {
         let at = |date: Date, time: Time| {
             let moment = zone.to_timestamp(date.to_datetime(time));
             moment.unwrap_or(Timestamp::MIN)
@@ -95,53 +101,61 @@ impl Range {
     }
 }
 
-impl Window {
+impl ScheduleWindow {
     /// Whether something that was last looked at then may be changed now.
-    pub fn allows(&self, checked: Option<Timestamp>, now: Timestamp, zone: &TimeZone) -> bool {
+    pub fn allows_change(
+        &self,
+        checked: Option<Timestamp>,
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> bool {
         let today = now.to_zoned(zone.clone()).date();
-        let day = |date: Date| self.days.is_empty() || self.days.contains(&number(date));
+        let day = |date: Date| self.days.is_empty() || self.days.contains(&weekday_number(date));
         let in_range = if self.ranges.is_empty() {
             day(today)
         } else {
             self.ranges
                 .iter()
-                .any(|range| range.has(now, today, zone, day))
+                .any(|range| range.contains(now, today, zone, day))
         };
         // What was never looked at was so in 1970.
-        in_range && self.due(checked.unwrap_or(Timestamp::UNIX_EPOCH), now, zone)
+        in_range && self.is_due(checked.unwrap_or(Timestamp::UNIX_EPOCH), now, zone)
     }
 
-    fn due(&self, before: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
+    fn is_due(&self, before: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
         let Some(period) = self.period else {
             return true;
         };
         let passed = now.as_second() - before.as_second();
-        if period == Period::Never {
+        if period == SchedulePeriod::Never {
             return false;
         }
         if !self.by_number {
-            return passed >= period.seconds() / self.repeat.max(1);
+            return passed >= period.length_seconds() / self.repeat.max(1);
         }
         let (before_there, now_there) = (before.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
         match period {
-            Period::Hourly => before_there.hour() != now_there.hour(),
-            Period::Daily => before_there.day() != now_there.day(),
-            Period::Monthly => before_there.month() != now_there.month(),
-            Period::Weekly => {
-                let (before_day, now_day) = (number(before_there.date()), number(now_there.date()));
+            SchedulePeriod::Hourly => before_there.hour() != now_there.hour(),
+            SchedulePeriod::Daily => before_there.day() != now_there.day(),
+            SchedulePeriod::Monthly => before_there.month() != now_there.month(),
+            SchedulePeriod::Weekly => {
+                let (before_day, now_day) = (
+                    weekday_number(before_there.date()),
+                    weekday_number(now_there.date()),
+                );
                 before_day > now_day || now.duration_since(before).as_secs_f64() > 604_800.0
             }
-            Period::Never => false,
+            SchedulePeriod::Never => false,
         }
     }
 }
 
 /// 0 is Sunday.
-fn number(date: Date) -> i8 {
+fn weekday_number(date: Date) -> i8 {
     date.weekday().to_sunday_zero_offset()
 }
 
-fn time(text: &str) -> Option<Time> {
+fn parse_time(text: &str) -> Option<Time> {
     let mut parts = [0_i8; 3];
     let words: Vec<&str> = text.trim().split(':').collect();
     if words.len() > parts.len() {
@@ -156,7 +170,7 @@ fn time(text: &str) -> Option<Time> {
 }
 
 /// `Tuesday`, `tue`, `2`.
-pub(super) fn weekday(text: &str) -> Option<i8> {
+pub(super) fn parse_weekday(text: &str) -> Option<i8> {
     const DAYS: [&[&str]; 7] = [
         &["sun", "sunday"],
         &["mon", "monday"],

@@ -2,7 +2,7 @@
 //!
 //! Keeps the same contract as the real one. A program that nobody scripted does not exist.
 
-mod conversation;
+mod interactive;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -14,32 +14,32 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
-use crate::command::Stream;
+use crate::command::OutputStream;
 use crate::{
-    Attributes, Command, Conversation, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool,
-    System, SystemError,
+    Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
+    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
 };
-use conversation::{Answer, FakeTalk};
-use tree::{Content, Tree};
+use interactive::{FakeInteractiveProcess, FakeLineHandler};
+use tree::{FakeFileTree, FakeNodeContent};
 
 /// A machine in memory. Clones are the same machine.
 #[derive(Clone)]
 pub struct FakeSystem {
     root: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<FakeSystemShared>,
 }
 
-struct Shared {
-    inner: Mutex<Inner>,
+struct FakeSystemShared {
+    inner: Mutex<FakeSystemState>,
     unlocked: Condvar,
 }
 
-type Handler = Arc<dyn Fn(&FakeSystem, &Command) -> Output + Send + Sync>;
+type FakeCommandHandler = Arc<dyn Fn(&FakeSystem, &Command) -> CommandOutput + Send + Sync>;
 
-struct Inner {
-    tree: Tree,
-    programs: Vec<(Vec<String>, Handler)>,
-    talkers: Vec<(Vec<String>, Answer)>,
+struct FakeSystemState {
+    tree: FakeFileTree,
+    programs: Vec<(Vec<String>, FakeCommandHandler)>,
+    talkers: Vec<(Vec<String>, FakeLineHandler)>,
     commands: Vec<Command>,
     now: SystemTime,
     faults: BTreeSet<(PathBuf, String)>,
@@ -51,8 +51,8 @@ impl FakeSystem {
     /// An empty machine with `/`, on 14 November 2023, 22:13:20 UTC.
     pub fn new() -> Self {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let inner = Inner {
-            tree: Tree::new(now),
+        let inner = FakeSystemState {
+            tree: FakeFileTree::new(now),
             programs: Vec::new(),
             talkers: Vec::new(),
             commands: Vec::new(),
@@ -61,7 +61,7 @@ impl FakeSystem {
             locks: BTreeSet::new(),
             signals: Vec::new(),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FakeSystemShared {
             inner: Mutex::new(inner),
             unlocked: Condvar::new(),
         });
@@ -79,71 +79,75 @@ impl FakeSystem {
     }
 
     /// Puts a file there, owned by root, 0644 if new, with the directories above it.
-    pub fn file(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub fn add_file(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = Path::new(path);
         if let Some(parent) = path.parent() {
-            self.dir(&parent.to_string_lossy());
+            self.add_directory(&parent.to_string_lossy());
         }
-        self.put(path, Content::File(content.as_ref().to_vec()));
+        self.put_node(path, FakeNodeContent::File(content.as_ref().to_vec()));
     }
 
     /// Makes a directory, with those above it; one that is there is kept.
-    pub fn dir(&self, path: &str) {
+    pub fn add_directory(&self, path: &str) {
         let above: Vec<&Path> = Path::new(path).ancestors().collect();
         for directory in above.into_iter().rev() {
             if matches!(self.metadata(directory), Ok(None)) {
-                self.put(directory, Content::Directory);
+                self.put_node(directory, FakeNodeContent::Directory);
             }
         }
     }
 
-    fn put(&self, path: &Path, content: Content) {
-        let mut inner = self.inner();
+    fn put_node(&self, path: &Path, content: FakeNodeContent) {
+        let mut inner = self.lock_state();
         let now = inner.now;
         // Only a path below a file is refused, and then the test that asks finds nothing there.
-        let _ = inner.tree.put(path, content, &Attributes::default(), now);
+        let _ = inner
+            .tree
+            .put_node(path, content, &FileAttributes::default(), now);
     }
 
     /// The text of a file; empty when there is none.
-    pub fn text(&self, path: &str) -> String {
-        let bytes = self.read(Path::new(path), u64::MAX).unwrap_or_default();
+    pub fn file_text(&self, path: &str) -> String {
+        let bytes = self
+            .read_file(Path::new(path), u64::MAX)
+            .unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// From now on, commands that start with these arguments leave this output. The last word given wins.
-    pub fn answer(&self, argv: &[&str], output: Output) {
-        self.on(argv, move |_, _| output.clone());
+    pub fn script_output(&self, argv: &[&str], output: CommandOutput) {
+        self.script_handler(argv, move |_, _| output.clone());
     }
 
     /// From now on, commands that start with these arguments do this, which may change the machine.
-    pub fn on(
+    pub fn script_handler(
         &self,
         argv: &[&str],
-        handler: impl Fn(&Self, &Command) -> Output + Send + Sync + 'static,
+        handler: impl Fn(&Self, &Command) -> CommandOutput + Send + Sync + 'static,
     ) {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        self.inner().programs.push((argv, Arc::new(handler)));
+        self.lock_state().programs.push((argv, Arc::new(handler)));
     }
 
     /// From now on, a conversation with a command that starts with these arguments has this answer to each line; `None` ends
     /// it.
-    pub fn talk(
+    pub fn script_conversation(
         &self,
         argv: &[&str],
         answer: impl Fn(&Self, &str) -> Option<String> + Send + Sync + 'static,
     ) {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        self.inner().talkers.push((argv, Arc::new(answer)));
+        self.lock_state().talkers.push((argv, Arc::new(answer)));
     }
 
     /// Every command that was run so far, scripted or not.
-    pub fn commands(&self) -> Vec<Command> {
-        self.inner().commands.clone()
+    pub fn recorded_commands(&self) -> Vec<Command> {
+        self.lock_state().commands.clone()
     }
 
     /// The same, as lines of words with a space in between.
-    pub fn lines(&self) -> Vec<String> {
-        self.inner()
+    pub fn recorded_command_lines(&self) -> Vec<String> {
+        self.lock_state()
             .commands
             .iter()
             .map(|command| command.argv.join(" "))
@@ -151,28 +155,28 @@ impl FakeSystem {
     }
 
     /// Every signal that was asked for so far, and whether it was for a group.
-    pub fn signals(&self) -> Vec<(ProcessId, Signal, bool)> {
-        self.inner().signals.clone()
+    pub fn recorded_signals(&self) -> Vec<(ProcessId, Signal, bool)> {
+        self.lock_state().signals.clone()
     }
 
     /// Sets the clock.
     pub fn set_now(&self, now: SystemTime) {
-        self.inner().now = now;
+        self.lock_state().now = now;
     }
 
     /// From now on, `verb` (as errors say it: `read`, `write`, `remove`, ...) is not permitted on this path.
-    pub fn fail(&self, path: &str, verb: &str) {
-        self.inner()
+    pub fn inject_failure(&self, path: &str, verb: &str) {
+        self.lock_state()
             .faults
             .insert((PathBuf::from(path), verb.to_owned()));
     }
 
     /// Takes all ordered failures back.
-    pub fn heal(&self) {
-        self.inner().faults.clear();
+    pub fn clear_failures(&self) {
+        self.lock_state().faults.clear();
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn lock_state(&self) -> MutexGuard<'_, FakeSystemState> {
         self.shared
             .inner
             .lock()
@@ -180,15 +184,15 @@ impl FakeSystem {
     }
 
     /// Resolves the path and does one thing with it, unless a failure was ordered.
-    fn with<T>(
+    fn with_resolved_path<T>(
         &self,
         verb: &'static str,
         path: &Path,
         follow: bool,
-        act: impl FnOnce(&mut Inner, &Path) -> io::Result<T>,
+        act: impl FnOnce(&mut FakeSystemState, &Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
-        let mut inner = self.inner();
-        let at = inner.tree.resolve(path, follow)?;
+        let mut inner = self.lock_state();
+        let at = inner.tree.resolve_path(path, follow)?;
         let result = if inner.faults.contains(&(path.to_owned(), verb.to_owned())) {
             Err(Errno::EACCES.into())
         } else {
@@ -219,18 +223,18 @@ impl System for FakeSystem {
         &self.root
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError> {
-        self.with("look at", path, false, |inner, at| {
-            Ok(inner.tree.metadata(at))
+    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+        self.with_resolved_path("look at", path, false, |inner, at| {
+            Ok(inner.tree.get_metadata(at))
         })
     }
 
-    fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
-        let bytes = self.with("read", path, true, |inner, at| {
-            match inner.tree.content(at)? {
-                Content::File(bytes) => Ok(bytes.clone()),
-                Content::Directory => Err(Errno::EISDIR.into()),
-                Content::Link(_) => Err(Errno::ELOOP.into()),
+    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+        let bytes = self.with_resolved_path("read", path, true, |inner, at| {
+            match inner.tree.get_content(at)? {
+                FakeNodeContent::File(bytes) => Ok(bytes.clone()),
+                FakeNodeContent::Directory => Err(Errno::EISDIR.into()),
+                FakeNodeContent::Link(_) => Err(Errno::ELOOP.into()),
             }
         })?;
         let size = bytes.len() as u64;
@@ -245,103 +249,115 @@ impl System for FakeSystem {
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.with("read the link", path, false, |inner, at| {
-            match inner.tree.content(at)? {
-                Content::Link(target) => Ok(target.clone()),
+        self.with_resolved_path("read the link", path, false, |inner, at| {
+            match inner.tree.get_content(at)? {
+                FakeNodeContent::Link(target) => Ok(target.clone()),
                 _ => Err(Errno::EINVAL.into()),
             }
         })
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
-        self.with("list", path, true, |inner, at| inner.tree.names(at))
+        self.with_resolved_path("list", path, true, |inner, at| inner.tree.list_names(at))
     }
 
-    fn write(
+    fn write_file(
         &self,
         path: &Path,
         content: &[u8],
-        attributes: &Attributes,
+        attributes: &FileAttributes,
     ) -> Result<(), SystemError> {
-        self.with("write", path, true, |inner, at| {
+        self.with_resolved_path("write", path, true, |inner, at| {
             if inner
                 .tree
-                .metadata(at)
-                .is_some_and(|found| found.kind != FileKind::File)
+                .get_metadata(at)
+                .is_some_and(|found| found.kind != FileEntryKind::File)
             {
                 return Err(Errno::EINVAL.into());
             }
-            inner
-                .tree
-                .put(at, Content::File(content.to_vec()), attributes, inner.now)
-        })
-    }
-
-    fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
-        self.with("create directory", path, false, |inner, at| {
-            if inner.tree.metadata(at).is_some() {
-                return Err(Errno::EEXIST.into());
-            }
-            inner
-                .tree
-                .put(at, Content::Directory, attributes, inner.now)
-        })
-    }
-
-    fn symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
-        self.with("link", path, false, |inner, at| {
-            inner.tree.remove_file(at)?;
-            inner.tree.put(
+            inner.tree.put_node(
                 at,
-                Content::Link(target.to_owned()),
-                &Attributes::default(),
+                FakeNodeContent::File(content.to_vec()),
+                attributes,
                 inner.now,
             )
         })
     }
 
-    fn set_attributes(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
-        self.with("set the attributes of", path, false, |inner, at| {
-            inner.tree.set(at, attributes, inner.now)
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+        self.with_resolved_path("create directory", path, false, |inner, at| {
+            if inner.tree.get_metadata(at).is_some() {
+                return Err(Errno::EEXIST.into());
+            }
+            inner
+                .tree
+                .put_node(at, FakeNodeContent::Directory, attributes, inner.now)
+        })
+    }
+
+    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+        self.with_resolved_path("link", path, false, |inner, at| {
+            inner.tree.remove_file(at)?;
+            inner.tree.put_node(
+                at,
+                FakeNodeContent::Link(target.to_owned()),
+                &FileAttributes::default(),
+                inner.now,
+            )
+        })
+    }
+
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+        self.with_resolved_path("set the attributes of", path, false, |inner, at| {
+            inner.tree.set_attributes(at, attributes, inner.now)
         })
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
-        self.with("remove", path, false, |inner, at| {
+        self.with_resolved_path("remove", path, false, |inner, at| {
             inner.tree.remove_file(at)
         })
     }
 
     fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
-        self.with("remove", path, false, |inner, at| {
+        self.with_resolved_path("remove", path, false, |inner, at| {
             inner.tree.remove_tree(at)
         })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
-        self.with("rename", from, false, |inner, at| {
-            let to = inner.tree.resolve(to, false).map_err(io::Error::other)?;
-            inner.tree.rename(at, &to)
+        self.with_resolved_path("rename", from, false, |inner, at| {
+            let to = inner
+                .tree
+                .resolve_path(to, false)
+                .map_err(io::Error::other)?;
+            inner.tree.rename_node(at, &to)
         })
     }
 
-    fn lock(&self, path: &Path, patience: Duration) -> Result<Box<dyn Lock>, SystemError> {
-        let at = self.with("lock", path, false, |inner, at| {
-            if inner.tree.metadata(at).is_none() {
-                let private = Attributes {
+    fn lock_file(
+        &self,
+        path: &Path,
+        patience: Duration,
+    ) -> Result<Box<dyn LockGuard>, SystemError> {
+        let at = self.with_resolved_path("lock", path, false, |inner, at| {
+            if inner.tree.get_metadata(at).is_none() {
+                let private = FileAttributes {
                     mode: Some(0o600),
-                    ..Attributes::default()
+                    ..FileAttributes::default()
                 };
                 inner
                     .tree
-                    .put(at, Content::File(Vec::new()), &private, inner.now)?;
+                    .put_node(at, FakeNodeContent::File(Vec::new()), &private, inner.now)?;
             }
             Ok(at.to_owned())
         })?;
         let (mut inner, waited) = self
             .shared
             .unlocked
-            .wait_timeout_while(self.inner(), patience, |inner| inner.locks.contains(&at))
+            .wait_timeout_while(self.lock_state(), patience, |inner| {
+                inner.locks.contains(&at)
+            })
             .unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
             return Err(SystemError::Locked {
@@ -356,10 +372,10 @@ impl System for FakeSystem {
         }))
     }
 
-    fn run(&self, command: &Command) -> Result<Output, SystemError> {
-        let program = || command.program().to_owned();
+    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
+        let program = || command.program_name().to_owned();
         let handler = {
-            let mut inner = self.inner();
+            let mut inner = self.lock_state();
             inner.commands.push(command.clone());
             let found = inner
                 .programs
@@ -377,37 +393,48 @@ impl System for FakeSystem {
         })?;
         let output = handler(self, command);
         if let Some(listener) = &command.listener {
-            listener.hear(Stream::Stdout, &output.stdout);
+            listener.handle_output(OutputStream::Stdout, &output.stdout);
         }
         Ok(output)
     }
 
     /// Runs the scripted program to its end at once, and leaves its output in the spool.
-    fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError> {
-        let output = self.run(command)?;
+    fn start_detached(
+        &self,
+        command: &Command,
+        spool: &ProcessSpool,
+    ) -> Result<ProcessId, SystemError> {
+        let output = self.run_command(command)?;
         let limit = usize::try_from(spool.limit).unwrap_or(usize::MAX);
         let kept = output.stdout.get(..limit).unwrap_or(&output.stdout);
         let write = |name: &str, bytes: &[u8]| std::fs::write(spool.directory.join(name), bytes);
-        write(Spool::STDOUT, kept)
-            .and_then(|()| write(Spool::STDERR, b""))
-            .and_then(|()| write(Spool::EXIT, format!("{}\n", output.code).as_bytes()))
+        write(ProcessSpool::STDOUT, kept)
+            .and_then(|()| write(ProcessSpool::STDERR, b""))
+            .and_then(|()| write(ProcessSpool::EXIT, format!("{}\n", output.code).as_bytes()))
             .map_err(|source| SystemError::Start {
-                program: command.program().to_owned(),
+                program: command.program_name().to_owned(),
                 source,
             })?;
         Ok(ProcessId { pid: 0, started: 0 })
     }
 
-    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError> {
-        let mut inner = self.inner();
+    fn start_interactive(
+        &self,
+        command: &Command,
+    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+        let mut inner = self.lock_state();
         inner.commands.push(command.clone());
         let mut talkers = inner.talkers.iter().rev();
         let found = talkers.find(|(argv, _)| command.argv.starts_with(argv));
         let (_, answer) = found.ok_or_else(|| SystemError::Start {
-            program: command.program().to_owned(),
+            program: command.program_name().to_owned(),
             source: Errno::ENOENT.into(),
         })?;
-        Ok(Box::new(FakeTalk::new(self, Arc::clone(answer), command)))
+        Ok(Box::new(FakeInteractiveProcess::new(
+            self,
+            Arc::clone(answer),
+            command,
+        )))
     }
 
     /// Scripted programs have always ended.
@@ -415,19 +442,19 @@ impl System for FakeSystem {
         false
     }
 
-    /// Nobody is there to hear it; what was asked for can be read from [`Self::signals`].
-    fn signal(
+    /// Nobody is there to hear it; what was asked for can be read from [`Self::recorded_signals`].
+    fn signal_process(
         &self,
         process: &ProcessId,
         signal: Signal,
         group: bool,
     ) -> Result<bool, SystemError> {
-        self.inner().signals.push((*process, signal, group));
+        self.lock_state().signals.push((*process, signal, group));
         Ok(false)
     }
 
     fn now(&self) -> SystemTime {
-        self.inner().now
+        self.lock_state().now
     }
 }
 
@@ -437,11 +464,11 @@ struct FakeLock {
     at: PathBuf,
 }
 
-impl Lock for FakeLock {}
+impl LockGuard for FakeLock {}
 
 impl Drop for FakeLock {
     fn drop(&mut self) {
-        self.system.inner().locks.remove(&self.at);
+        self.system.lock_state().locks.remove(&self.at);
         self.system.shared.unlocked.notify_all();
     }
 }

@@ -7,20 +7,20 @@ use std::time::SystemTime;
 
 use nix::errno::Errno;
 
-use crate::path::resolve;
-use crate::{Attributes, FileKind, Metadata, SystemError};
+use crate::path::resolve_path;
+use crate::{FileAttributes, FileEntryKind, FileMetadata, SystemError};
 
 /// What is at a path.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum FakeNodeContent {
     File(Vec<u8>),
     Directory,
     Link(PathBuf),
 }
 
 #[derive(Debug, Clone)]
-struct Node {
-    content: Content,
+struct FakeTreeNode {
+    content: FakeNodeContent,
     mode: u32,
     uid: u32,
     gid: u32,
@@ -31,16 +31,16 @@ struct Node {
 
 /// All nodes by their path without links; always has `/`.
 #[derive(Debug)]
-pub(super) struct Tree {
-    nodes: BTreeMap<PathBuf, Node>,
+pub(super) struct FakeFileTree {
+    nodes: BTreeMap<PathBuf, FakeTreeNode>,
     /// How many nodes were put there so far.
     puts: u64,
 }
 
-impl Tree {
+impl FakeFileTree {
     pub(super) fn new(now: SystemTime) -> Self {
-        let root = Node {
-            content: Content::Directory,
+        let root = FakeTreeNode {
+            content: FakeNodeContent::Directory,
             mode: 0o755,
             uid: 0,
             gid: 0,
@@ -55,29 +55,29 @@ impl Tree {
     }
 
     /// The path without links.
-    pub(super) fn resolve(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
-        resolve(path, follow, &|at| {
+    pub(super) fn resolve_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+        resolve_path(path, follow, &|at| {
             Ok(match self.nodes.get(at).map(|node| &node.content) {
-                Some(Content::Link(target)) => Some(target.clone()),
+                Some(FakeNodeContent::Link(target)) => Some(target.clone()),
                 _ => None,
             })
         })
     }
 
-    pub(super) fn metadata(&self, at: &Path) -> Option<Metadata> {
-        self.nodes.get(at).map(|node| Metadata {
+    pub(super) fn get_metadata(&self, at: &Path) -> Option<FileMetadata> {
+        self.nodes.get(at).map(|node| FileMetadata {
             kind: match node.content {
-                Content::File(_) => FileKind::File,
-                Content::Directory => FileKind::Directory,
-                Content::Link(_) => FileKind::Link,
+                FakeNodeContent::File(_) => FileEntryKind::File,
+                FakeNodeContent::Directory => FileEntryKind::Directory,
+                FakeNodeContent::Link(_) => FileEntryKind::Link,
             },
             mode: node.mode,
             uid: node.uid,
             gid: node.gid,
             size: match &node.content {
-                Content::File(bytes) => bytes.len() as u64,
-                Content::Directory => 0,
-                Content::Link(target) => target.as_os_str().len() as u64,
+                FakeNodeContent::File(bytes) => bytes.len() as u64,
+                FakeNodeContent::Directory => 0,
+                FakeNodeContent::Link(target) => target.as_os_str().len() as u64,
             },
             modified: node.modified,
             accessed: node.modified,
@@ -86,16 +86,16 @@ impl Tree {
         })
     }
 
-    pub(super) fn content(&self, at: &Path) -> io::Result<&Content> {
+    pub(super) fn get_content(&self, at: &Path) -> io::Result<&FakeNodeContent> {
         self.nodes
             .get(at)
             .map(|node| &node.content)
             .ok_or_else(|| Errno::ENOENT.into())
     }
 
-    pub(super) fn names(&self, at: &Path) -> io::Result<Vec<String>> {
-        match self.content(at)? {
-            Content::Directory => Ok(self
+    pub(super) fn list_names(&self, at: &Path) -> io::Result<Vec<String>> {
+        match self.get_content(at)? {
+            FakeNodeContent::Directory => Ok(self
                 .nodes
                 .keys()
                 .filter(|path| path.parent() == Some(at))
@@ -106,21 +106,21 @@ impl Tree {
     }
 
     /// Puts a file, directory or link at a path; what is left unsaid comes from what was there, then from the default.
-    pub(super) fn put(
+    pub(super) fn put_node(
         &mut self,
         at: &Path,
-        content: Content,
-        attributes: &Attributes,
+        content: FakeNodeContent,
+        attributes: &FileAttributes,
         now: SystemTime,
     ) -> io::Result<()> {
         self.parent_is_directory(at)?;
         let old = self.nodes.get(at);
         let default = match content {
-            Content::File(_) => 0o644,
-            Content::Directory => 0o755,
-            Content::Link(_) => 0o777,
+            FakeNodeContent::File(_) => 0o644,
+            FakeNodeContent::Directory => 0o755,
+            FakeNodeContent::Link(_) => 0o777,
         };
-        let node = Node {
+        let node = FakeTreeNode {
             content,
             mode: attributes
                 .mode
@@ -138,15 +138,15 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn set(
+    pub(super) fn set_attributes(
         &mut self,
         at: &Path,
-        attributes: &Attributes,
+        attributes: &FileAttributes,
         now: SystemTime,
     ) -> io::Result<()> {
         let node = self.nodes.get_mut(at).ok_or(Errno::ENOENT)?;
         node.changed = now;
-        if !matches!(node.content, Content::Link(_)) {
+        if !matches!(node.content, FakeNodeContent::Link(_)) {
             node.mode = attributes.mode.unwrap_or(node.mode) & 0o7777;
         }
         node.uid = attributes.uid.unwrap_or(node.uid);
@@ -155,8 +155,8 @@ impl Tree {
     }
 
     pub(super) fn remove_file(&mut self, at: &Path) -> io::Result<()> {
-        if let Some(Node {
-            content: Content::Directory,
+        if let Some(FakeTreeNode {
+            content: FakeNodeContent::Directory,
             ..
         }) = self.nodes.get(at)
         {
@@ -174,16 +174,20 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    pub(super) fn rename_node(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.parent_is_directory(to)?;
-        let from_directory = matches!(self.content(from)?, Content::Directory);
+        let from_directory = matches!(self.get_content(from)?, FakeNodeContent::Directory);
         if to != from && to.starts_with(from) {
             return Err(Errno::EINVAL.into());
         }
-        match (from_directory, self.content(to)) {
-            (false, Ok(Content::Directory)) => return Err(Errno::EISDIR.into()),
-            (true, Ok(Content::File(_) | Content::Link(_))) => return Err(Errno::ENOTDIR.into()),
-            (true, Ok(Content::Directory)) if from != to && !self.names(to)?.is_empty() => {
+        match (from_directory, self.get_content(to)) {
+            (false, Ok(FakeNodeContent::Directory)) => return Err(Errno::EISDIR.into()),
+            (true, Ok(FakeNodeContent::File(_) | FakeNodeContent::Link(_))) => {
+                return Err(Errno::ENOTDIR.into());
+            }
+            (true, Ok(FakeNodeContent::Directory))
+                if from != to && !self.list_names(to)?.is_empty() =>
+            {
                 return Err(Errno::ENOTEMPTY.into());
             }
             _ => {}
@@ -210,8 +214,8 @@ impl Tree {
 
     fn parent_is_directory(&self, at: &Path) -> io::Result<()> {
         let parent = at.parent().ok_or(Errno::EEXIST)?;
-        match self.content(parent)? {
-            Content::Directory => Ok(()),
+        match self.get_content(parent)? {
+            FakeNodeContent::Directory => Ok(()),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }

@@ -19,15 +19,15 @@ use nix::errno::Errno;
 use nix::sys::signal::{kill, killpg};
 use nix::unistd::Pid;
 
-use super::process::Prepared;
-use crate::process::{ProcessId, Signal, Spool, Stat};
+use super::process::PreparedProcess;
+use crate::process::{ProcessId, ProcessSpool, ProcessStat, Signal};
 
 /// Arguments: the spool's directory, the limit of each stream in bytes, then the command.
 ///
 /// Each stream is read by a process of its own that keeps the first bytes and drops the rest, so that the program never
 /// waits. They are deaf to TERM, so that what the program says while it ends is kept. The shell hears TERM and goes on: it
 /// has to write down the end.
-const KEEPER: &str = r#"
+const SPOOL_SCRIPT: &str = r#"
 dir=$1 limit=$2 path=$PATH; shift 2
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 keep() {
@@ -48,13 +48,13 @@ wait
 "#;
 
 /// The file from which the program reads its input; gone as soon as it is open.
-const INPUT: &str = "stdin";
+const INPUT_FILE: &str = "stdin";
 /// What a program leaves in its spool, the pipes when its keeper was killed.
-const LEFT: [&str; 6] = [
-    Spool::EXIT,
-    Spool::STDOUT,
-    Spool::STDERR,
-    INPUT,
+const SPOOL_FILES: [&str; 6] = [
+    ProcessSpool::EXIT,
+    ProcessSpool::STDOUT,
+    ProcessSpool::STDERR,
+    INPUT_FILE,
     "out.pipe",
     "err.pipe",
 ];
@@ -64,27 +64,31 @@ const LEFT: [&str; 6] = [
     clippy::disallowed_types,
     reason = "this is the place of the room that starts processes which outlive us"
 )]
-pub(super) fn start(prepared: &Prepared, input: &[u8], spool: &Spool) -> io::Result<ProcessId> {
+pub(super) fn start_detached(
+    prepared: &PreparedProcess,
+    input: &[u8],
+    spool: &ProcessSpool,
+) -> io::Result<ProcessId> {
     if prepared.ids.is_some() {
         let problem = "setpriv of util-linux is not installed";
         return Err(io::Error::other(problem));
     }
-    clear(&spool.directory)?;
+    clear_spool(&spool.directory)?;
     let limit = spool.limit.to_string();
     let mut child = Process::new("/usr/bin/setsid")
-        .args(["--", "/bin/sh", "-c", KEEPER, "keeper"])
+        .args(["--", "/bin/sh", "-c", SPOOL_SCRIPT, "keeper"])
         .arg(&spool.directory)
         .arg(limit)
         .args(&prepared.argv)
         .env_clear()
         .envs(&prepared.env)
         .current_dir(&prepared.cwd)
-        .stdin(stdin(&spool.directory, input)?)
+        .stdin(open_input(&spool.directory, input)?)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
     // It cannot be gone yet: we have not taken notice of its end.
-    let started = stat(child.id()).map_or(0, |stat| stat.started);
+    let started = read_stat(child.id()).map_or(0, |stat| stat.started);
     let id = ProcessId {
         pid: child.id(),
         started,
@@ -96,8 +100,8 @@ pub(super) fn start(prepared: &Prepared, input: &[u8], spool: &Spool) -> io::Res
 }
 
 /// Otherwise the end of an earlier program would be taken for the end of this one.
-fn clear(directory: &Path) -> io::Result<()> {
-    for name in LEFT {
+fn clear_spool(directory: &Path) -> io::Result<()> {
+    for name in SPOOL_FILES {
         match fs::remove_file(directory.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -106,11 +110,11 @@ fn clear(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn stdin(directory: &Path, input: &[u8]) -> io::Result<Stdio> {
+fn open_input(directory: &Path, input: &[u8]) -> io::Result<Stdio> {
     if input.is_empty() {
         return Ok(Stdio::null());
     }
-    let path = directory.join(INPUT);
+    let path = directory.join(INPUT_FILE);
     let mut file = fs::OpenOptions::new();
     let file = file.write(true).create_new(true).mode(0o600);
     io::Write::write_all(&mut file.open(&path)?, input)?;
@@ -120,17 +124,17 @@ fn stdin(directory: &Path, input: &[u8]) -> io::Result<Stdio> {
 }
 
 /// What the kernel says of a process; `None` when there is none.
-fn stat(pid: u32) -> Option<Stat> {
-    Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+fn read_stat(pid: u32) -> Option<ProcessStat> {
+    ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Whether this very process still runs.
 pub(super) fn is_running(process: &ProcessId) -> bool {
-    stat(process.pid).is_some_and(|stat| stat.started == process.started && stat.is_alive())
+    read_stat(process.pid).is_some_and(|stat| stat.started == process.started && stat.is_alive())
 }
 
 /// Signals this very process, or its group; tells whether it was there.
-pub(super) fn signal(process: &ProcessId, signal: Signal, group: bool) -> io::Result<bool> {
+pub(super) fn signal_process(process: &ProcessId, signal: Signal, group: bool) -> io::Result<bool> {
     if !is_running(process) {
         return Ok(false);
     }

@@ -14,10 +14,10 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 
-use crate::Lock;
+use crate::LockGuard;
 
 /// Time between two tries; there is no wait with a limit in the kernel's interface.
-const RETRY: Duration = Duration::from_millis(10);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A held lock.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct FileLock {
     file: File,
 }
 
-impl Lock for FileLock {}
+impl LockGuard for FileLock {}
 
 impl Drop for FileLock {
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ impl Drop for FileLock {
 }
 
 /// Takes the lock; `None` when somebody else kept it for all the `patience`.
-pub(crate) fn acquire(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
+pub(crate) fn acquire_file_lock(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -58,7 +58,7 @@ pub(crate) fn acquire(host: &Path, patience: Duration) -> io::Result<Option<File
         if left.is_zero() {
             return Ok(None);
         }
-        if pause.recv_timeout(left.min(RETRY)) == Err(RecvTimeoutError::Disconnected) {
+        if pause.recv_timeout(left.min(LOCK_POLL_INTERVAL)) == Err(RecvTimeoutError::Disconnected) {
             return Ok(None);
         }
     }

@@ -3,12 +3,12 @@
 //! Files go through `std::fs` after their path was resolved inside the root. Does not lock by itself, and does not
 //! guard against somebody who swaps directories for links in the root while a call is running.
 
-mod conversation;
 mod detached;
-mod labels;
+mod interactive;
 pub(crate) mod lock;
 mod process;
-mod room;
+mod process_setup;
+mod xattrs;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -19,20 +19,20 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::path::{check, resolve};
+use crate::path::{check_path, resolve_path};
 use crate::{
-    Attributes, Command, Conversation, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool,
-    System, SystemError,
+    Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
+    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
 };
 
 /// Mode of a new file when nothing is said.
-const FILE_MODE: u32 = 0o644;
+const DEFAULT_FILE_MODE: u32 = 0o644;
 /// Mode of a new directory when nothing is said.
-const DIR_MODE: u32 = 0o755;
+const DEFAULT_DIR_MODE: u32 = 0o755;
 
 /// When what was written must outlive a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Safety {
+enum WriteDurability {
     AtOnce,
     Later,
 }
@@ -61,29 +61,29 @@ impl RealSystem {
 
     /// Where `path` is on the host, links before its last name resolved, and that one too with `follow`.
     fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
-        let inside = resolve(path, follow, &|at| read_link(&below(&self.root, at)))?;
-        Ok(below(&self.root, &inside))
+        let inside = resolve_path(path, follow, &|at| read_link(&join_root(&self.root, at)))?;
+        Ok(join_root(&self.root, &inside))
     }
 
     /// Where `path` is on the host for somebody who only looks at it. On this machine the kernel itself follows the links
     /// before the last name, which spares a look at each of them.
-    fn looked_at(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+    fn inspected_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
         if !self.is_host() {
             return self.host_path(path, follow);
         }
-        check(path)?;
+        check_path(path)?;
         Ok(path.to_owned())
     }
 
     /// Does one thing with the path that changes nothing. What `act` does with a link at its end must be what `follow` says.
-    fn look<T>(
+    fn with_inspected_path<T>(
         &self,
         verb: &'static str,
         path: &Path,
         follow: bool,
         act: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
-        let host = self.looked_at(path, follow)?;
+        let host = self.inspected_path(path, follow)?;
         act(&host).map_err(|source| SystemError::File {
             verb,
             path: path.to_owned(),
@@ -92,7 +92,7 @@ impl RealSystem {
     }
 
     /// Resolves the path and does one thing with it.
-    fn with<T>(
+    fn with_host_path<T>(
         &self,
         verb: &'static str,
         path: &Path,
@@ -113,20 +113,21 @@ impl System for RealSystem {
         &self.root
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError> {
-        self.look("look at", path, false, |host| {
+    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+        self.with_inspected_path("look at", path, false, |host| {
             absent_is_none(fs::symlink_metadata(host))
         })
-        .map(|found| found.as_ref().map(metadata))
+        .map(|found| found.as_ref().map(convert_metadata))
     }
 
-    fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
         let too_large = |size| SystemError::TooLarge {
             path: path.to_owned(),
             size,
             limit,
         };
-        let (size, content) = self.look("read", path, true, |host| read(host, limit))?;
+        let (size, content) =
+            self.with_inspected_path("read", path, true, |host| read_limited(host, limit))?;
         if size > limit {
             return Err(too_large(size));
         }
@@ -134,16 +135,16 @@ impl System for RealSystem {
     }
 
     fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
-        let inside = resolve(path, false, &|at| read_link(&below(&self.root, at)))?;
+        let inside = resolve_path(path, false, &|at| read_link(&join_root(&self.root, at)))?;
         crate::confined::read_world_readable(&self.root, &inside, limit)
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.look("read the link", path, false, |host| fs::read_link(host))
+        self.with_inspected_path("read the link", path, false, |host| fs::read_link(host))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
-        self.look("list", path, true, |host| {
+        self.with_inspected_path("list", path, true, |host| {
             let mut names = fs::read_dir(host)?
                 .map(|entry| {
                     entry?
@@ -157,14 +158,14 @@ impl System for RealSystem {
         })
     }
 
-    fn write(
+    fn write_file(
         &self,
         path: &Path,
         content: &[u8],
-        attributes: &Attributes,
+        attributes: &FileAttributes,
     ) -> Result<(), SystemError> {
-        self.with("write", path, true, |host| {
-            replace(host, content, attributes, Safety::AtOnce)
+        self.with_host_path("write", path, true, |host| {
+            replace_file(host, content, attributes, WriteDurability::AtOnce)
         })
     }
 
@@ -172,21 +173,21 @@ impl System for RealSystem {
         &self,
         path: &Path,
         content: &[u8],
-        attributes: &Attributes,
+        attributes: &FileAttributes,
     ) -> Result<(), SystemError> {
-        self.with("write", path, true, |host| {
+        self.with_host_path("write", path, true, |host| {
             let safety = match absent_is_none(fs::symlink_metadata(host))? {
-                None => Safety::Later,
-                Some(_) => Safety::AtOnce,
+                None => WriteDurability::Later,
+                Some(_) => WriteDurability::AtOnce,
             };
-            replace(host, content, attributes, safety)
+            replace_file(host, content, attributes, safety)
         })
     }
 
-    fn settle(&self, directories: &[PathBuf]) -> Result<(), SystemError> {
+    fn sync_file_systems(&self, directories: &[PathBuf]) -> Result<(), SystemError> {
         let mut settled = Vec::new();
         for directory in directories {
-            self.with("sync", directory, true, |host| {
+            self.with_host_path("sync", directory, true, |host| {
                 // A directory that has gone since has taken its files with it.
                 let Some(found) = absent_is_none(fs::metadata(host))? else {
                     return Ok(());
@@ -201,22 +202,22 @@ impl System for RealSystem {
         Ok(())
     }
 
-    fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
-        self.with("create directory", path, false, |host| {
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+        self.with_host_path("create directory", path, false, |host| {
             fs::DirBuilder::new().mode(0o700).create(host)?;
-            set(
+            apply_attributes(
                 host,
-                &Attributes {
-                    mode: attributes.mode.or(Some(DIR_MODE)),
+                &FileAttributes {
+                    mode: attributes.mode.or(Some(DEFAULT_DIR_MODE)),
                     ..*attributes
                 },
             )
         })
     }
 
-    fn symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
-        self.with("link", path, false, |host| {
-            let link = temporary().make_in(parent(host)?, |temporary| {
+    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+        self.with_host_path("link", path, false, |host| {
+            let link = temporary_builder().make_in(parent_directory(host)?, |temporary| {
                 std::os::unix::fs::symlink(target, temporary)
             })?;
             link.persist(host).map_err(|failed| failed.error)?;
@@ -224,21 +225,21 @@ impl System for RealSystem {
         })
     }
 
-    fn set_attributes(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
-        self.with("set the attributes of", path, false, |host| {
-            set(host, attributes)
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+        self.with_host_path("set the attributes of", path, false, |host| {
+            apply_attributes(host, attributes)
         })
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
-        self.with("remove", path, false, |host| {
+        self.with_host_path("remove", path, false, |host| {
             absent_is_none(fs::remove_file(host))
         })?;
         Ok(())
     }
 
     fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
-        self.with("remove", path, false, |host| {
+        self.with_host_path("remove", path, false, |host| {
             if host == self.root {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
@@ -256,15 +257,21 @@ impl System for RealSystem {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
         let to = self.host_path(to, false)?;
-        self.with("rename", from, false, |host| {
+        self.with_host_path("rename", from, false, |host| {
             fs::rename(host, &to)?;
             sync_parent(&to)?;
             sync_parent(host)
         })
     }
 
-    fn lock(&self, path: &Path, patience: Duration) -> Result<Box<dyn Lock>, SystemError> {
-        let locked = self.with("lock", path, false, |host| lock::acquire(host, patience))?;
+    fn lock_file(
+        &self,
+        path: &Path,
+        patience: Duration,
+    ) -> Result<Box<dyn LockGuard>, SystemError> {
+        let locked = self.with_host_path("lock", path, false, |host| {
+            lock::acquire_file_lock(host, patience)
+        })?;
         match locked {
             Some(guard) => Ok(Box::new(guard)),
             None => Err(SystemError::Locked {
@@ -274,36 +281,45 @@ impl System for RealSystem {
         }
     }
 
-    fn run(&self, command: &Command) -> Result<Output, SystemError> {
-        let process = room::prepare(self, command)?;
-        let output = process::run(&process, command)?;
-        room::judge(self, command, output)
+    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
+        let process = process_setup::prepare_process(self, command)?;
+        let output = process::run_process(&process, command)?;
+        process_setup::check_wrapper_failure(self, command, output)
     }
 
-    fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError> {
-        let process = room::prepare(self, command)?;
-        detached::start(&process, &command.stdin, spool).map_err(|source| SystemError::Start {
-            program: command.program().to_owned(),
-            source,
+    fn start_detached(
+        &self,
+        command: &Command,
+        spool: &ProcessSpool,
+    ) -> Result<ProcessId, SystemError> {
+        let process = process_setup::prepare_process(self, command)?;
+        detached::start_detached(&process, &command.stdin, spool).map_err(|source| {
+            SystemError::Start {
+                program: command.program_name().to_owned(),
+                source,
+            }
         })
     }
 
-    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError> {
-        let process = room::prepare(self, command)?;
-        Ok(Box::new(conversation::start(&process, command)?))
+    fn start_interactive(
+        &self,
+        command: &Command,
+    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+        let process = process_setup::prepare_process(self, command)?;
+        Ok(Box::new(interactive::start_process(&process, command)?))
     }
 
     fn is_running(&self, process: &ProcessId) -> bool {
         detached::is_running(process)
     }
 
-    fn signal(
+    fn signal_process(
         &self,
         process: &ProcessId,
         signal: Signal,
         group: bool,
     ) -> Result<bool, SystemError> {
-        detached::signal(process, signal, group).map_err(|source| SystemError::Signal {
+        detached::signal_process(process, signal, group).map_err(|source| SystemError::Signal {
             pid: process.pid,
             source,
         })
@@ -315,7 +331,7 @@ impl System for RealSystem {
 }
 
 /// `/etc` below `/srv/node` is `/srv/node/etc`.
-fn below(root: &Path, inside: &Path) -> PathBuf {
+fn join_root(root: &Path, inside: &Path) -> PathBuf {
     root.join(inside.strip_prefix("/").unwrap_or(inside))
 }
 
@@ -355,35 +371,35 @@ fn not_text(name: &OsStr) -> io::Error {
     )
 }
 
-pub(crate) fn metadata(found: &fs::Metadata) -> Metadata {
+pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
     let kind = found.file_type();
     let kind = if kind.is_symlink() {
-        FileKind::Link
+        FileEntryKind::Link
     } else if kind.is_dir() {
-        FileKind::Directory
+        FileEntryKind::Directory
     } else if kind.is_file() {
-        FileKind::File
+        FileEntryKind::File
     } else {
         debug_assert!(
             kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()
         );
-        FileKind::Other
+        FileEntryKind::Other
     };
-    Metadata {
+    FileMetadata {
         kind,
         mode: found.mode() & 0o7777,
         uid: found.uid(),
         gid: found.gid(),
         size: found.size(),
-        modified: moment(found.mtime(), found.mtime_nsec()),
-        accessed: moment(found.atime(), found.atime_nsec()),
-        changed: moment(found.ctime(), found.ctime_nsec()),
+        modified: system_time(found.mtime(), found.mtime_nsec()),
+        accessed: system_time(found.atime(), found.atime_nsec()),
+        changed: system_time(found.ctime(), found.ctime_nsec()),
         inode: found.ino(),
     }
 }
 
 /// Seconds and nanoseconds since 1970; what cannot be said so is 1970.
-fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
+fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let size = Duration::from_secs(seconds.unsigned_abs());
     let whole = if seconds < 0 {
         SystemTime::UNIX_EPOCH.checked_sub(size)
@@ -397,7 +413,7 @@ fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
 }
 
 /// Size and content, the content cut after `limit` bytes. Never waits for a pipe.
-fn read(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
+fn read_limited(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
@@ -415,14 +431,19 @@ fn read(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
 }
 
 /// A temporary name beside the file, which a listing of the directory explains.
-fn temporary() -> tempfile::Builder<'static, 'static> {
+fn temporary_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".muster-").suffix(".tmp");
     builder
 }
 
 /// The temporary file starts as 0600 and gets its owner before its mode, so that nobody reads it in between.
-fn replace(host: &Path, content: &[u8], attributes: &Attributes, safety: Safety) -> io::Result<()> {
+fn replace_file(
+    host: &Path,
+    content: &[u8],
+    attributes: &FileAttributes,
+    safety: WriteDurability,
+) -> io::Result<()> {
     let old = absent_is_none(fs::symlink_metadata(host))?;
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return Err(io::Error::new(
@@ -430,7 +451,7 @@ fn replace(host: &Path, content: &[u8], attributes: &Attributes, safety: Safety)
             "it is not a regular file",
         ));
     }
-    let mut new = temporary().tempfile_in(parent(host)?)?;
+    let mut new = temporary_builder().tempfile_in(parent_directory(host)?)?;
     new.write_all(content)?;
     let fresh = new.as_file().metadata()?;
     let uid = attributes
@@ -445,15 +466,15 @@ fn replace(host: &Path, content: &[u8], attributes: &Attributes, safety: Safety)
         fchown(new.as_file(), uid, gid)?;
     }
     if old.is_some() {
-        labels::carry_over(host, new.as_file())?;
+        xattrs::copy_xattrs(host, new.as_file())?;
     }
     let mode = attributes
         .mode
         .or(old.as_ref().map(MetadataExt::mode))
-        .unwrap_or(FILE_MODE);
+        .unwrap_or(DEFAULT_FILE_MODE);
     new.as_file()
         .set_permissions(Permissions::from_mode(mode & 0o7777))?;
-    if safety == Safety::Later {
+    if safety == WriteDurability::Later {
         new.persist(host).map_err(|failed| failed.error)?;
         return Ok(());
     }
@@ -463,7 +484,7 @@ fn replace(host: &Path, content: &[u8], attributes: &Attributes, safety: Safety)
 }
 
 /// Owner first: changing it clears the set-user-id bits. A link has no mode of its own on Linux.
-fn set(host: &Path, attributes: &Attributes) -> io::Result<()> {
+fn apply_attributes(host: &Path, attributes: &FileAttributes) -> io::Result<()> {
     let found = fs::symlink_metadata(host)?;
     let uid = attributes.uid.filter(|uid| *uid != found.uid());
     let gid = attributes.gid.filter(|gid| *gid != found.gid());
@@ -478,12 +499,12 @@ fn set(host: &Path, attributes: &Attributes) -> io::Result<()> {
     }
 }
 
-fn parent(host: &Path) -> io::Result<&Path> {
+fn parent_directory(host: &Path) -> io::Result<&Path> {
     host.parent()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root"))
 }
 
 /// Makes a rename survive a power cut.
 fn sync_parent(host: &Path) -> io::Result<()> {
-    File::open(parent(host)?)?.sync_all()
+    File::open(parent_directory(host)?)?.sync_all()
 }

@@ -22,20 +22,20 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use crate::command::Stream;
-use crate::process::LAST_WORDS;
-use crate::{Command, Output, SystemError};
+use crate::command::OutputStream;
+use crate::process::OUTPUT_DRAIN_TIMEOUT;
+use crate::{Command, CommandOutput, SystemError};
 
 /// What a group has between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(2);
+const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// The longest wait for last words in all, for a descendant that goes on talking.
-const DRAIN: Duration = Duration::from_secs(5);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// How often the cancel flag is looked at.
-pub(super) const ATTENTION: Duration = Duration::from_millis(50);
+pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A process as the kernel takes it.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedProcess {
     /// Program as a host path, and its arguments.
     pub(super) argv: Vec<String>,
     /// The whole environment.
@@ -46,7 +46,7 @@ pub(super) struct Prepared {
     pub(super) ids: Option<(u32, u32)>,
 }
 
-enum News {
+enum ProcessEvent {
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
     StreamEnded,
@@ -55,28 +55,31 @@ enum News {
 
 /// Why a group is being ended.
 #[derive(Clone, Copy)]
-enum Stop {
+enum TerminationReason {
     Timeout(Duration),
     Cancelled,
 }
 
 /// Runs it. `asked` is the command as the caller knows it: input, limits, name in errors.
-pub(super) fn run(prepared: &Prepared, asked: &Command) -> Result<Output, SystemError> {
+pub(super) fn run_process(
+    prepared: &PreparedProcess,
+    asked: &Command,
+) -> Result<CommandOutput, SystemError> {
     let start = |source| SystemError::Start {
-        program: asked.program().to_owned(),
+        program: asked.program_name().to_owned(),
         source,
     };
     if asked.cancel.is_cancelled() {
         return Err(SystemError::Cancelled {
-            program: asked.program().to_owned(),
+            program: asked.program_name().to_owned(),
         });
     }
-    let mut child = spawn(prepared, !asked.stdin.is_empty()).map_err(start)?;
-    let group = Group::of(&child).map_err(start)?;
-    let watched = watch(&mut child, asked.stdin.clone());
-    let mut output = Collected::new(asked.output_limit);
+    let mut child = spawn_process(prepared, !asked.stdin.is_empty()).map_err(start)?;
+    let group = ProcessGroup::from_child(&child).map_err(start)?;
+    let watched = watch_process(&mut child, asked.stdin.clone());
+    let mut output = OutputCollector::new(asked.output_limit);
     let stop = match watched {
-        Ok(news) => supervise(&group, asked, &news, &mut output),
+        Ok(news) => supervise_group(&group, asked, &news, &mut output),
         Err(error) => {
             group.signal(Signal::SIGKILL);
             let _ = child.wait();
@@ -84,11 +87,11 @@ pub(super) fn run(prepared: &Prepared, asked: &Command) -> Result<Output, System
         }
     };
     let status = child.wait().map_err(start)?;
-    let program = asked.program().to_owned();
+    let program = asked.program_name().to_owned();
     match stop {
-        Some(Stop::Timeout(after)) => Err(SystemError::Timeout { program, after }),
-        Some(Stop::Cancelled) => Err(SystemError::Cancelled { program }),
-        None => Ok(output.finish(status)),
+        Some(TerminationReason::Timeout(after)) => Err(SystemError::Timeout { program, after }),
+        Some(TerminationReason::Cancelled) => Err(SystemError::Cancelled { program }),
+        None => Ok(output.into_output(status)),
     }
 }
 
@@ -96,7 +99,7 @@ pub(super) fn run(prepared: &Prepared, asked: &Command) -> Result<Output, System
     clippy::disallowed_types,
     reason = "this is the one place of the room that starts processes"
 )]
-pub(super) fn spawn(prepared: &Prepared, with_input: bool) -> io::Result<Child> {
+pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io::Result<Child> {
     let (program, arguments) = prepared
         .argv
         .split_first()
@@ -124,38 +127,46 @@ pub(super) fn spawn(prepared: &Prepared, with_input: bool) -> io::Result<Child> 
 /// Starts the threads that wait: for the end of the leader, and for each stream.
 ///
 /// They end with what they wait for. A stream that a daemon keeps open is read on and dropped, so that the daemon lives.
-fn watch(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<News>> {
+fn watch_process(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<ProcessEvent>> {
     let (tell, news) = sync_channel(16);
-    let leader = pid(child)?;
+    let leader = child_pid(child)?;
     let told = tell.clone();
-    named("wait", move || {
+    spawn_thread("wait", move || {
         while waitid(Id::Pid(leader), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
             == Err(Errno::EINTR)
         {}
-        let _ = told.send(News::LeaderEnded);
+        let _ = told.send(ProcessEvent::LeaderEnded);
     })?;
     if let Some(stdout) = child.stdout.take() {
         let told = tell.clone();
-        named("stdout", move || pump(stdout, &told, News::Stdout))?;
+        spawn_thread("stdout", move || {
+            forward_stream(stdout, &told, ProcessEvent::Stdout);
+        })?;
     }
     if let Some(stderr) = child.stderr.take() {
-        named("stderr", move || pump(stderr, &tell, News::Stderr))?;
+        spawn_thread("stderr", move || {
+            forward_stream(stderr, &tell, ProcessEvent::Stderr);
+        })?;
     }
     if let Some(mut stdin) = child.stdin.take() {
         // A program that does not read its input to the end is no failure.
-        named("stdin", move || drop(stdin.write_all(&input)))?;
+        spawn_thread("stdin", move || drop(stdin.write_all(&input)))?;
     }
     Ok(news)
 }
 
-fn named(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new()
         .name(format!("run-{name}"))
         .spawn(work)
         .map(drop)
 }
 
-fn pump(mut stream: impl Read, tell: &SyncSender<News>, news: fn(Vec<u8>) -> News) {
+fn forward_stream(
+    mut stream: impl Read,
+    tell: &SyncSender<ProcessEvent>,
+    news: fn(Vec<u8>) -> ProcessEvent,
+) {
     let mut buffer = [0; 8192];
     loop {
         match stream.read(&mut buffer) {
@@ -168,21 +179,21 @@ fn pump(mut stream: impl Read, tell: &SyncSender<News>, news: fn(Vec<u8>) -> New
             Err(_) => break,
         }
     }
-    let _ = tell.send(News::StreamEnded);
+    let _ = tell.send(ProcessEvent::StreamEnded);
 }
 
 /// Listens until the leader ended and its output is in, or the group was ended; tells why if it was.
-fn supervise(
-    group: &Group,
+fn supervise_group(
+    group: &ProcessGroup,
     asked: &Command,
-    news: &Receiver<News>,
-    output: &mut Collected,
-) -> Option<Stop> {
+    news: &Receiver<ProcessEvent>,
+    output: &mut OutputCollector,
+) -> Option<TerminationReason> {
     let limit = asked
         .timeout
         .and_then(|timeout| Instant::now().checked_add(timeout));
     let (mut streams, mut leader) = (2, true);
-    let mut stop: Option<Stop> = None;
+    let mut stop: Option<TerminationReason> = None;
     // Set when the rest is a formality: the leader is gone, or the group got its TERM.
     let mut last_call: Option<Instant> = None;
     let mut drained: Option<Instant> = None;
@@ -192,35 +203,38 @@ fn supervise(
             break;
         }
         if stop.is_none() && leader {
-            stop = reason(asked, limit, now);
+            stop = termination_reason(asked, limit, now);
             if stop.is_some() {
                 group.signal(Signal::SIGTERM);
-                last_call = Some(now + GRACE);
+                last_call = Some(now + KILL_GRACE_PERIOD);
             }
         }
         let wake = [last_call, limit.filter(|_| stop.is_none() && leader)];
-        let pause = wake.into_iter().flatten().fold(ATTENTION, |pause, at| {
-            pause.min(at.saturating_duration_since(now))
-        });
+        let pause = wake
+            .into_iter()
+            .flatten()
+            .fold(CANCEL_POLL_INTERVAL, |pause, at| {
+                pause.min(at.saturating_duration_since(now))
+            });
         match news.recv_timeout(pause) {
-            Ok(News::Stdout(bytes)) => {
-                hear(asked, Stream::Stdout, &bytes);
-                output.stdout(&bytes);
+            Ok(ProcessEvent::Stdout(bytes)) => {
+                report_output(asked, OutputStream::Stdout, &bytes);
+                output.add_stdout(&bytes);
             }
-            Ok(News::Stderr(bytes)) => {
-                hear(asked, Stream::Stderr, &bytes);
-                output.stderr(&bytes);
+            Ok(ProcessEvent::Stderr(bytes)) => {
+                report_output(asked, OutputStream::Stderr, &bytes);
+                output.add_stderr(&bytes);
             }
-            Ok(News::StreamEnded) => streams -= 1,
-            Ok(News::LeaderEnded) => {
+            Ok(ProcessEvent::StreamEnded) => streams -= 1,
+            Ok(ProcessEvent::LeaderEnded) => {
                 leader = false;
-                drained = Some(Instant::now() + DRAIN);
+                drained = Some(Instant::now() + MAX_DRAIN_TIME);
             }
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if let (Some(drained), None) = (drained, stop) {
-            last_call = Some(drained.min(Instant::now() + LAST_WORDS));
+            last_call = Some(drained.min(Instant::now() + OUTPUT_DRAIN_TIMEOUT));
         }
     }
     if stop.is_some() {
@@ -229,26 +243,30 @@ fn supervise(
     stop
 }
 
-fn hear(asked: &Command, stream: Stream, bytes: &[u8]) {
+fn report_output(asked: &Command, stream: OutputStream, bytes: &[u8]) {
     if let Some(listener) = &asked.listener {
-        listener.hear(stream, bytes);
+        listener.handle_output(stream, bytes);
     }
 }
 
-fn reason(asked: &Command, limit: Option<Instant>, now: Instant) -> Option<Stop> {
+fn termination_reason(
+    asked: &Command,
+    limit: Option<Instant>,
+    now: Instant,
+) -> Option<TerminationReason> {
     if asked.cancel.is_cancelled() {
-        return Some(Stop::Cancelled);
+        return Some(TerminationReason::Cancelled);
     }
     limit.filter(|limit| now >= *limit)?;
-    asked.timeout.map(Stop::Timeout)
+    asked.timeout.map(TerminationReason::Timeout)
 }
 
 /// The process group of a child that was not reaped yet.
-pub(super) struct Group(Pid);
+pub(super) struct ProcessGroup(Pid);
 
-impl Group {
-    pub(super) fn of(child: &Child) -> io::Result<Self> {
-        pid(child).map(Self)
+impl ProcessGroup {
+    pub(super) fn from_child(child: &Child) -> io::Result<Self> {
+        child_pid(child).map(Self)
     }
 
     /// The group may be gone already, and that is as well.
@@ -257,21 +275,21 @@ impl Group {
     }
 }
 
-fn pid(child: &Child) -> io::Result<Pid> {
+fn child_pid(child: &Child) -> io::Result<Pid> {
     i32::try_from(child.id())
         .map(Pid::from_raw)
         .map_err(io::Error::other)
 }
 
 /// Output as it comes, up to the limit.
-struct Collected {
+struct OutputCollector {
     limit: usize,
     combined: Vec<u8>,
     stdout: Vec<u8>,
     truncated: bool,
 }
 
-impl Collected {
+impl OutputCollector {
     fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -281,18 +299,18 @@ impl Collected {
         }
     }
 
-    fn stdout(&mut self, bytes: &[u8]) {
-        self.truncated |= keep(&mut self.stdout, bytes, self.limit);
-        self.truncated |= keep(&mut self.combined, bytes, self.limit);
+    fn add_stdout(&mut self, bytes: &[u8]) {
+        self.truncated |= append_limited(&mut self.stdout, bytes, self.limit);
+        self.truncated |= append_limited(&mut self.combined, bytes, self.limit);
     }
 
-    fn stderr(&mut self, bytes: &[u8]) {
-        self.truncated |= keep(&mut self.combined, bytes, self.limit);
+    fn add_stderr(&mut self, bytes: &[u8]) {
+        self.truncated |= append_limited(&mut self.combined, bytes, self.limit);
     }
 
-    fn finish(self, status: ExitStatus) -> Output {
+    fn into_output(self, status: ExitStatus) -> CommandOutput {
         let signalled = status.signal().map(|signal| 128 + signal);
-        Output {
+        CommandOutput {
             code: status.code().or(signalled).unwrap_or(-1),
             combined: self.combined,
             stdout: self.stdout,
@@ -302,7 +320,7 @@ impl Collected {
 }
 
 /// Appends what fits; tells whether something did not.
-fn keep(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
+fn append_limited(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
     let room = limit.saturating_sub(kept.len()).min(bytes.len());
     kept.extend_from_slice(bytes.get(..room).unwrap_or_default());
     room < bytes.len()

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use muster_system::command::{Cancel, Listener, Stream};
+use muster_system::command::{CancelFlag, OutputListener, OutputStream};
 use muster_system::real::RealSystem;
-use muster_system::{Attributes, Command, ProcessId, Signal, Spool, System, SystemError};
+use muster_system::{
+    Command, FileAttributes, ProcessId, ProcessSpool, Signal, System, SystemError,
+};
 
 use crate::host::{await_death, host, sh};
 
@@ -23,7 +25,7 @@ fn scratch() -> (tempfile::TempDir, RealSystem) {
     let system = RealSystem::new(scratch.path().to_owned());
     for name in ["/etc", "/tmp"] {
         system
-            .create_dir(Path::new(name), &Attributes::default())
+            .create_dir(Path::new(name), &FileAttributes::default())
             .unwrap();
     }
     (scratch, system)
@@ -36,14 +38,14 @@ fn a_listener_hears_both_streams_also_before_a_timeout() {
     let mut command = sh("echo out; echo err >&2; exec sleep 60");
     command.timeout = Some(Duration::from_secs(2));
     command.output_limit = 0;
-    command.listener = Some(Listener::new(move |stream, bytes| {
+    command.listener = Some(OutputListener::new(move |stream, bytes| {
         let mut heard = ear.lock().unwrap();
         match stream {
-            Stream::Stdout => heard.0.extend_from_slice(bytes),
-            Stream::Stderr => heard.1.extend_from_slice(bytes),
+            OutputStream::Stdout => heard.0.extend_from_slice(bytes),
+            OutputStream::Stderr => heard.1.extend_from_slice(bytes),
         }
     }));
-    let error = host().run(&command).unwrap_err();
+    let error = host().run_command(&command).unwrap_err();
     assert!(matches!(error, SystemError::Timeout { .. }), "{error}");
     let heard = heard.lock().unwrap();
     assert_eq!((&heard.0[..], &heard.1[..]), (&b"out\n"[..], &b"err\n"[..]));
@@ -62,11 +64,11 @@ fn await_file(path: &Path) -> String {
 }
 
 /// Where what outlives us leaves something.
-fn spool() -> (tempfile::TempDir, Spool) {
+fn spool() -> (tempfile::TempDir, ProcessSpool) {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().to_owned();
     let limit = 1000;
-    (scratch, Spool { directory, limit })
+    (scratch, ProcessSpool { directory, limit })
 }
 
 #[test]
@@ -82,10 +84,10 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
             "/usr/sbin:/usr/bin:/sbin:/bin:/own".to_owned(),
         );
         command.cwd = Some(PathBuf::from("/tmp"));
-        let process = system.start(&command, &kept).unwrap();
+        let process = system.start_detached(&command, &kept).unwrap();
         let file = |name: &str| spool.path().join(name);
         assert_eq!(
-            await_file(&file(Spool::EXIT)),
+            await_file(&file(ProcessSpool::EXIT)),
             "7\n",
             "{}",
             system.root().display()
@@ -94,10 +96,10 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
         assert!(!system.is_running(&process));
         let text = |name: &str| fs::read_to_string(file(name)).unwrap();
         assert_eq!(
-            text(Spool::STDOUT),
+            text(ProcessSpool::STDOUT),
             "in\nword /usr/sbin:/usr/bin:/sbin:/bin:/own\n/tmp\n"
         );
-        assert_eq!(text(Spool::STDERR), "err\n");
+        assert_eq!(text(ProcessSpool::STDERR), "err\n");
         let mut left: Vec<_> = fs::read_dir(spool.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -112,8 +114,10 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
 fn who_comes_second_is_not_taken_for_who_was_first() {
     let (spool, kept) = spool();
     let file = |name: &str| spool.path().join(name);
-    let first = host().start(&sh("echo first; exit 1"), &kept).unwrap();
-    assert_eq!(await_file(&file(Spool::EXIT)), "1\n");
+    let first = host()
+        .start_detached(&sh("echo first; exit 1"), &kept)
+        .unwrap();
+    assert_eq!(await_file(&file(ProcessSpool::EXIT)), "1\n");
     await_death(&first.pid.to_string());
     // A keeper that was killed leaves its pipes.
     fs::write(file("out.pipe"), "").unwrap();
@@ -122,52 +126,66 @@ fn who_comes_second_is_not_taken_for_who_was_first() {
         stdin: b"second\n".to_vec(),
         ..second
     };
-    let second = host().start(&second, &kept).unwrap();
-    assert_eq!(await_file(&file(Spool::EXIT)), "2\n");
+    let second = host().start_detached(&second, &kept).unwrap();
+    assert_eq!(await_file(&file(ProcessSpool::EXIT)), "2\n");
     await_death(&second.pid.to_string());
-    let said = fs::read_to_string(file(Spool::STDOUT)).unwrap();
+    let said = fs::read_to_string(file(ProcessSpool::STDOUT)).unwrap();
     assert_eq!(said, "second\n");
 }
 
 #[test]
 fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
     let (_spool, kept) = spool();
-    let process = host().start(&sh("exec sleep 600"), &kept).unwrap();
+    let process = host().start_detached(&sh("exec sleep 600"), &kept).unwrap();
     assert!(host().is_running(&process));
     let other = ProcessId {
         started: process.started + 1,
         ..process
     };
     assert!(!host().is_running(&other));
-    assert!(!host().signal(&other, Signal::SIGKILL, true).unwrap());
-    assert!(host().signal(&process, Signal::SIGKILL, true).unwrap());
+    assert!(
+        !host()
+            .signal_process(&other, Signal::SIGKILL, true)
+            .unwrap()
+    );
+    assert!(
+        host()
+            .signal_process(&process, Signal::SIGKILL, true)
+            .unwrap()
+    );
     await_death(&process.pid.to_string());
-    assert!(!host().signal(&process, Signal::SIGKILL, true).unwrap());
+    assert!(
+        !host()
+            .signal_process(&process, Signal::SIGKILL, true)
+            .unwrap()
+    );
 }
 
 #[test]
 fn streams_codes_input_and_a_clean_environment() {
     let system = host();
-    let output = system.run(&sh("echo out; echo err >&2; exit 7")).unwrap();
+    let output = system
+        .run_command(&sh("echo out; echo err >&2; exit 7"))
+        .unwrap();
     assert_eq!(output.code, 7);
     assert_eq!(output.stdout, b"out\n");
     assert_eq!(output.combined.len(), 8);
     let mut cat = Command::new(["cat"]);
     cat.stdin = vec![b'x'; 300_000];
-    assert_eq!(system.run(&cat).unwrap().stdout, cat.stdin);
+    assert_eq!(system.run_command(&cat).unwrap().stdout, cat.stdin);
     let mut env = Command::new(["env"]);
     env.env.insert("FOO".to_owned(), "bar".to_owned());
-    let text = system.run(&env).unwrap().text();
+    let text = system.run_command(&env).unwrap().combined_text();
     let mut names: Vec<&str> = text
         .lines()
         .filter_map(|line| line.split('=').next())
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["FOO", "HOME", "LANG", "LC_ALL", "PATH"]);
-    assert_eq!(system.run(&sh("kill -9 $$")).unwrap().code, 137);
+    assert_eq!(system.run_command(&sh("kill -9 $$")).unwrap().code, 137);
     let mut unread = Command::new(["true"]);
     unread.stdin = vec![0; 1 << 20];
-    assert!(system.run(&unread).unwrap().success());
+    assert!(system.run_command(&unread).unwrap().is_success());
 }
 
 #[test]
@@ -179,7 +197,7 @@ fn directory_and_mask() {
         .extend(["sh".to_owned(), "a b'\"$c".to_owned()]);
     command.cwd = Some(scratch.path().to_owned());
     command.umask = Some(0o027);
-    let text = host().run(&command).unwrap().text();
+    let text = host().run_command(&command).unwrap().combined_text();
     assert_eq!(
         text,
         format!("{}\n0027\na b'\"$c", scratch.path().display())
@@ -193,10 +211,10 @@ fn a_missing_program_is_an_error() {
         for program in ["no-such-program", "/no/such/program", ""] {
             let mut command = Command::new([program]);
             command.umask = Some(0o022);
-            let error = system.run(&command).unwrap_err();
+            let error = system.run_command(&command).unwrap_err();
             assert!(error.is_not_found(), "{program}: {error:?}");
         }
-        let error = system.run(&Command::new(["/etc"])).unwrap_err();
+        let error = system.run_command(&Command::new(["/etc"])).unwrap_err();
         assert!(matches!(error, SystemError::Start { .. }), "{error}");
     }
 }
@@ -205,8 +223,8 @@ fn a_missing_program_is_an_error() {
 fn a_flood_is_cut() {
     let mut command = sh("head -c 3000000 /dev/zero");
     command.output_limit = 1000;
-    let output = host().run(&command).unwrap();
-    assert!(output.success());
+    let output = host().run_command(&command).unwrap();
+    assert!(output.is_success());
     assert!(output.truncated);
     assert_eq!((output.combined.len(), output.stdout.len()), (1000, 1000));
 }
@@ -220,7 +238,7 @@ fn a_timeout_ends_a_group_that_ignores_term() {
     let mut command = sh(STUBBORN);
     command.timeout = Some(Duration::from_millis(200));
     let begin = Instant::now();
-    let error = host().run(&command).unwrap_err();
+    let error = host().run_command(&command).unwrap_err();
     assert!(matches!(error, SystemError::Timeout { .. }), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
@@ -237,7 +255,7 @@ fn nobody_of_a_stopped_group_survives() {
     for (system, script) in [(host(), outside.as_str()), (inside, within)] {
         let mut command = sh(script);
         command.timeout = Some(Duration::from_millis(700));
-        system.run(&command).unwrap_err();
+        system.run_command(&command).unwrap_err();
         let written = fs::read_to_string(&pids).unwrap();
         assert_eq!(written.lines().count(), 2, "{script}");
         for pid in written.lines() {
@@ -250,7 +268,7 @@ fn nobody_of_a_stopped_group_survives() {
 #[test]
 fn a_cancel_ends_it_too() {
     let mut command = sh("sleep 100");
-    command.cancel = Cancel::default();
+    command.cancel = CancelFlag::default();
     let cancel = command.cancel.clone();
     let scratch = tempfile::tempdir().unwrap();
     let ready = scratch.path().join("ready");
@@ -260,7 +278,7 @@ fn a_cancel_ends_it_too() {
         "mkfifo \"$0\"; read line < \"$0\"; sleep 100".to_owned(),
         ready.to_string_lossy().into_owned(),
     ];
-    let running = std::thread::spawn(move || host().run(&command));
+    let running = std::thread::spawn(move || host().run_command(&command));
     // The write opens only when the command reads.
     while fs::symlink_metadata(&ready).is_err() {
         std::thread::yield_now();
@@ -272,7 +290,7 @@ fn a_cancel_ends_it_too() {
     let mut late = sh("true");
     late.cancel = cancel;
     assert!(matches!(
-        host().run(&late),
+        host().run_command(&late),
         Err(SystemError::Cancelled { .. })
     ));
 }
@@ -280,9 +298,9 @@ fn a_cancel_ends_it_too() {
 #[test]
 fn a_daemon_that_keeps_the_streams_is_left_alone_and_not_waited_for() {
     let begin = Instant::now();
-    let output = host().run(&sh("sleep 30 & echo $!")).unwrap();
+    let output = host().run_command(&sh("sleep 30 & echo $!")).unwrap();
     assert!(begin.elapsed() < Duration::from_secs(20));
-    let pid: i32 = output.text().trim().parse().unwrap();
+    let pid: i32 = output.combined_text().trim().parse().unwrap();
     let daemon = nix::unistd::Pid::from_raw(pid);
     nix::sys::signal::kill(daemon, Signal::SIGKILL).unwrap();
 }
@@ -291,9 +309,9 @@ fn a_daemon_that_keeps_the_streams_is_left_alone_and_not_waited_for() {
 fn another_user_with_its_groups() {
     let mut command = Command::new(["id"]);
     command.uid = Some(1); // daemon, on every Linux
-    let result = host().run(&command);
+    let result = host().run_command(&command);
     if is_root() {
-        let text = result.unwrap().text();
+        let text = result.unwrap().combined_text();
         assert!(text.starts_with("uid=1("), "{text}");
         assert!(text.contains("gid=1("), "{text}");
         assert!(!text.contains("0(root)"), "{text}");
@@ -307,41 +325,43 @@ fn another_user_with_its_groups() {
 fn a_scratch_root_is_a_machine_of_its_own() {
     let (scratch, system) = scratch();
     system
-        .write(
+        .write_file(
             Path::new("/etc/hostname"),
             b"scratch\n",
-            &Attributes::default(),
+            &FileAttributes::default(),
         )
         .unwrap();
     let output = system
-        .run(&sh("/bin/date > /tmp/date; cat /etc/hostname; pwd"))
+        .run_command(&sh("/bin/date > /tmp/date; cat /etc/hostname; pwd"))
         .unwrap();
-    assert_eq!(output.text(), "scratch\n/\n");
+    assert_eq!(output.combined_text(), "scratch\n/\n");
     assert!(fs::metadata(scratch.path().join("tmp/date")).unwrap().len() > 10);
     assert!(!Path::new("/tmp/date").exists());
     let mut command = sh("pwd; umask; ls /; exit 3");
     command.cwd = Some(PathBuf::from("/tmp"));
     command.umask = Some(0o077);
-    let output = system.run(&command).unwrap();
+    let output = system.run_command(&command).unwrap();
     assert_eq!(output.code, 3);
     assert!(
-        output.text().starts_with("/tmp\n0077\nbin\n"),
+        output.combined_text().starts_with("/tmp\n0077\nbin\n"),
         "{}",
-        output.text()
+        output.combined_text()
     );
     // Twice the same: what was made for it is in nobody's way.
-    assert_eq!(system.run(&command).unwrap(), output);
+    assert_eq!(system.run_command(&command).unwrap(), output);
     assert_eq!(fs::read_dir(scratch.path().join("usr")).unwrap().count(), 0);
     command.cwd = Some(PathBuf::from("/missing"));
-    let error = system.run(&command).unwrap_err();
+    let error = system.run_command(&command).unwrap_err();
     assert!(matches!(error, SystemError::Start { .. }), "{error}");
 }
 
 #[test]
 fn a_scratch_root_cannot_change_the_borrowed_programs() {
     let (_scratch, system) = scratch();
-    let output = system.run(&sh("touch /usr/bin/muster-test")).unwrap();
-    assert!(!output.success(), "{}", output.text());
+    let output = system
+        .run_command(&sh("touch /usr/bin/muster-test"))
+        .unwrap();
+    assert!(!output.is_success(), "{}", output.combined_text());
     assert!(!Path::new("/usr/bin/muster-test").exists());
 }
 
@@ -350,17 +370,17 @@ fn a_scratch_root_has_its_own_users() {
     let (_scratch, system) = scratch();
     let passwd = b"root:x:0:0::/root:/bin/sh\nrip:x:4242:4243::/home/rip:/bin/sh\n";
     system
-        .write(Path::new("/etc/passwd"), passwd, &Attributes::default())
+        .write_file(Path::new("/etc/passwd"), passwd, &FileAttributes::default())
         .unwrap();
     let group = b"root:x:0:\nrip:x:4243:\nwheel:x:4244:rip\n";
     system
-        .write(Path::new("/etc/group"), group, &Attributes::default())
+        .write_file(Path::new("/etc/group"), group, &FileAttributes::default())
         .unwrap();
     let mut command = sh("id; echo $HOME");
     command.uid = Some(4242);
-    let result = system.run(&command);
+    let result = system.run_command(&command);
     if is_root() {
-        let text = result.unwrap().text();
+        let text = result.unwrap().combined_text();
         assert_eq!(
             text,
             "uid=4242(rip) gid=4243(rip) groups=4243(rip),4244(wheel)\n/home/rip\n"
@@ -372,9 +392,9 @@ fn a_scratch_root_has_its_own_users() {
     command.uid = Some(0);
     assert!(
         system
-            .run(&command)
+            .run_command(&command)
             .unwrap()
-            .text()
+            .combined_text()
             .starts_with("uid=0(root)")
     );
 }
@@ -385,8 +405,8 @@ fn many_commands_enter_one_new_scratch_root_together() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let output = system.run(&sh("ls -d /bin/sh")).unwrap();
-                assert_eq!(output.text(), "/bin/sh\n");
+                let output = system.run_command(&sh("ls -d /bin/sh")).unwrap();
+                assert_eq!(output.combined_text(), "/bin/sh\n");
             });
         }
     });

@@ -6,37 +6,39 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use muster_wire::identity::Identity;
-use muster_wire::token::life::TokenLife;
+use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
-use crate::cli::org::Revoke;
+use crate::cli::org::OrgRevokeArgs;
 use crate::error::Error;
-use crate::files::{self, FileError};
-use crate::organisation::ledger::Finder;
+use crate::files::{self, RpcFileError};
+use crate::organisation::ledger::RecordIndex;
 use crate::organisation::names::NameRegister;
 use crate::organisation::push::PushError;
-use crate::organisation::{Kind, Organisation, OrganisationError, Realm, Record, Trusts};
+use crate::organisation::{
+    AccountRealm, AccountTrusts, CredentialRecord, Organisation, OrganisationError, PrincipalKind,
+};
 
 /// Largest list of names that is read, in bytes.
-const LIST_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 
 /// One key to revoke.
 pub(super) struct RevokedKey {
-    pub(super) realm: Realm,
+    pub(super) realm: AccountRealm,
     pub(super) key: PublicKey,
     /// When the newest token of the key was issued.
     pub(super) issued_at: Seconds,
     /// The life of its newest token, if an enroller issued the key and the token ends.
     pub(super) enrolled_life: Option<TokenLife>,
     /// Whose it is; nothing for a key that neither this directory nor the register has.
-    pub(super) party: Option<(Kind, Identity)>,
+    pub(super) party: Option<(PrincipalKind, Identity)>,
 }
 
 impl RevokedKey {
     /// A record for the organisation's list, which has none of an enrolled node: with it the revocation can be removed when the token is over.
-    pub(super) fn enrolled_record(&self) -> Option<Record> {
+    pub(super) fn enrolled_record(&self) -> Option<CredentialRecord> {
         let (kind, name) = self.party.clone()?;
-        Some(Record {
+        Some(CredentialRecord {
             kind,
             name,
             key: self.key,
@@ -47,15 +49,17 @@ impl RevokedKey {
     }
 
     /// Whether every token of the key that is known is revoked already.
-    pub(super) fn is_revoked(&self, trusts: &Trusts) -> bool {
-        let account = trusts.of(self.realm).map(|trust| &trust.claims().nats);
+    pub(super) fn is_revoked(&self, trusts: &AccountTrusts) -> bool {
+        let account = trusts
+            .realm_trust(self.realm)
+            .map(|trust| &trust.claims().nats);
         let until = account.and_then(|account| account.revocations.get(&self.key.to_string()));
         self.party.is_some() && until.is_some_and(|until| *until >= self.issued_at)
     }
 }
 
 /// The names and keys that were given, and those of the list.
-pub(super) fn parties(args: &Revoke) -> Result<Vec<String>, Error> {
+pub(super) fn read_names(args: &OrgRevokeArgs) -> Result<Vec<String>, Error> {
     let mut parties = args.parties.clone();
     if let Some(path) = &args.from {
         let words = read_list(path).map_err(OrganisationError::from)?;
@@ -66,39 +70,39 @@ pub(super) fn parties(args: &Revoke) -> Result<Vec<String>, Error> {
     Ok(parties)
 }
 
-fn read_list(path: &Path) -> Result<String, FileError> {
+fn read_list(path: &Path) -> Result<String, RpcFileError> {
     if path != Path::new("-") {
-        return files::read(path, LIST_BYTES);
+        return files::read_text(path, MAX_LIST_BYTES);
     }
     let mut text = String::new();
     let read = io::stdin()
         .lock()
-        .take(LIST_BYTES)
+        .take(MAX_LIST_BYTES)
         .read_to_string(&mut text);
-    read.map_err(files::failed("read", Path::new("standard input")))?;
+    read.map_err(files::file_error("read", Path::new("standard input")))?;
     Ok(text)
 }
 
 /// The keys that the names stand for, each once. One unknown name refuses all, so that a slip does not revoke half of a list.
-pub(super) async fn resolve(
+pub(super) async fn resolve_keys(
     organisation: &Organisation,
     register: Option<&NameRegister>,
     parties: &[String],
-    kind: Option<Kind>,
+    kind: Option<PrincipalKind>,
     now: Seconds,
 ) -> Result<Vec<RevokedKey>, Error> {
-    let records = organisation.records()?;
-    let finder = Finder::new(&records);
+    let records = organisation.read_records()?;
+    let finder = RecordIndex::new(&records);
     let mut meant: BTreeMap<String, RevokedKey> = BTreeMap::new();
     for party in parties {
-        let enrolled = enrolled(register, party, kind).await?;
-        let issued = match finder.find(party, kind) {
+        let enrolled = enrolled_keys(register, party, kind).await?;
+        let issued = match finder.find_records(party, kind) {
             Ok(found) => found,
             Err(OrganisationError::Unknown(_)) if !enrolled.is_empty() => Vec::new(),
             Err(unknown @ OrganisationError::Unknown(_)) => {
                 let key = PublicKey::parse_kind(party, KeyKind::User).map_err(|_| unknown)?;
                 meant.entry(key.to_string()).or_insert(RevokedKey {
-                    realm: kind.map_or(Realm::Fleet, Kind::realm),
+                    realm: kind.map_or(AccountRealm::Fleet, PrincipalKind::realm),
                     key,
                     issued_at: now,
                     enrolled_life: None,
@@ -109,9 +113,9 @@ pub(super) async fn resolve(
             Err(error) => return Err(error.into()),
         };
         if let (Some(record), false) = (issued.first(), enrolled.is_empty())
-            && record.kind != Kind::Node
+            && record.kind != PrincipalKind::Node
         {
-            let (name, kinds) = (party.clone(), vec![record.kind, Kind::Node]);
+            let (name, kinds) = (party.clone(), vec![record.kind, PrincipalKind::Node]);
             return Err(OrganisationError::Ambiguous { name, kinds }.into());
         }
         let mut known = Vec::with_capacity(issued.len());
@@ -137,12 +141,12 @@ pub(super) async fn resolve(
 /// When the newest token of a key that was issued here was signed: an enroller may have renewed it.
 async fn last_issued(
     register: Option<&NameRegister>,
-    record: &Record,
+    record: &CredentialRecord,
 ) -> Result<Seconds, PushError> {
-    let Some(register) = register.filter(|_| record.life().is_some()) else {
+    let Some(register) = register.filter(|_| record.token_life().is_some()) else {
         return Ok(record.issued_at);
     };
-    let entry = register.get(&record.name).await?;
+    let entry = register.get_entry(&record.name).await?;
     let renewed = entry.filter(|entry| entry.key == record.key);
     Ok(renewed.map_or(record.issued_at, |entry| {
         record.issued_at.max(entry.at / 1000)
@@ -150,26 +154,27 @@ async fn last_issued(
 }
 
 /// The keys that an enroller issued under this name, or this one key.
-async fn enrolled(
+async fn enrolled_keys(
     register: Option<&NameRegister>,
     party: &str,
-    kind: Option<Kind>,
+    kind: Option<PrincipalKind>,
 ) -> Result<Vec<RevokedKey>, Error> {
-    let Some(register) = register.filter(|_| kind.is_none_or(|kind| kind == Kind::Node)) else {
+    let Some(register) = register.filter(|_| kind.is_none_or(|kind| kind == PrincipalKind::Node))
+    else {
         return Ok(Vec::new());
     };
     let wanted = PublicKey::parse(party).ok();
     let mut found = Vec::new();
     for entry in register.find_enrolled(party).await? {
         let keys = entry
-            .keys()
+            .all_keys()
             .filter(|key| wanted.is_none_or(|wanted| wanted == *key));
         found.extend(keys.map(|key| RevokedKey {
-            realm: Realm::Fleet,
+            realm: AccountRealm::Fleet,
             key,
             issued_at: entry.at / 1000,
             enrolled_life: entry.life,
-            party: Some((Kind::Node, entry.identity.clone())),
+            party: Some((PrincipalKind::Node, entry.identity.clone())),
         }));
     }
     Ok(found)

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::super::database::Database;
-use super::super::defaults::{Defaults, free_id, free_system_id};
-use super::super::table::{members, with_members};
-use super::super::{AccountError, Group, GroupChange, NewGroup};
+use super::super::database::AccountDatabase;
+use super::super::defaults::{AccountDefaults, free_id, free_system_id};
+use super::super::table::{parse_members, update_members};
+use super::super::{AccountError, GroupAccount, GroupChange, NewGroup};
 
-pub(super) fn create(
-    database: &mut Database,
+pub(super) fn create_group(
+    database: &mut AccountDatabase,
     new: &NewGroup,
-    defaults: &Defaults,
+    defaults: &AccountDefaults,
 ) -> Result<(), AccountError> {
-    if database.group(&new.name).is_some() {
+    if database.find_group(&new.name).is_some() {
         return Err(AccountError::Refused(format!(
             "group '{}' already exists",
             new.name
@@ -25,13 +25,13 @@ pub(super) fn create(
         }
         None => free_gid(database, defaults, new.system, None)?,
     };
-    add(database, &new.name, gid);
+    add_group(database, &new.name, gid);
     set_members(database, &new.name, &new.members);
     Ok(())
 }
 
 /// Adds a group without members.
-pub(super) fn add(database: &mut Database, name: &str, gid: u32) {
+pub(super) fn add_group(database: &mut AccountDatabase, name: &str, gid: u32) {
     database.group.put(&[name, "x", &gid.to_string(), ""]);
     if let Some(gshadow) = &mut database.gshadow {
         gshadow.put(&[name, "!", "", ""]);
@@ -40,12 +40,16 @@ pub(super) fn add(database: &mut Database, name: &str, gid: u32) {
 
 /// The preferred number if it is free, or one of the range.
 pub(super) fn free_gid(
-    database: &Database,
-    defaults: &Defaults,
+    database: &AccountDatabase,
+    defaults: &AccountDefaults,
     system: bool,
     preferred: Option<u32>,
 ) -> Result<u32, AccountError> {
-    let taken: BTreeSet<u32> = database.groups().iter().map(|group| group.gid).collect();
+    let taken: BTreeSet<u32> = database
+        .list_groups()
+        .iter()
+        .map(|group| group.gid)
+        .collect();
     if let Some(preferred) = preferred.filter(|gid| !taken.contains(gid)) {
         return Ok(preferred);
     }
@@ -57,12 +61,12 @@ pub(super) fn free_gid(
     found.ok_or_else(|| AccountError::Refused("no group number of the range is free".to_owned()))
 }
 
-pub(super) fn change(
-    database: &mut Database,
+pub(super) fn change_group(
+    database: &mut AccountDatabase,
     name: &str,
     change: &GroupChange,
 ) -> Result<(), AccountError> {
-    let group = known(database, name)?;
+    let group = require_group(database, name)?;
     match change {
         GroupChange::Members(members) => set_members(database, name, members),
         GroupChange::Gid(gid, allowdupe) => {
@@ -70,28 +74,36 @@ pub(super) fn change(
                 return Ok(());
             }
             check_free(database, *gid, *allowdupe)?;
-            database.group.set(name, 2, &gid.to_string());
+            database.group.set_field(name, 2, &gid.to_string());
             // Users follow their primary group.
-            for user in database.users().iter().filter(|user| user.gid == group.gid) {
-                database.passwd.set(&user.name, 3, &gid.to_string());
+            for user in database
+                .list_users()
+                .iter()
+                .filter(|user| user.gid == group.gid)
+            {
+                database.passwd.set_field(&user.name, 3, &gid.to_string());
             }
         }
     }
     Ok(())
 }
 
-pub(super) fn remove(database: &mut Database, name: &str) -> Result<(), AccountError> {
-    let group = known(database, name)?;
-    if let Some(user) = database.users().iter().find(|user| user.gid == group.gid) {
+pub(super) fn remove_group(database: &mut AccountDatabase, name: &str) -> Result<(), AccountError> {
+    let group = require_group(database, name)?;
+    if let Some(user) = database
+        .list_users()
+        .iter()
+        .find(|user| user.gid == group.gid)
+    {
         let problem = format!("cannot remove the primary group of user '{}'", user.name);
         return Err(AccountError::Refused(problem));
     }
-    take_out(database, name);
+    remove_group_entries(database, name);
     Ok(())
 }
 
 /// Removes the entries of a group, whoever uses it.
-pub(super) fn take_out(database: &mut Database, name: &str) {
+pub(super) fn remove_group_entries(database: &mut AccountDatabase, name: &str) {
     database.group.remove(name);
     if let Some(gshadow) = &mut database.gshadow {
         gshadow.remove(name);
@@ -100,14 +112,14 @@ pub(super) fn take_out(database: &mut Database, name: &str) {
 
 /// Makes a user a member of exactly these groups.
 pub(super) fn set_memberships(
-    database: &mut Database,
+    database: &mut AccountDatabase,
     user: &str,
     groups: &[String],
 ) -> Result<(), AccountError> {
     for group in groups {
-        known(database, group)?;
+        require_group(database, group)?;
     }
-    for group in database.groups() {
+    for group in database.list_groups() {
         let wanted = groups.contains(&group.name);
         if wanted != group.members.iter().any(|member| member == user) {
             let mut members = group.members;
@@ -120,7 +132,10 @@ pub(super) fn set_memberships(
 }
 
 /// Takes a user out of all groups, and out of the administrators in gshadow.
-pub(super) fn forget_member(database: &mut Database, user: &str) -> Result<(), AccountError> {
+pub(super) fn remove_from_all_groups(
+    database: &mut AccountDatabase,
+    user: &str,
+) -> Result<(), AccountError> {
     set_memberships(database, user, &[])?;
     let Some(gshadow) = &mut database.gshadow else {
         return Ok(());
@@ -129,39 +144,42 @@ pub(super) fn forget_member(database: &mut Database, user: &str) -> Result<(), A
         let Some(name) = entry.first() else { continue };
         for field in [2, 3] {
             let list = entry.get(field).map(String::as_str).unwrap_or_default();
-            let mut left = members(list);
+            let mut left = parse_members(list);
             left.retain(|member| member != user);
-            if left.len() < members(list).len() {
-                gshadow.set(name, field, &left.join(","));
+            if left.len() < parse_members(list).len() {
+                gshadow.set_field(name, field, &left.join(","));
             }
         }
     }
     Ok(())
 }
 
-fn set_members(database: &mut Database, name: &str, wanted: &[String]) {
+fn set_members(database: &mut AccountDatabase, name: &str, wanted: &[String]) {
     let list = |entry: Option<Vec<String>>| {
         entry
             .and_then(|fields| fields.into_iter().nth(3))
             .unwrap_or_default()
     };
-    let members = with_members(&list(database.group.get(name)), wanted);
-    database.group.set(name, 3, &members);
+    let members = update_members(&list(database.group.get(name)), wanted);
+    database.group.set_field(name, 3, &members);
     if let Some(gshadow) = &mut database.gshadow {
-        let members = with_members(&list(gshadow.get(name)), wanted);
-        gshadow.set(name, 3, &members);
+        let members = update_members(&list(gshadow.get(name)), wanted);
+        gshadow.set_field(name, 3, &members);
     }
 }
 
 /// The group of that name.
-pub(super) fn known(database: &Database, name: &str) -> Result<Group, AccountError> {
-    let group = database.group(name);
+pub(super) fn require_group(
+    database: &AccountDatabase,
+    name: &str,
+) -> Result<GroupAccount, AccountError> {
+    let group = database.find_group(name);
     group.ok_or_else(|| AccountError::Refused(format!("group '{name}' does not exist")))
 }
 
-fn check_free(database: &Database, gid: u32, allowdupe: bool) -> Result<(), AccountError> {
+fn check_free(database: &AccountDatabase, gid: u32, allowdupe: bool) -> Result<(), AccountError> {
     let owner = database
-        .groups()
+        .list_groups()
         .into_iter()
         .find(|group| group.gid == gid && !allowdupe);
     owner.map_or(Ok(()), |owner| {

@@ -5,48 +5,48 @@
 use std::io;
 use std::path::Path;
 
-use muster_system::{Attributes, FileKind, System, SystemError};
+use muster_system::{FileAttributes, FileEntryKind, System, SystemError};
 
-use super::super::User;
-use super::super::defaults::Defaults;
+use super::super::UserAccount;
+use super::super::defaults::AccountDefaults;
 use crate::providers::paths;
 
 /// Longest file of the skeleton, in bytes.
-const SKEL_LIMIT: u64 = 16 * 1024 * 1024;
+const MAX_SKEL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Deepest directory that is copied or handed over; guards against a loop of mounts.
-const MAX_DEPTH: usize = 64;
+const MAX_HOME_DEPTH: usize = 64;
 /// Directories below which nobody lives, whatever passwd says.
-const NEVER: [&str; 11] = [
+const SYSTEM_DIRECTORIES: [&str; 11] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr",
 ];
 
 /// Makes the home directory from the skeleton. One that is there is left as it is, as useradd does.
-pub(super) fn create(
+pub(super) fn create_home(
     system: &dyn System,
-    user: &User,
-    defaults: &Defaults,
+    user: &UserAccount,
+    defaults: &AccountDefaults,
 ) -> Result<(), SystemError> {
     let home = Path::new(&user.home);
     if system.metadata(home)?.is_some() {
         return Ok(());
     }
     if let Some(parent) = home.parent() {
-        paths::create_dirs(system, parent, &Attributes::default())?;
+        paths::create_dirs(system, parent, &FileAttributes::default())?;
     }
-    system.create_dir(home, &mode(0o700))?;
+    system.create_dir(home, &mode_attributes(0o700))?;
     let skel = Path::new(&defaults.skel);
     if system.metadata(skel)?.is_some() {
-        copy(system, skel, home, user, MAX_DEPTH)?;
+        copy_tree(system, skel, home, user, MAX_HOME_DEPTH)?;
     }
-    give(system, home, user.uid, user.gid)?;
-    system.set_attributes(home, &mode(defaults.home_mode))
+    set_owner(system, home, user.uid, user.gid)?;
+    system.set_attributes(home, &mode_attributes(defaults.home_mode))
 }
 
-fn copy(
+fn copy_tree(
     system: &dyn System,
     from: &Path,
     to: &Path,
-    user: &User,
+    user: &UserAccount,
     depth: usize,
 ) -> Result<(), SystemError> {
     for name in system.read_dir(from)? {
@@ -55,30 +55,38 @@ fn copy(
             continue;
         };
         match found.kind {
-            FileKind::File => {
-                system.write(&to, &system.read(&from, SKEL_LIMIT)?, &mode(found.mode))?;
+            FileEntryKind::File => {
+                system.write_file(
+                    &to,
+                    &system.read_file(&from, MAX_SKEL_FILE_BYTES)?,
+                    &mode_attributes(found.mode),
+                )?;
             }
-            FileKind::Link => system.symlink(&system.read_link(&from)?, &to)?,
-            FileKind::Directory if depth > 0 => {
-                system.create_dir(&to, &mode(found.mode))?;
-                copy(system, &from, &to, user, depth - 1)?;
+            FileEntryKind::Link => system.create_symlink(&system.read_link(&from)?, &to)?,
+            FileEntryKind::Directory if depth > 0 => {
+                system.create_dir(&to, &mode_attributes(found.mode))?;
+                copy_tree(system, &from, &to, user, depth - 1)?;
             }
-            FileKind::Directory | FileKind::Other => continue,
+            FileEntryKind::Directory | FileEntryKind::Other => continue,
         }
-        give(system, &to, user.uid, user.gid)?;
+        set_owner(system, &to, user.uid, user.gid)?;
     }
     Ok(())
 }
 
 /// Gives what belonged to the user's old number to the new one.
-pub(super) fn hand_over(system: &dyn System, user: &User, uid: u32) -> Result<(), SystemError> {
-    if is_somebodys(&user.home) {
-        hand_over_tree(system, Path::new(&user.home), user.uid, uid, MAX_DEPTH)?;
+pub(super) fn change_home_owner(
+    system: &dyn System,
+    user: &UserAccount,
+    uid: u32,
+) -> Result<(), SystemError> {
+    if is_user_directory(&user.home) {
+        change_tree_owner(system, Path::new(&user.home), user.uid, uid, MAX_HOME_DEPTH)?;
     }
     Ok(())
 }
 
-fn hand_over_tree(
+fn change_tree_owner(
     system: &dyn System,
     path: &Path,
     from: u32,
@@ -88,21 +96,21 @@ fn hand_over_tree(
     let Some(found) = system.metadata(path)? else {
         return Ok(());
     };
-    if found.kind == FileKind::Directory && depth > 0 {
+    if found.kind == FileEntryKind::Directory && depth > 0 {
         for name in system.read_dir(path)? {
-            hand_over_tree(system, &path.join(name), from, to, depth - 1)?;
+            change_tree_owner(system, &path.join(name), from, to, depth - 1)?;
         }
     }
     if found.uid == from {
-        give(system, path, to, found.gid)?;
+        set_owner(system, path, to, found.gid)?;
     }
     Ok(())
 }
 
 /// Whether a home directory may be removed with its user: it is nobody else's, and not the system's.
-pub(super) fn is_removable(user: &User, users: &[User]) -> bool {
+pub(super) fn is_removable(user: &UserAccount, users: &[UserAccount]) -> bool {
     let home = Path::new(&user.home);
-    is_somebodys(&user.home)
+    is_user_directory(&user.home)
         && users
             .iter()
             .filter(|other| other.name != user.name)
@@ -110,25 +118,27 @@ pub(super) fn is_removable(user: &User, users: &[User]) -> bool {
 }
 
 /// Two names deep at least, without `..`, and outside the system's own directories.
-fn is_somebodys(home: &str) -> bool {
+fn is_user_directory(home: &str) -> bool {
     let path = Path::new(home);
     let plain = home.starts_with('/') && !home.split('/').any(|part| part == "..");
     let deep = path.components().count() > 2;
     plain
         && deep
-        && !NEVER.iter().any(|directory| path.starts_with(directory))
+        && !SYSTEM_DIRECTORIES
+            .iter()
+            .any(|directory| path.starts_with(directory))
         && !(path.starts_with("/var") && path.components().count() == 3)
 }
 
-fn mode(mode: u32) -> Attributes {
-    Attributes {
+fn mode_attributes(mode: u32) -> FileAttributes {
+    FileAttributes {
         mode: Some(mode),
-        ..Attributes::default()
+        ..FileAttributes::default()
     }
 }
 
-fn give(system: &dyn System, path: &Path, uid: u32, gid: u32) -> Result<(), SystemError> {
-    let owner = Attributes {
+fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> Result<(), SystemError> {
+    let owner = FileAttributes {
         mode: None,
         uid: Some(uid),
         gid: Some(gid),

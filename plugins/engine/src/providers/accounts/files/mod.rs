@@ -11,42 +11,44 @@ mod users;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_system::{Attributes, System};
+use muster_system::{FileAttributes, System};
 
-use super::database::Database;
-use super::defaults::Defaults;
-use super::table::Table;
+use super::database::AccountDatabase;
+use super::defaults::AccountDefaults;
+use super::table::AccountTable;
 use super::{
-    AccountError, Accounts, Group, GroupChange, NewGroup, NewUser, User, UserChange, dates,
+    AccountError, AccountProvider, GroupAccount, GroupChange, NewGroup, NewUser, UserAccount,
+    UserChange, dates,
 };
 
 /// The lock of `lckpwdf(3)`, which shadow-utils take too.
-const LOCK: &str = "/etc/.pwd.lock";
+const PASSWD_LOCK_FILE: &str = "/etc/.pwd.lock";
 /// Everybody who waits for the lock does a few milliseconds of work.
-const PATIENCE: Duration = Duration::from_mins(1);
+const LOCK_TIMEOUT: Duration = Duration::from_mins(1);
 /// Longest file with defaults that is read, in bytes.
-const DEFAULTS_LIMIT: u64 = 1024 * 1024;
+const MAX_DEFAULTS_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Accounts of a scratch root.
 #[derive(Debug)]
-pub struct Files<'a> {
+pub struct FileAccountProvider<'a> {
     system: &'a dyn System,
 }
 
-impl<'a> Files<'a> {
+impl<'a> FileAccountProvider<'a> {
     /// Of that root.
     pub fn new(system: &'a dyn System) -> Self {
         Self { system }
     }
 
-    fn database(&self) -> Result<Database, AccountError> {
-        Database::load(self.system).map_err(AccountError::during("read the users and groups"))
+    fn load_database(&self) -> Result<AccountDatabase, AccountError> {
+        AccountDatabase::load(self.system)
+            .map_err(AccountError::during("read the users and groups"))
     }
 
     /// Reads, changes and writes the files; nothing is written when the change is refused.
-    fn edit<T>(
+    fn edit_database<T>(
         &self,
-        change: impl FnOnce(&mut Database) -> Result<T, AccountError>,
+        change: impl FnOnce(&mut AccountDatabase) -> Result<T, AccountError>,
     ) -> Result<T, AccountError> {
         let etc = Path::new("/etc");
         if self
@@ -56,14 +58,14 @@ impl<'a> Files<'a> {
             .is_none()
         {
             self.system
-                .create_dir(etc, &Attributes::default())
+                .create_dir(etc, &FileAttributes::default())
                 .map_err(AccountError::during("create /etc"))?;
         }
         let _lock = self
             .system
-            .lock(Path::new(LOCK), PATIENCE)
+            .lock_file(Path::new(PASSWD_LOCK_FILE), LOCK_TIMEOUT)
             .map_err(AccountError::during("lock the users and groups"))?;
-        let before = self.database()?;
+        let before = self.load_database()?;
         let mut after = before.clone();
         let result = change(&mut after)?;
         after
@@ -72,94 +74,95 @@ impl<'a> Files<'a> {
         Ok(result)
     }
 
-    fn defaults(&self) -> Defaults {
+    fn load_defaults(&self) -> AccountDefaults {
         let text = |path: &str| {
             // Without these files the usual values hold.
             let content = self
                 .system
-                .read(Path::new(path), DEFAULTS_LIMIT)
+                .read_file(Path::new(path), MAX_DEFAULTS_FILE_BYTES)
                 .unwrap_or_default();
             String::from_utf8_lossy(&content).into_owned()
         };
-        Defaults::parse(&text("/etc/login.defs"), &text("/etc/default/useradd"))
+        AccountDefaults::parse(&text("/etc/login.defs"), &text("/etc/default/useradd"))
     }
 
-    fn today(&self) -> i64 {
-        dates::day_of(self.system.now())
+    fn current_day(&self) -> i64 {
+        dates::epoch_day(self.system.now())
     }
 }
 
-impl Accounts for Files<'_> {
-    fn user(&self, name: &str, _local: bool) -> Result<Option<User>, AccountError> {
-        Ok(self.database()?.user(name))
+impl AccountProvider for FileAccountProvider<'_> {
+    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>, AccountError> {
+        Ok(self.load_database()?.find_user(name))
     }
 
-    fn users(&self) -> Result<Vec<User>, AccountError> {
-        Ok(self.database()?.users())
+    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
+        Ok(self.load_database()?.list_users())
     }
 
     fn create_user(&self, new: &NewUser) -> Result<(), AccountError> {
-        let defaults = self.defaults();
-        self.edit(|database| {
-            let user = users::create(database, new, &defaults, self.today())?;
+        let defaults = self.load_defaults();
+        self.edit_database(|database| {
+            let user = users::create_user(database, new, &defaults, self.current_day())?;
             if !new.managehome {
                 return Ok(());
             }
             // Before the files are written: when this fails, the user is still to be created.
-            homes::create(self.system, &user, &defaults).map_err(AccountError::during(format!(
-                "create the home directory {}",
-                user.home
-            )))
+            homes::create_home(self.system, &user, &defaults).map_err(AccountError::during(
+                format!("create the home directory {}", user.home),
+            ))
         })
     }
 
     fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError> {
-        let before = self.edit(|database| users::change(database, name, change, self.today()))?;
+        let before = self.edit_database(|database| {
+            users::change_user(database, name, change, self.current_day())
+        })?;
         if let UserChange::Uid(uid, _) = change {
-            homes::hand_over(self.system, &before, *uid)
+            homes::change_home_owner(self.system, &before, *uid)
                 .map_err(AccountError::during(format!("hand over {}", before.home)))?;
         }
         Ok(())
     }
 
     fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError> {
-        let user_groups = self.defaults().user_groups;
-        self.edit(|database| {
-            let user = users::known(database, name)?;
+        let user_groups = self.load_defaults().user_groups;
+        self.edit_database(|database| {
+            let user = users::require_user(database, name)?;
             // Before the user: when this fails, the user is still there to be removed again.
-            if with_home && homes::is_removable(&user, &database.users()) {
+            if with_home && homes::is_removable(&user, &database.list_users()) {
                 self.system
                     .remove_tree(Path::new(&user.home))
                     .map_err(AccountError::during("remove the home directory"))?;
             }
-            users::remove(database, &user, user_groups)
+            users::remove_user(database, &user, user_groups)
         })
     }
 
-    fn group(&self, name: &str, _local: bool) -> Result<Option<Group>, AccountError> {
-        Ok(self.database()?.group(name))
+    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>, AccountError> {
+        Ok(self.load_database()?.find_group(name))
     }
 
-    fn groups(&self) -> Result<Vec<Group>, AccountError> {
-        Ok(self.database()?.groups())
+    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
+        Ok(self.load_database()?.list_groups())
     }
 
     fn create_group(&self, new: &NewGroup) -> Result<(), AccountError> {
-        let defaults = self.defaults();
-        self.edit(|database| groups::create(database, new, &defaults))
+        let defaults = self.load_defaults();
+        self.edit_database(|database| groups::create_group(database, new, &defaults))
     }
 
     fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError> {
-        self.edit(|database| groups::change(database, name, change))
+        self.edit_database(|database| groups::change_group(database, name, change))
     }
 
     fn remove_group(&self, name: &str) -> Result<(), AccountError> {
-        self.edit(|database| groups::remove(database, name))
+        self.edit_database(|database| groups::remove_group(database, name))
     }
 }
 
 /// shadow, which whoever writes must be able to read.
-fn shadow(database: &mut Database) -> Result<&mut Table, AccountError> {
+fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable, AccountError> {
     database.shadow.as_mut().ok_or_else(|| {
         AccountError::Refused("/etc/shadow may not be read by this process".to_owned())
     })

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use super::super::database::Database;
-use super::super::defaults::{Defaults, free_id, free_system_id};
-use super::super::{AccountError, NewUser, User, UserChange, dates};
-use super::{groups, shadow};
+use super::super::database::AccountDatabase;
+use super::super::defaults::{AccountDefaults, free_id, free_system_id};
+use super::super::{AccountError, NewUser, UserAccount, UserChange, dates};
+use super::{groups, require_shadow};
 
 /// A password that nothing matches.
-const LOCKED: &str = "!";
+const LOCKED_PASSWORD: &str = "!";
 
 /// Adds the user and returns it as it is then.
-pub(super) fn create(
-    database: &mut Database,
+pub(super) fn create_user(
+    database: &mut AccountDatabase,
     new: &NewUser,
-    defaults: &Defaults,
+    defaults: &AccountDefaults,
     today: i64,
-) -> Result<User, AccountError> {
+) -> Result<UserAccount, AccountError> {
     let name = new.name.as_str();
-    if database.user(name).is_some() {
+    if database.find_user(name).is_some() {
         return Err(AccountError::Refused(format!(
             "user '{name}' already exists"
         )));
@@ -50,21 +50,21 @@ pub(super) fn create(
     let password = new
         .password
         .as_ref()
-        .map_or(LOCKED, |password| password.expose());
+        .map_or(LOCKED_PASSWORD, |password| password.expose());
     // Services have no ageing.
     let [min, max, warn] = if new.system {
         Default::default()
     } else {
         defaults.ageing.clone()
     };
-    let min = new.min_age.map_or(min, days);
-    let max = new.max_age.map_or(max, days);
-    let warn = new.warn_days.map_or(warn, days);
+    let min = new.min_age.map_or(min, age_field);
+    let max = new.max_age.map_or(max, age_field);
+    let warn = new.warn_days.map_or(warn, age_field);
     let expiry = new
         .expiry
         .as_deref()
         .map_or(Ok(String::new()), expiry_day)?;
-    shadow(database)?.put(&[
+    require_shadow(database)?.put(&[
         name,
         password,
         &today.to_string(),
@@ -76,69 +76,69 @@ pub(super) fn create(
         "",
     ]);
     groups::set_memberships(database, name, &new.groups)?;
-    known(database, name)
+    require_user(database, name)
 }
 
 /// The number of the primary group, which is made when every user has its own.
 fn primary_group(
-    database: &mut Database,
+    database: &mut AccountDatabase,
     new: &NewUser,
     uid: u32,
-    defaults: &Defaults,
+    defaults: &AccountDefaults,
 ) -> Result<u32, AccountError> {
     if let Some(gid) = &new.gid {
         return group_number(database, gid);
     }
-    if let Some(own) = database.group(&new.name) {
+    if let Some(own) = database.find_group(&new.name) {
         return Ok(own.gid);
     }
     if !defaults.user_groups {
         return group_number(database, &defaults.group);
     }
     let gid = groups::free_gid(database, defaults, new.system, Some(uid))?;
-    groups::add(database, &new.name, gid);
+    groups::add_group(database, &new.name, gid);
     Ok(gid)
 }
 
-fn group_number(database: &Database, group: &str) -> Result<u32, AccountError> {
+fn group_number(database: &AccountDatabase, group: &str) -> Result<u32, AccountError> {
     match group.parse::<u32>() {
-        Ok(gid) if database.groups().iter().any(|group| group.gid == gid) => Ok(gid),
-        _ => groups::known(database, group).map(|group| group.gid),
+        Ok(gid) if database.list_groups().iter().any(|group| group.gid == gid) => Ok(gid),
+        _ => groups::require_group(database, group).map(|group| group.gid),
     }
 }
 
 /// Makes one change; returns the user as it was.
-pub(super) fn change(
-    database: &mut Database,
+pub(super) fn change_user(
+    database: &mut AccountDatabase,
     name: &str,
     change: &UserChange,
     today: i64,
-) -> Result<User, AccountError> {
-    let before = known(database, name)?;
+) -> Result<UserAccount, AccountError> {
+    let before = require_user(database, name)?;
     match change {
         UserChange::Uid(uid, allowdupe) => {
             if *uid != before.uid {
                 check_free(database, *uid, *allowdupe)?;
             }
-            database.passwd.set(name, 2, &uid.to_string());
+            database.passwd.set_field(name, 2, &uid.to_string());
         }
         UserChange::Gid(gid) => {
             let gid = group_number(database, gid)?;
-            database.passwd.set(name, 3, &gid.to_string());
+            database.passwd.set_field(name, 3, &gid.to_string());
         }
-        UserChange::Comment(comment) => drop(database.passwd.set(name, 4, comment)),
-        UserChange::Home(home) => drop(database.passwd.set(name, 5, home)),
-        UserChange::Shell(shell) => drop(database.passwd.set(name, 6, shell)),
+        UserChange::Comment(comment) => drop(database.passwd.set_field(name, 4, comment)),
+        UserChange::Home(home) => drop(database.passwd.set_field(name, 5, home)),
+        UserChange::Shell(shell) => drop(database.passwd.set_field(name, 6, shell)),
         UserChange::Groups(wanted) => groups::set_memberships(database, name, wanted)?,
         UserChange::Password(password) => {
             set_shadow(database, name, 1, password.expose())?;
             set_shadow(database, name, 2, &today.to_string())?;
             // From now on passwd says: look in shadow.
-            database.passwd.set(name, 1, "x");
+            database.passwd.set_field(name, 1, "x");
         }
-        UserChange::MinAge(age) => set_shadow(database, name, 3, &days(*age))?,
-        UserChange::MaxAge(age) => set_shadow(database, name, 4, &days(*age))?,
-        UserChange::WarnDays(age) => set_shadow(database, name, 5, &days(*age))?,
+        UserChange::MinAge(age) => set_shadow(database, name, 3, &age_field(*age))?,
+        UserChange::MaxAge(age) => set_shadow(database, name, 4, &age_field(*age))?,
+        UserChange::WarnDays(age) => set_shadow(database, name, 5, &age_field(*age))?,
         UserChange::Expiry(day) => {
             let day = day.as_deref().map_or(Ok(String::new()), expiry_day)?;
             set_shadow(database, name, 7, &day)?;
@@ -148,35 +148,41 @@ pub(super) fn change(
 }
 
 /// Takes the user out of all files, with a group of its own that nobody else uses.
-pub(super) fn remove(
-    database: &mut Database,
-    user: &User,
+pub(super) fn remove_user(
+    database: &mut AccountDatabase,
+    user: &UserAccount,
     user_groups: bool,
 ) -> Result<(), AccountError> {
     database.passwd.remove(&user.name);
-    shadow(database)?.remove(&user.name);
-    groups::forget_member(database, &user.name)?;
-    let own = database.group(&user.name).filter(|group| {
+    require_shadow(database)?.remove(&user.name);
+    groups::remove_from_all_groups(database, &user.name)?;
+    let own = database.find_group(&user.name).filter(|group| {
         user_groups
             && group.gid == user.gid
             && group.members.is_empty()
-            && database.users().iter().all(|other| other.gid != group.gid)
+            && database
+                .list_users()
+                .iter()
+                .all(|other| other.gid != group.gid)
     });
     if own.is_some() {
-        groups::take_out(database, &user.name);
+        groups::remove_group_entries(database, &user.name);
     }
     Ok(())
 }
 
 /// The user of that name.
-pub(super) fn known(database: &Database, name: &str) -> Result<User, AccountError> {
-    let user = database.user(name);
+pub(super) fn require_user(
+    database: &AccountDatabase,
+    name: &str,
+) -> Result<UserAccount, AccountError> {
+    let user = database.find_user(name);
     user.ok_or_else(|| AccountError::Refused(format!("user '{name}' does not exist")))
 }
 
 /// Sets a field of shadow; a user that had no line there gets a locked one.
 fn set_shadow(
-    database: &mut Database,
+    database: &mut AccountDatabase,
     name: &str,
     field: usize,
     value: &str,
@@ -185,19 +191,23 @@ fn set_shadow(
         .passwd
         .get(name)
         .and_then(|entry| entry.into_iter().nth(1));
-    let table = shadow(database)?;
+    let table = require_shadow(database)?;
     if table.get(name).is_none() {
         let password = old
             .filter(|old| old != "x")
-            .unwrap_or_else(|| LOCKED.to_owned());
+            .unwrap_or_else(|| LOCKED_PASSWORD.to_owned());
         table.put(&[name, &password, "", "", "", "", "", "", ""]);
     }
-    table.set(name, field, value);
+    table.set_field(name, field, value);
     Ok(())
 }
 
-fn free_uid(database: &Database, defaults: &Defaults, system: bool) -> Result<u32, AccountError> {
-    let taken: BTreeSet<u32> = database.users().iter().map(|user| user.uid).collect();
+fn free_uid(
+    database: &AccountDatabase,
+    defaults: &AccountDefaults,
+    system: bool,
+) -> Result<u32, AccountError> {
+    let taken: BTreeSet<u32> = database.list_users().iter().map(|user| user.uid).collect();
     let found = if system {
         free_system_id(&taken, &defaults.system_uids)
     } else {
@@ -206,9 +216,9 @@ fn free_uid(database: &Database, defaults: &Defaults, system: bool) -> Result<u3
     found.ok_or_else(|| AccountError::Refused("no user number of the range is free".to_owned()))
 }
 
-fn check_free(database: &Database, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
+fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
     let owner = database
-        .users()
+        .list_users()
         .into_iter()
         .find(|user| user.uid == uid && !allowdupe);
     owner.map_or(Ok(()), |owner| {
@@ -221,7 +231,7 @@ fn check_free(database: &Database, uid: u32, allowdupe: bool) -> Result<(), Acco
 }
 
 /// shadow writes no rule as nothing.
-fn days(age: i64) -> String {
+fn age_field(age: i64) -> String {
     if age < 0 {
         String::new()
     } else {
@@ -230,6 +240,6 @@ fn days(age: i64) -> String {
 }
 
 fn expiry_day(date: &str) -> Result<String, AccountError> {
-    let day = dates::parse(date).map(|day| day.to_string());
+    let day = dates::parse_day(date).map(|day| day.to_string());
     day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a day, as in 2030-12-31")))
 }

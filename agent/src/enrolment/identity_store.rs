@@ -1,0 +1,339 @@
+//! What a machine keeps of itself in the state directory: who it wants to be, and later who it is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use muster_secret::SecretOwner;
+use muster_system::StateDir;
+use muster_wire::enrol::EnrolmentAcceptance;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::limits;
+use muster_wire::token::claims::{TokenClaims, UserClaims};
+use muster_wire::token::decode::decode_token;
+use muster_wire::token::lifetime::TokenLife;
+use muster_wire::token::{KeyKind, KeyPair, UserCredentials};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::NodeEnrolmentError;
+use crate::assemble::RENEWED_TOKEN_FILE;
+use crate::clock::WallClock;
+
+/// Who it wants to be, with its key. Secret.
+const PROPOSAL_FILE: &str = "newcomer.json";
+/// Its credentials, once it has some. Secret. What is written last.
+const CREDENTIALS_FILE: &str = "node.creds";
+/// What it was told when it was enrolled.
+const ENROLMENT_FILE: &str = "enrolled.json";
+/// The fleet's account token.
+const ACCOUNT_FILE: &str = "account.jwt";
+/// The mark of a node that is still provisioned. Whoever has provisioned it takes it away.
+const PROVISIONING_MARKER: &str = "provisioning";
+/// The mark of a node that is not provisioned any more.
+const DISABLED_MARKER: &str = "provision.disabled";
+
+/// Largest file of these, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// The state directory, as far as it tells who this machine is.
+#[derive(Debug, Clone)]
+pub struct IdentityStore {
+    directory: PathBuf,
+}
+
+/// Who a machine wants to be.
+pub(super) struct ProposedIdentity {
+    pub(super) identity: Identity,
+    pub(super) key: KeyPair,
+}
+
+#[derive(Deserialize)]
+struct StoredIdentity {
+    identity: Identity,
+    seed: String,
+}
+
+#[derive(Serialize)]
+struct StoredIdentityRef<'a> {
+    identity: &'a Identity,
+    seed: &'a str,
+}
+
+/// What a node was told when it was enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnrolmentDetails {
+    /// Its name.
+    pub identity: Identity,
+    /// Its collectives, unless its configuration says others.
+    pub collectives: Vec<SubjectName>,
+    /// Where the fleet's broker is; where the configuration says, when empty.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// Facts that it has by its bootstrap token.
+    #[serde(default)]
+    pub facts: BTreeMap<String, String>,
+}
+
+impl IdentityStore {
+    /// The home in this directory, which is made if need be.
+    pub(super) fn open(state: &Path) -> Result<Self, NodeEnrolmentError> {
+        StateDir::open(state)?;
+        Ok(Self::in_directory(state))
+    }
+
+    /// The home in this directory, whether it is there or not.
+    pub fn in_directory(state: &Path) -> Self {
+        Self {
+            directory: state.to_owned(),
+        }
+    }
+
+    /// Its credentials, whether there are some or not.
+    pub fn credentials_path(&self) -> PathBuf {
+        self.directory.join(CREDENTIALS_FILE)
+    }
+
+    /// The fleet's account token.
+    pub fn account_path(&self) -> PathBuf {
+        self.directory.join(ACCOUNT_FILE)
+    }
+
+    /// Whether it was enrolled, and the credentials that it got are still good as far as their time goes. Others are not judged here.
+    pub fn has_credentials(&self) -> bool {
+        let path = self.credentials_path();
+        let Ok(text) =
+            muster_secret::read_secret(&path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)
+        else {
+            return path.exists();
+        };
+        !UserCredentials::parse(&text).is_ok_and(|creds| self.are_credentials_expired(&creds))
+    }
+
+    /// Whether the credentials' token is over, and so is the renewed one, if there is one.
+    fn are_credentials_expired(&self, creds: &UserCredentials) -> bool {
+        let now = WallClock::system().now();
+        let is_over = |claims: &TokenClaims<UserClaims>| {
+            TokenLife::of_claims(claims).is_some_and(|life| life.has_expired(now))
+        };
+        let read = |state: StateDir| state.read_file(RENEWED_TOKEN_FILE, MAX_FILE_BYTES).ok()?;
+        let renewed = self.open_state().ok().and_then(read).unwrap_or_default();
+        let renewed = String::from_utf8_lossy(&renewed);
+        let has_renewed = decode_token::<UserClaims>(renewed.trim()).is_ok_and(|token| {
+            let claims = token.unverified_claims();
+            claims.sub == creds.key_pair().public_key() && !is_over(claims)
+        });
+        is_over(creds.claims()) && !has_renewed
+    }
+
+    /// Whether somebody is still to do something with it before it offers everything.
+    pub fn is_provisioning(&self) -> bool {
+        self.directory.join(PROVISIONING_MARKER).exists()
+            && !self.directory.join(DISABLED_MARKER).exists()
+    }
+
+    /// What it was told.
+    pub fn read_enrolment(&self) -> Result<EnrolmentDetails, NodeEnrolmentError> {
+        let path = self.directory.join(ENROLMENT_FILE);
+        let bytes = self
+            .open_state()?
+            .read_file(ENROLMENT_FILE, MAX_FILE_BYTES)?;
+        serde_json::from_slice(&bytes.unwrap_or_default()).map_err(damaged_error(&path))
+    }
+
+    /// Who it wanted to be before; else this, with a new key. Either is on the disk when this returns. A name that the configuration
+    /// gives takes the place of one that was found out.
+    pub(super) fn load_or_propose(
+        &self,
+        configured: Option<&Identity>,
+        found: &Identity,
+    ) -> Result<ProposedIdentity, NodeEnrolmentError> {
+        let path = self.directory.join(PROPOSAL_FILE);
+        let text = match muster_secret::read_secret(&path, SecretOwner::Daemon, MAX_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.is_missing() => {
+                let wish = ProposedIdentity {
+                    identity: configured.unwrap_or(found).clone(),
+                    key: KeyPair::generate(KeyKind::User)?,
+                };
+                self.save_proposal(&wish)?;
+                return Ok(wish);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let read: StoredIdentity = serde_json::from_str(&text).map_err(damaged_error(&path))?;
+        let seed = Zeroizing::new(read.seed);
+        let key = KeyPair::from_seed(&seed).map_err(damaged_error(&path))?;
+        let wish = ProposedIdentity {
+            identity: configured.unwrap_or(&read.identity).clone(),
+            key,
+        };
+        if wish.identity != read.identity {
+            self.save_proposal(&wish)?;
+        }
+        Ok(wish)
+    }
+
+    fn save_proposal(&self, wish: &ProposedIdentity) -> Result<(), NodeEnrolmentError> {
+        let seed = wish.key.seed_text();
+        let written = StoredIdentityRef {
+            identity: &wish.identity,
+            seed: &seed,
+        };
+        let path = self.directory.join(PROPOSAL_FILE);
+        let bytes = Zeroizing::new(serde_json::to_vec(&written).map_err(damaged_error(&path))?);
+        Ok(self.open_state()?.replace_file(PROPOSAL_FILE, &bytes)?)
+    }
+
+    /// Makes the machine the node that it was welcomed as. The credentials come last: without them it asks again, and is told the
+    /// same.
+    pub(super) fn store_enrolment(
+        &self,
+        wish: &ProposedIdentity,
+        welcome: &EnrolmentAcceptance,
+    ) -> Result<(), NodeEnrolmentError> {
+        let state = self.open_state()?;
+        let told = EnrolmentDetails {
+            identity: welcome.identity.clone(),
+            collectives: welcome.collectives.clone(),
+            urls: welcome.urls.clone(),
+            facts: welcome.facts.clone(),
+        };
+        let path = self.credentials_path();
+        let told = serde_json::to_vec_pretty(&told).map_err(damaged_error(&path))?;
+        let creds = UserCredentials::new(&welcome.token, wish.key.clone()).map_err(|source| {
+            NodeEnrolmentError::Creds {
+                path: path.clone(),
+                source,
+            }
+        })?;
+        state.replace_file(ACCOUNT_FILE, welcome.account.as_bytes())?;
+        state.replace_file(ENROLMENT_FILE, &told)?;
+        if welcome.provisioning && !state.contains(DISABLED_MARKER) {
+            state.replace_file(PROVISIONING_MARKER, b"")?;
+        }
+        Ok(state.replace_file(CREDENTIALS_FILE, creds.to_text().as_bytes())?)
+    }
+
+    fn open_state(&self) -> Result<StateDir, NodeEnrolmentError> {
+        Ok(StateDir::open(&self.directory)?)
+    }
+}
+
+/// Reads a file that is no secret, such as an account's token.
+pub(super) fn read_token_file(
+    what: &'static str,
+    path: &Path,
+) -> Result<String, NodeEnrolmentError> {
+    let failed = |source| NodeEnrolmentError::Read {
+        what,
+        path: path.to_owned(),
+        source,
+    };
+    let size = std::fs::metadata(path).map_err(failed)?.len();
+    if size > limits::MAX_TOKEN_BYTES as u64 {
+        return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+fn damaged_error<E: std::error::Error + Send + Sync + 'static>(
+    path: &Path,
+) -> impl Fn(E) -> NodeEnrolmentError {
+    move |source| NodeEnrolmentError::Damaged {
+        path: path.to_owned(),
+        source: Box::new(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use muster_wire::enrol::{EnrolmentAcceptance, issue_node_token};
+    use muster_wire::token::{KeyKind, KeyPair};
+
+    use super::{EnrolmentDetails, IdentityStore};
+
+    fn welcome(home: &IdentityStore) -> (super::ProposedIdentity, EnrolmentAcceptance) {
+        let wish = home
+            .load_or_propose(None, &"web1".parse().unwrap())
+            .unwrap();
+        let [account, role] = [1, 2].map(|seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]));
+        let token = issue_node_token(
+            &wish.identity,
+            wish.key.public_key(),
+            account.public_key(),
+            None,
+            &role,
+            1_800_000_000_000,
+        );
+        let welcome = EnrolmentAcceptance {
+            identity: wish.identity.clone(),
+            token: token.unwrap(),
+            account: "an account's token".to_owned(),
+            collectives: vec!["muster".parse().unwrap()],
+            urls: Vec::new(),
+            facts: [("role".to_owned(), "web".to_owned())].into(),
+            provisioning: true,
+        };
+        (wish, welcome)
+    }
+
+    #[test]
+    fn name_and_key_come_back_and_the_configuration_may_rename() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = IdentityStore::open(&scratch.path().join("state")).unwrap();
+        let first = home
+            .load_or_propose(None, &"web1".parse().unwrap())
+            .unwrap();
+        let again = home
+            .load_or_propose(None, &"web2".parse().unwrap())
+            .unwrap();
+        assert_eq!(again.identity.as_str(), "web1");
+        assert_eq!(again.key.public_key(), first.key.public_key());
+        let named = "db1".parse().unwrap();
+        let renamed = home
+            .load_or_propose(Some(&named), &"web2".parse().unwrap())
+            .unwrap();
+        assert_eq!(renamed.identity, named);
+        assert_eq!(renamed.key.public_key(), first.key.public_key());
+        let kept = home
+            .load_or_propose(None, &"web2".parse().unwrap())
+            .unwrap();
+        assert_eq!(kept.identity, named);
+        let path = scratch.path().join("state/newcomer.json");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::write(&path, "{").unwrap();
+        let damaged = home
+            .load_or_propose(None, &named)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(damaged.contains("newcomer.json is damaged"), "{damaged}");
+    }
+
+    #[test]
+    fn a_welcome_makes_credentials_and_a_mark_that_others_take_away() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = IdentityStore::open(scratch.path()).unwrap();
+        assert!(!home.has_credentials() && !home.is_provisioning());
+        let (wish, welcome) = welcome(&home);
+        home.store_enrolment(&wish, &welcome).unwrap();
+        assert!(home.has_credentials() && home.is_provisioning());
+        let EnrolmentDetails {
+            identity, facts, ..
+        } = home.read_enrolment().unwrap();
+        assert_eq!(identity, wish.identity);
+        assert_eq!(facts["role"], "web");
+        std::fs::remove_file(scratch.path().join("provisioning")).unwrap();
+        assert!(!home.is_provisioning());
+
+        // Who was provisioned before stays so, though its credentials were lost.
+        std::fs::write(scratch.path().join("provision.disabled"), "").unwrap();
+        home.store_enrolment(&wish, &welcome).unwrap();
+        assert!(!home.is_provisioning());
+        std::fs::remove_file(scratch.path().join("provision.disabled")).unwrap();
+        assert!(!home.is_provisioning());
+    }
+}

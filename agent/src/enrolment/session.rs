@@ -1,0 +1,360 @@
+//! Asks to be enrolled, again and again, until it is or may not be.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_bus::{
+    BrokerAddress, BrokerCredentials, Bus, BusError, BusMessage, BusOptions, Bytes,
+    ReconnectBackoff,
+};
+use muster_secret::SecretOwner;
+use muster_system::System;
+use muster_system::error::error_chain;
+use muster_system::real::RealSystem;
+use muster_wire::enrol::{
+    EnrolmentAcceptance, EnrolmentNonce, EnrolmentOutcome, EnrolmentRefusalReason,
+    EnrolmentRequest, open_enrolment_answer, sign_enrolment_request,
+};
+use muster_wire::identity::Identity;
+use muster_wire::sign::{EnvelopeSignError, Signer};
+use muster_wire::state::NodeFacts;
+use muster_wire::subject::{self, AnswerAddress};
+use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::identity_store::{self, IdentityStore, ProposedIdentity};
+use super::{NodeEnrolmentError, configured_name};
+use crate::assemble;
+use crate::clock::WallClock;
+use crate::config::Config;
+use crate::facts::{self, FactMachines};
+
+/// Between two attempts that came to nothing. The first is at once; what comes after is spread, as hundreds start together.
+const RETRY_BACKOFF: ReconnectBackoff = ReconnectBackoff {
+    first: Duration::from_secs(1),
+    max: Duration::from_mins(1),
+};
+/// No pause that a service asks for is longer.
+const MAX_RETRY_PAUSE: Duration = Duration::from_mins(10);
+/// How long an enroller may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may take before the log says more about it.
+const CONNECT_WARN_INTERVAL: Duration = Duration::from_secs(20);
+/// What of the machine's facts travels with the wish.
+const REPORTED_FACTS: [&str; 7] = [
+    "cloud",
+    "is_virtual",
+    "kernel",
+    "kernelrelease",
+    "os",
+    "processors",
+    "virtual",
+];
+/// What of the fact `networking`.
+const REPORTED_NETWORK_FACTS: [&str; 5] = ["domain", "fqdn", "hostname", "ip", "ip6"];
+
+/// The credential that this machine was started with, and whom it believes until it has its own.
+pub(super) struct BootstrapCredentials {
+    signer: Signer,
+    newcomers: AccountTrust,
+    operator: PublicKey,
+}
+
+impl BootstrapCredentials {
+    /// Reads the files that the configuration names.
+    pub(super) fn read_files(config: &Config, path: &Path) -> Result<Self, NodeEnrolmentError> {
+        let text =
+            muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
+        let creds = UserCredentials::parse(&text).map_err(|source| NodeEnrolmentError::Creds {
+            path: path.to_owned(),
+            source,
+        })?;
+        let signer = Signer::new(creds).map_err(|source| NodeEnrolmentError::Name {
+            path: path.to_owned(),
+            source,
+        })?;
+        let account = &config.provisioning.account;
+        let untrusted = |source| NodeEnrolmentError::Trust {
+            path: account.clone(),
+            source,
+        };
+        let operator =
+            PublicKey::parse(&config.trust.operator).map_err(|error| untrusted(error.into()))?;
+        let text = identity_store::read_token_file("the newcomers' account token", account)?;
+        let newcomers = AccountTrust::new(operator, text.trim()).map_err(untrusted)?;
+        Ok(Self {
+            signer,
+            newcomers,
+            operator,
+        })
+    }
+
+    fn connect_options(
+        &self,
+        config: &Config,
+        name: &Identity,
+    ) -> Result<BusOptions, NodeEnrolmentError> {
+        let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
+        let servers = config.broker.urls.iter().map(parse);
+        let mut options = BusOptions::for_daemon(
+            format!("newcomer {name}"),
+            servers.collect::<Result<_, _>>()?,
+        );
+        options.authority.clone_from(&config.broker.ca);
+        options.secret = Some(BrokerCredentials::from_signer(&self.signer));
+        options.inbox_prefix = Some(subject::inbox_prefix(&self.signer.public_key().to_string()));
+        Ok(options)
+    }
+}
+
+/// Asks until the machine is enrolled, and keeps what it is told.
+pub(super) async fn enrol_node(
+    config: &Config,
+    bootstrap: &Path,
+    home: &IdentityStore,
+    again: &Notify,
+) -> Result<(), NodeEnrolmentError> {
+    let bootstrap = BootstrapCredentials::read_files(config, bootstrap)?;
+    let known = collect_facts(config).await;
+    let found = cloud_name(&known).unwrap_or_else(|| config.identity.clone());
+    let wish = home.load_or_propose(configured_name(config), &found)?;
+    tracing::info!(
+        identity = %wish.identity, key = %wish.key.public_key(),
+        "this machine has no credentials; it asks to be enrolled"
+    );
+    let asking = EnrolmentSession {
+        bus: bootstrap
+            .connect_options(config, &wish.identity)?
+            .connect()
+            .await?,
+        facts: reported_facts(&known),
+        clock: WallClock::system(),
+        cache: TokenCache::default(),
+        bootstrap,
+        wish,
+    };
+    let welcome = asking.retry_until_welcome(again).await?;
+    home.store_enrolment(&asking.wish, &welcome)?;
+    tracing::info!(identity = %asking.wish.identity, "enrolled");
+    if let Err(error) = asking.bus.close().await {
+        tracing::debug!(%error, "left the newcomers' account in a hurry");
+    }
+    Ok(())
+}
+
+/// Everything that stays the same from one attempt to the next.
+struct EnrolmentSession {
+    bus: Bus,
+    bootstrap: BootstrapCredentials,
+    wish: ProposedIdentity,
+    facts: NodeFacts,
+    clock: WallClock,
+    cache: TokenCache,
+}
+
+/// What an attempt came to.
+enum EnrolmentAttempt {
+    Welcome(Box<EnrolmentAcceptance>),
+    /// Ask again after so long at least.
+    Later(Duration),
+    /// Ask again when it seems right.
+    Nothing,
+}
+
+impl EnrolmentSession {
+    async fn retry_until_welcome(
+        &self,
+        again: &Notify,
+    ) -> Result<EnrolmentAcceptance, NodeEnrolmentError> {
+        let mut fruitless = 0;
+        loop {
+            self.wait_connected().await;
+            let pause = match self.attempt_enrolment().await? {
+                EnrolmentAttempt::Welcome(welcome) => return Ok(*welcome),
+                EnrolmentAttempt::Later(pause) => {
+                    fruitless = 0;
+                    // Up to half as long again, so that those who were put off together do not come back together.
+                    let more = pause.mul_f64(0.5);
+                    let spread = ReconnectBackoff {
+                        first: more,
+                        max: more,
+                    };
+                    pause + spread.random_delay(1)
+                }
+                EnrolmentAttempt::Nothing => {
+                    fruitless += 1;
+                    RETRY_BACKOFF.random_delay(fruitless)
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = again.notified() => fruitless = 0,
+            }
+        }
+    }
+
+    /// Waits for the broker. Why it does not come is in the log already; here it is said what could be wrong on this side.
+    async fn wait_connected(&self) {
+        while tokio::time::timeout(CONNECT_WARN_INTERVAL, self.bus.wait_connected())
+            .await
+            .is_err()
+        {
+            let token = self.bootstrap.signer.token();
+            let now = self.clock.now();
+            match self.bootstrap.newcomers.verify_user(&token, now) {
+                Ok(_) => tracing::warn!("there is no connection to the broker yet"),
+                Err(error) => {
+                    tracing::error!(
+                        error = error_chain(&error),
+                        "the bootstrap token is of no use"
+                    );
+                }
+            }
+        }
+    }
+
+    async fn attempt_enrolment(&self) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
+        let hello = self.build_request()?;
+        let bytes = match sign_enrolment_request(&hello, &self.bootstrap.signer, &self.wish.key) {
+            Err(EnvelopeSignError::Oversized { .. }) => {
+                let bare = EnrolmentRequest {
+                    facts: NodeFacts::default(),
+                    ..hello.clone()
+                };
+                sign_enrolment_request(&bare, &self.bootstrap.signer, &self.wish.key)?
+            }
+            sealed => sealed?,
+        };
+        match self.send_request(bytes.into()).await {
+            Ok(message) if message.is_no_responders() => {
+                tracing::warn!("no enroller is connected; this machine asks again");
+                Ok(EnrolmentAttempt::Nothing)
+            }
+            Ok(message) => self.evaluate_answer(&hello, &message),
+            Err(error) => {
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the wish to be enrolled is not answered"
+                );
+                Ok(EnrolmentAttempt::Nothing)
+            }
+        }
+    }
+
+    /// Sends the request, and waits for the answer at an address of its own.
+    async fn send_request(&self, request: Bytes) -> Result<BusMessage, BusError> {
+        let key = self.bootstrap.signer.public_key().to_string();
+        let address = AnswerAddress::of_request(&key, &Uuid::now_v7());
+        let mut answers = self.bus.subscribe(&address.subscription_pattern()).await?;
+        let reply_subject = address.of_broadcast();
+        self.bus
+            .publish_with_reply(subject::ENROLMENT_SUBJECT, &reply_subject, request)
+            .await?;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, answers.next()).await;
+        answer.ok().flatten().ok_or(BusError::Slow {
+            what: "answer",
+            within: ANSWER_TIMEOUT,
+        })
+    }
+
+    fn build_request(&self) -> Result<EnrolmentRequest, NodeEnrolmentError> {
+        Ok(EnrolmentRequest {
+            identity: self.wish.identity.clone(),
+            key: self.wish.key.public_key(),
+            credential: self.bootstrap.signer.public_key(),
+            nonce: EnrolmentNonce::from_random()?,
+            facts: self.facts.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            time: self.clock.now(),
+        })
+    }
+
+    fn evaluate_answer(
+        &self,
+        hello: &EnrolmentRequest,
+        message: &BusMessage,
+    ) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
+        let now = self.clock.now();
+        let newcomers = &self.bootstrap.newcomers;
+        let outcome =
+            match open_enrolment_answer(message.payload(), hello, newcomers, &self.cache, now) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "an answer is not believed");
+                    return Ok(EnrolmentAttempt::Nothing);
+                }
+            };
+        match outcome {
+            EnrolmentOutcome::Welcome(welcome) => {
+                match welcome.verify_tokens(self.bootstrap.operator, hello.key, now) {
+                    Ok(_) => Ok(EnrolmentAttempt::Welcome(welcome)),
+                    Err(error) => {
+                        tracing::error!(error = error_chain(&error), "a welcome is not believed");
+                        Ok(EnrolmentAttempt::Nothing)
+                    }
+                }
+            }
+            EnrolmentOutcome::Wait(wait) => {
+                tracing::info!(reason = wait.message, "not enrolled yet");
+                let pause = Duration::from_millis(wait.retry_after_ms);
+                Ok(EnrolmentAttempt::Later(
+                    pause.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE),
+                ))
+            }
+            EnrolmentOutcome::Refused(refused) if refused.reason.is_final() => {
+                let identity = hello.identity.clone();
+                Err(NodeEnrolmentError::Refused { identity, refused })
+            }
+            EnrolmentOutcome::Refused(refused) => {
+                let word = refused.reason.as_str();
+                tracing::error!(reason = word, "refused: {}", refused.message);
+                Ok(match refused.reason {
+                    EnrolmentRefusalReason::NameTaken => EnrolmentAttempt::Later(RETRY_BACKOFF.max),
+                    _ => EnrolmentAttempt::Nothing,
+                })
+            }
+        }
+    }
+}
+
+/// The machine's facts; what cannot be had is told.
+async fn collect_facts(config: &Config) -> NodeFacts {
+    let sources = assemble::fact_sources(config);
+    let collecting = tokio::task::spawn_blocking(move || {
+        let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
+        let machines = FactMachines {
+            node: &*host,
+            host: &*host,
+        };
+        facts::collect_facts(machines, &sources)
+    });
+    let (facts, problems) = collecting.await.unwrap_or_default();
+    for problem in problems {
+        tracing::warn!(%problem, "facts are incomplete");
+    }
+    facts
+}
+
+/// The name that the cloud gives the machine, if it is one.
+fn cloud_name(facts: &NodeFacts) -> Option<Identity> {
+    let name = facts.get("cloud.hostname")?.as_str()?;
+    Identity::parse(name).ok()
+}
+
+/// What the others are told. Addresses of all interfaces, disks and memory are of no use to them.
+fn reported_facts(facts: &NodeFacts) -> NodeFacts {
+    let mut told = Map::new();
+    for name in REPORTED_FACTS {
+        told.extend(facts.get(name).map(|fact| (name.to_owned(), fact.clone())));
+    }
+    if let Some(Value::Object(network)) = facts.get("networking") {
+        let known = REPORTED_NETWORK_FACTS
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), network.get(name)?.clone())));
+        told.insert("networking".to_owned(), Value::Object(known.collect()));
+    }
+    NodeFacts::from_map(told).unwrap_or_default()
+}

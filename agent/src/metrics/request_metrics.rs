@@ -1,0 +1,183 @@
+//! Counts requests by what they asked and how they ended, and refusals by the stage that spoke them. The number of counts is
+//! bounded, whatever callers ask for: what the node does not offer has no count of its own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_host::AgentRegistry;
+use muster_wire::Millis;
+use muster_wire::request::Request;
+use muster_wire::status::ReplyStatus;
+use muster_wire::trace::StageName;
+
+/// Stands for every agent and action that the node does not offer. No name begins so.
+const OTHER_LABEL: &str = "_other";
+/// Counts of one kind that are kept; external agents that come and go must not make them without end.
+const MAX_SERIES: usize = 10_000;
+
+/// An action that the node offers, or [`OTHER_LABEL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownAction<'a> {
+    agent: &'a str,
+    action: &'a str,
+}
+
+impl<'a> KnownAction<'a> {
+    /// What a request asks for, as far as these agents know it.
+    pub(crate) fn from_request(registry: &AgentRegistry, request: &'a Request) -> Self {
+        let (agent, action) = (request.agent.as_str(), request.action.as_str());
+        match registry.agent(agent) {
+            None => Self::OTHER,
+            Some(known) if known.ddl().find_action(action).is_some() => Self { agent, action },
+            Some(_) => Self {
+                agent,
+                action: OTHER_LABEL,
+            },
+        }
+    }
+
+    const OTHER: Self = Self {
+        agent: OTHER_LABEL,
+        action: OTHER_LABEL,
+    };
+}
+
+/// How requests for an action ended.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OutcomeLabels {
+    pub(super) agent: String,
+    pub(super) action: String,
+    pub(super) status: u8,
+    pub(super) reason: &'static str,
+}
+
+/// How long an action ran, over all times that it did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct DurationSummary {
+    pub(super) count: u64,
+    pub(super) sum: Duration,
+}
+
+/// What was counted since the daemon started.
+#[derive(Debug, Default)]
+pub(crate) struct RequestMetrics {
+    ended: Mutex<BTreeMap<OutcomeLabels, u64>>,
+    took: Mutex<BTreeMap<(String, String), DurationSummary>>,
+    refused: Mutex<BTreeMap<(StageName, &'static str), u64>>,
+    /// When the last authentic request came; 0 before the first.
+    last: AtomicU64,
+}
+
+impl RequestMetrics {
+    /// An authentic request came.
+    pub(crate) fn record_arrival(&self, now: Millis) {
+        self.last.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// A request of a proven caller ended, by an action or by a refusal.
+    pub(crate) fn record_outcome(
+        &self,
+        what: KnownAction<'_>,
+        status: ReplyStatus,
+        reason: &'static str,
+    ) {
+        let end = |what: KnownAction<'_>| OutcomeLabels {
+            agent: what.agent.to_owned(),
+            action: what.action.to_owned(),
+            status: status.code(),
+            reason,
+        };
+        *bounded_entry(&mut lock_mutex(&self.ended), end(what), || {
+            end(KnownAction::OTHER)
+        }) += 1;
+    }
+
+    /// An action ran.
+    pub(crate) fn record_duration(&self, what: KnownAction<'_>, time: Duration) {
+        let key = |what: KnownAction<'_>| (what.agent.to_owned(), what.action.to_owned());
+        let mut all = lock_mutex(&self.took);
+        let took = bounded_entry(&mut all, key(what), || key(KnownAction::OTHER));
+        took.count += 1;
+        took.sum += time;
+    }
+
+    /// A stage has refused something. Stages and reasons are words of the program, so there are few.
+    pub(crate) fn record_refusal(&self, stage: StageName, reason: &'static str) {
+        *lock_mutex(&self.refused)
+            .entry((stage, reason))
+            .or_default() += 1;
+    }
+
+    pub(super) fn outcome_counts(&self) -> BTreeMap<OutcomeLabels, u64> {
+        lock_mutex(&self.ended).clone()
+    }
+
+    pub(super) fn action_durations(&self) -> BTreeMap<(String, String), DurationSummary> {
+        lock_mutex(&self.took).clone()
+    }
+
+    pub(super) fn refusal_counts(&self) -> BTreeMap<(StageName, &'static str), u64> {
+        lock_mutex(&self.refused).clone()
+    }
+
+    /// When the last authentic request came.
+    pub(super) fn last_arrival(&self) -> Option<Millis> {
+        Some(self.last.load(Ordering::Relaxed)).filter(|last| *last > 0)
+    }
+}
+
+/// The count under this key, or under the one for all others when there are too many.
+fn bounded_entry<K: Ord, V: Default>(
+    all: &mut BTreeMap<K, V>,
+    key: K,
+    other: impl FnOnce() -> K,
+) -> &mut V {
+    let full = all.len() >= MAX_SERIES && !all.contains_key(&key);
+    all.entry(if full { other() } else { key }).or_default()
+}
+
+/// Numbers are never half written.
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use muster_wire::status::ReplyStatus;
+
+    use super::{KnownAction, MAX_SERIES, OTHER_LABEL, RequestMetrics};
+
+    #[test]
+    fn counts_are_kept_apart_and_their_number_is_bounded() {
+        let tallies = RequestMetrics::default();
+        for number in 0..MAX_SERIES + 50 {
+            let action = format!("action{number}");
+            let what = KnownAction {
+                agent: "many",
+                action: &action,
+            };
+            tallies.record_outcome(what, ReplyStatus::Ok, "");
+            tallies.record_duration(what, Duration::from_secs(1));
+        }
+        let (ends, times) = (tallies.outcome_counts(), tallies.action_durations());
+        assert!(ends.len() <= MAX_SERIES + 1 && times.len() <= MAX_SERIES + 1);
+        assert_eq!(ends.values().sum::<u64>(), MAX_SERIES as u64 + 50);
+        let other = times
+            .get(&(OTHER_LABEL.to_owned(), OTHER_LABEL.to_owned()))
+            .unwrap();
+        assert_eq!((other.count, other.sum), (50, Duration::from_secs(50)));
+    }
+
+    #[test]
+    fn the_last_request_is_the_latest() {
+        let tallies = RequestMetrics::default();
+        assert_eq!(tallies.last_arrival(), None);
+        tallies.record_arrival(5);
+        tallies.record_arrival(3);
+        assert_eq!(tallies.last_arrival(), Some(5));
+    }
+}

@@ -1,0 +1,134 @@
+//! How long a request spends in each stage, for a caller that asked for it; for all others it measures nothing.
+
+use std::time::{Duration, Instant};
+
+use muster_host::CallOutcome;
+use muster_wire::trace::{StageName, StageTiming};
+
+use super::{AcceptedRequest, RequestRejection, VerifiedRequest};
+
+/// The stages of one request so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StageTimer(Option<ActiveTimer>);
+
+/// A watch that runs.
+#[derive(Debug, Clone)]
+pub(super) struct ActiveTimer {
+    since: Instant,
+    stages: Vec<StageTiming>,
+}
+
+impl StageTimer {
+    /// Begins when a request has been verified: it came then, and was decoded then.
+    pub(super) fn new(came: Instant, decoded: Instant) -> Self {
+        let mut running = ActiveTimer {
+            since: Instant::now(),
+            stages: Vec::with_capacity(12),
+        };
+        running.add_stage(StageName::Decode, decoded - came);
+        running.add_stage(StageName::Verify, running.since - decoded);
+        Self(Some(running))
+    }
+
+    /// A stage is over.
+    pub(super) fn end_stage(&mut self, stage: StageName) {
+        if let Some(running) = &mut self.0 {
+            running.end_stage(stage);
+        }
+    }
+
+    /// The last stage refused the request.
+    pub(super) fn mark_refused(&mut self) {
+        if let Some(last) = self
+            .0
+            .as_mut()
+            .and_then(|running| running.stages.last_mut())
+        {
+            last.refused = true;
+        }
+    }
+
+    /// The action is over, or never had its turn.
+    pub(super) fn record_dispatch(&mut self, outcome: &CallOutcome) {
+        let Some(running) = &mut self.0 else { return };
+        let all = running.since.elapsed();
+        running.since = Instant::now();
+        running.add_stage(StageName::Queue, outcome.queued);
+        if outcome.was_rejected_busy() {
+            return self.mark_refused();
+        }
+        running.add_stage(StageName::Run, outcome.took);
+        running.add_stage(
+            StageName::Check,
+            all.saturating_sub(outcome.queued + outcome.took),
+        );
+    }
+
+    /// The watch, if it runs.
+    pub(super) fn active_timer(&self) -> Option<ActiveTimer> {
+        self.0.clone()
+    }
+}
+
+impl ActiveTimer {
+    fn end_stage(&mut self, stage: StageName) {
+        let now = Instant::now();
+        self.add_stage(stage, now - self.since);
+        self.since = now;
+    }
+
+    /// Adds a stage; one that comes again takes longer.
+    pub(super) fn add_stage(&mut self, stage: StageName, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        match self.stages.iter_mut().find(|known| known.stage == stage) {
+            Some(known) => known.us = known.us.saturating_add(us),
+            None => self.stages.push(StageTiming {
+                stage,
+                us,
+                refused: false,
+            }),
+        }
+    }
+
+    /// The stages, in the order in which they were first reached.
+    pub(super) fn stages(&self) -> &[StageTiming] {
+        &self.stages
+    }
+}
+
+/// What a watch goes with through the stages.
+pub(super) trait HasStageTimer {
+    fn stage_timer(&mut self) -> &mut StageTimer;
+}
+
+impl HasStageTimer for VerifiedRequest {
+    fn stage_timer(&mut self) -> &mut StageTimer {
+        &mut self.watch
+    }
+}
+
+impl HasStageTimer for AcceptedRequest {
+    fn stage_timer(&mut self) -> &mut StageTimer {
+        &mut self.asked.watch
+    }
+}
+
+/// A stage has passed the request on, or refused it. What an earlier stage refused is passed on as well.
+pub(super) fn end_stage<T: HasStageTimer>(
+    stage: StageName,
+    mut judged: Result<T, RequestRejection>,
+) -> Result<T, RequestRejection> {
+    match &mut judged {
+        Ok(passed) => passed.stage_timer().end_stage(stage),
+        Err(RequestRejection::Refused(refused)) => {
+            let watch = &mut refused.asked.watch;
+            watch.end_stage(stage);
+            if refused.stage.is_none() {
+                watch.mark_refused();
+                refused.stage = Some(stage);
+            }
+        }
+        Err(RequestRejection::Silent) => {}
+    }
+    judged
+}

@@ -1,0 +1,164 @@
+//! Daemons that run side by side: started many at a time, stopped one by one or all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_bus::{Bus, BusError};
+use muster_wire::identity::Identity;
+use muster_wire::sign::Signer;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::{AuditLog, AuditLogError, AuditOptions};
+use crate::core::DaemonCore;
+use crate::daemon::Daemon;
+
+/// Nodes that write to one audit log: fewer than the lines that may wait in it, so that a question to all is on record in full.
+const NODES_PER_LOG: usize = 1000;
+/// How long a node's running actions may take once it is to stop.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a virtual node does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeFleetError {
+    /// It cannot connect, or was cut off while it subscribed.
+    #[error("the virtual node {node} cannot connect")]
+    Connect {
+        /// Which one.
+        node: Identity,
+        /// Why.
+        #[source]
+        source: BusError,
+    },
+    /// It runs already.
+    #[error("the virtual node {node} runs already")]
+    Twice {
+        /// Which one.
+        node: Identity,
+    },
+}
+
+/// The nodes that run.
+#[derive(Debug)]
+pub struct NodeFleet {
+    nodes: Mutex<BTreeMap<Identity, RunningNode>>,
+    logs: Vec<Arc<AuditLog>>,
+}
+
+#[derive(Debug)]
+struct RunningNode {
+    stop: CancellationToken,
+    bus: Bus,
+    daemon: JoinHandle<()>,
+}
+
+impl NodeFleet {
+    /// Room for so many nodes, whose audit logs are in this directory and signed by this party.
+    pub fn new(
+        nodes: usize,
+        directory: &Path,
+        signer: &Signer,
+        account: &str,
+    ) -> Result<Self, AuditLogError> {
+        let log = |number: usize| {
+            let path = directory.join(format!("audit.{number}.log"));
+            let options = AuditOptions::new(path, signer.clone(), account.to_owned());
+            AuditLog::open(options).map(Arc::new)
+        };
+        let logs = (0..nodes.div_ceil(NODES_PER_LOG)).map(log);
+        Ok(Self {
+            nodes: Mutex::default(),
+            logs: logs.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The audit log of the node of this number; `None` beyond the room that there is.
+    pub fn log_for(&self, number: usize) -> Option<Arc<AuditLog>> {
+        self.logs.get(number / NODES_PER_LOG).map(Arc::clone)
+    }
+
+    /// Every audit log.
+    pub fn audit_logs(&self) -> &[Arc<AuditLog>] {
+        &self.logs
+    }
+
+    /// Starts a node on this connection, its own or a lent one; returns when the broker knows its subscriptions.
+    pub async fn start_node(&self, core: DaemonCore, bus: Bus) -> Result<(), NodeFleetError> {
+        let node = core.identity().clone();
+        let daemon = Daemon::start(Arc::new(core), bus.clone()).await;
+        let daemon = daemon.map_err(|source| NodeFleetError::Connect {
+            node: node.clone(),
+            source,
+        })?;
+        let mut nodes = self.lock_nodes();
+        if nodes.contains_key(&node) {
+            return Err(NodeFleetError::Twice { node });
+        }
+        let stop = CancellationToken::new();
+        let daemon = tokio::spawn(daemon.run(stop.clone(), DRAIN_TIMEOUT));
+        nodes.insert(node, RunningNode { stop, bus, daemon });
+        Ok(())
+    }
+
+    /// How many run.
+    pub fn len(&self) -> usize {
+        self.lock_nodes().len()
+    }
+
+    /// Whether none runs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The connections of all nodes, by the nodes' names.
+    pub fn node_connections(&self) -> Vec<(Identity, Bus)> {
+        let nodes = self.lock_nodes();
+        let buses = nodes
+            .iter()
+            .map(|(node, running)| (node.clone(), running.bus.clone()));
+        buses.collect()
+    }
+
+    /// Stops a node as a signal stops a daemon: what it has taken is answered first. Whether it ran.
+    pub async fn stop_node(&self, node: &Identity) -> bool {
+        let Some(running) = self.lock_nodes().remove(node) else {
+            return false;
+        };
+        running.stop.cancel();
+        // A daemon that broke off has stopped too.
+        let _ = running.daemon.await;
+        true
+    }
+
+    /// Ends a node without a good-bye: from now on it takes nothing, and its connection, if nobody else has it, is gone with the last
+    /// action that still runs. Whether it ran.
+    pub fn kill_node(&self, node: &Identity) -> bool {
+        let Some(running) = self.lock_nodes().remove(node) else {
+            return false;
+        };
+        running.daemon.abort();
+        true
+    }
+
+    /// Stops all nodes side by side, and waits for that no longer than this.
+    pub async fn stop_all(&self, patience: Duration) {
+        let nodes = std::mem::take(&mut *self.lock_nodes());
+        for running in nodes.values() {
+            running.stop.cancel();
+        }
+        let left = async {
+            for running in nodes.into_values() {
+                let _ = running.daemon.await;
+            }
+        };
+        if tokio::time::timeout(patience, left).await.is_err() {
+            tracing::warn!("some virtual nodes were left behind in the middle of leaving");
+        }
+    }
+
+    fn lock_nodes(&self) -> MutexGuard<'_, BTreeMap<Identity, RunningNode>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

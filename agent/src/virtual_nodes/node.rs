@@ -1,0 +1,213 @@
+//! Who is among virtual nodes: names, facts and classes by number, always the same ones. Pure.
+//!
+//! Every round of five is that of `rpc demo`: two databases of acme's development, a web server of it, a database of its production,
+//! and somebody else's web server. What a filter may ask for besides is drawn from the number, so that answers differ.
+
+use std::sync::Arc;
+
+use muster_wire::identity::{Identity, NameError};
+use muster_wire::state::NodeFacts;
+use serde_json::json;
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub struct VirtualNode {
+    /// Its name.
+    pub name: Identity,
+    /// Its facts.
+    pub facts: Arc<NodeFacts>,
+    /// Its classes, lower-case and sorted.
+    pub classes: Arc<[String]>,
+}
+
+/// A kind of node: what comes before and after its number, its environment and customer, and its class beside `common`.
+struct NodeProfile {
+    role: &'static str,
+    domain: &'static str,
+    environment: &'static str,
+    customer: &'static str,
+    class: &'static str,
+}
+
+const DATABASE_PROFILE: NodeProfile = NodeProfile {
+    role: "db",
+    domain: "dev.acme.net",
+    environment: "development",
+    customer: "acme",
+    class: "mysql::master",
+};
+const WEB_PROFILE: NodeProfile = NodeProfile {
+    role: "web",
+    class: "apache",
+    ..DATABASE_PROFILE
+};
+const PRODUCTION_PROFILE: NodeProfile = NodeProfile {
+    domain: "acme.net",
+    environment: "production",
+    ..DATABASE_PROFILE
+};
+const OTHER_PROFILE: NodeProfile = NodeProfile {
+    domain: "dev.initech.net",
+    customer: "initech",
+    ..WEB_PROFILE
+};
+
+const NODES_PER_ROUND: usize = 5;
+const COUNTRIES: [&str; 4] = ["de", "nl", "us", "br"];
+const SITES: [&str; 6] = ["ams1", "ber1", "fra2", "gru1", "iad3", "pdx1"];
+const OPERATING_SYSTEMS: [[&str; 4]; 4] = [
+    ["Debian", "Debian", "12.7", "12"],
+    ["Debian", "Ubuntu", "24.04", "24.04"],
+    ["RedHat", "Rocky", "9.4", "9"],
+    ["Suse", "SLES", "15.6", "15"],
+];
+const CORE_COUNTS: [u64; 5] = [2, 4, 8, 16, 64];
+const RACK_COUNT: u64 = 40;
+/// One of three has each.
+const EXTRA_CLASSES: [&str; 6] = ["backup", "chrony", "docker", "monitoring", "sshd", "sudo"];
+
+impl VirtualNode {
+    /// The node of this number, counted from 0.
+    pub fn from_number(number: usize) -> Result<Self, NameError> {
+        let round = number / NODES_PER_ROUND;
+        let (kind, ordinal) = match number % NODES_PER_ROUND {
+            0 => (DATABASE_PROFILE, 2 * round + 1),
+            1 => (DATABASE_PROFILE, 2 * round + 2),
+            2 => (WEB_PROFILE, round + 1),
+            3 => (PRODUCTION_PROFILE, round + 1),
+            _ => (OTHER_PROFILE, round + 1),
+        };
+        let host = format!("{}{ordinal}", kind.role);
+        let name = Identity::parse(&format!("{host}.{}", kind.domain))?;
+        Ok(Self {
+            facts: Arc::new(node_facts(number, &kind, &host, name.as_str())),
+            classes: node_classes(number, &kind),
+            name,
+        })
+    }
+}
+
+/// What a node like that would say of itself; few enough to be small, and of every kind that filters know.
+fn node_facts(number: usize, kind: &NodeProfile, host: &str, name: &str) -> NodeFacts {
+    let [family, system, release, major] = pick_choice(&OPERATING_SYSTEMS, draw_number(number, 0));
+    let cores = pick_choice(&CORE_COUNTS, draw_number(number, 1));
+    let ip = format!(
+        "10.{}.{}.{}",
+        number >> 16,
+        (number >> 8) & 255,
+        number & 255
+    );
+    let told = json!({
+        "country": COUNTRIES.get(number % COUNTRIES.len()),
+        "customer": kind.customer,
+        "environment": kind.environment,
+        "identity": name,
+        "kernel": "Linux",
+        "memory": {"system": {"total_bytes": cores << 31}},
+        "networking": {"fqdn": name, "hostname": host, "ip": ip},
+        "os": {"family": family, "name": system, "release": {"full": release, "major": major}},
+        "processors": {"count": cores},
+        "rack": draw_number(number, 2) % RACK_COUNT,
+        "role": kind.role,
+        "site": pick_choice(&SITES, draw_number(number, 3)),
+        "virtual": "muster",
+    });
+    // It is an object, and much smaller than facts may be.
+    NodeFacts::from_value(told).unwrap_or_default()
+}
+
+fn node_classes(number: usize, kind: &NodeProfile) -> Arc<[String]> {
+    let drawn = EXTRA_CLASSES.iter().zip(4..);
+    let drawn = drawn.filter(|(_, what)| draw_number(number, *what).is_multiple_of(3));
+    let mut classes: Vec<String> = ["common", kind.class].map(str::to_owned).into();
+    classes.extend(drawn.map(|(class, _)| (*class).to_owned()));
+    classes.sort();
+    classes.into()
+}
+
+/// A number that looks like chance, and is the same each time (the finaliser of `SplitMix64`).
+fn draw_number(number: usize, what: u64) -> u64 {
+    let seed = u64::try_from(number).unwrap_or(u64::MAX);
+    let mut bits = seed
+        .wrapping_mul(64)
+        .wrapping_add(what)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// One of a few, of which there is at least one.
+fn pick_choice<T: Copy + Default>(choice: &[T], drawn: u64) -> T {
+    let few = u64::try_from(choice.len()).unwrap_or(u64::MAX).max(1);
+    let which = usize::try_from(drawn % few).ok();
+    which
+        .and_then(|which| choice.get(which))
+        .copied()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::VirtualNode;
+
+    fn told(member: &VirtualNode) -> Value {
+        Value::Object(member.facts.as_map().clone())
+    }
+
+    #[test]
+    fn names_differ_and_everything_else_is_found_on_some_and_not_on_all() {
+        let fleet: Vec<VirtualNode> = (0..10_000)
+            .map(|number| VirtualNode::from_number(number).unwrap())
+            .collect();
+        let names: BTreeSet<&str> = fleet.iter().map(|member| member.name.as_str()).collect();
+        assert_eq!(names.len(), fleet.len());
+        let first: Vec<&str> = fleet
+            .iter()
+            .take(6)
+            .map(|member| member.name.as_str())
+            .collect();
+        let expected = [
+            "db1.dev.acme.net",
+            "db2.dev.acme.net",
+            "web1.dev.acme.net",
+            "db1.acme.net",
+            "web1.dev.initech.net",
+            "db3.dev.acme.net",
+        ];
+        assert_eq!(first, expected);
+        for pointer in [
+            "/country",
+            "/customer",
+            "/os/family",
+            "/os/release/major",
+            "/processors/count",
+            "/rack",
+            "/site",
+        ] {
+            let values: BTreeSet<String> = fleet
+                .iter()
+                .map(|member| told(member).pointer(pointer).unwrap().to_string())
+                .collect();
+            assert!(values.len() > 1, "{pointer}: {values:?}");
+        }
+        let docker = |member: &&VirtualNode| member.classes.iter().any(|class| class == "docker");
+        let docker = fleet.iter().filter(docker).count();
+        assert!((2_500..4_500).contains(&docker), "{docker}");
+        assert!(fleet.iter().all(|member| member.classes.is_sorted()));
+    }
+
+    #[test]
+    fn a_number_is_always_the_same_node() {
+        let (one, other) = (
+            VirtualNode::from_number(4711).unwrap(),
+            VirtualNode::from_number(4711).unwrap(),
+        );
+        assert_eq!(told(&one), told(&other));
+        assert_eq!(one.classes, other.classes);
+    }
+}

@@ -1,0 +1,229 @@
+//! What a filter makes of each node of an inventory, and why: for whoever writes a filter, and asks nobody yet.
+//!
+//! The evaluation is the one that nodes have. What a data source would answer is not in an inventory: it is supposed, or unknown.
+
+use muster_wire::filter::{
+    DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue,
+};
+use muster_wire::identity::Identity;
+use muster_wire::state::NodeView;
+
+use super::{FleetInventory, InventoryError, InventoryNodeView, InventorySelector};
+use crate::discovery::DiscoveryQuery;
+
+/// What became of one node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeEvaluation {
+    /// The node.
+    pub node: Identity,
+    /// Whether it is meant.
+    pub verdict: TruthValue,
+    /// The questions to its data sources that would settle what is unknown, in the order in which it would ask them.
+    pub asks: Vec<DataLookup>,
+    /// Each condition, and whether it holds. Collective, names and groups together are the first one, if there are any.
+    pub conditions: Vec<(String, TruthValue)>,
+}
+
+impl FleetInventory {
+    /// What is wanted, held against every node, in the order of the document. `known` is supposed of all of them.
+    pub fn evaluate_nodes(
+        &self,
+        wanted: &DiscoveryQuery,
+        known: &KnownLookups,
+    ) -> Result<Vec<NodeEvaluation>, InventoryError> {
+        let admission = InventorySelector::new(self, wanted)?;
+        let entries = self.nodes.iter().enumerate();
+        let judged = entries.map(|(index, node)| {
+            let seen = InventoryNodeView::new(index, node)?;
+            let view = seen.view();
+            let admitted = admission.admits(node, &view);
+            let (verdict, asks) = if admitted {
+                evaluate_node(wanted, &view, known)
+            } else {
+                (TruthValue::False, Vec::new())
+            };
+            let mut conditions = wanted.filter.evaluate_conditions(&view, known);
+            if let Some(named) = naming_text(wanted) {
+                conditions.insert(0, (named, admitted.into()));
+            }
+            Ok(NodeEvaluation {
+                node: seen.identity,
+                verdict,
+                asks,
+                conditions,
+            })
+        });
+        judged.collect()
+    }
+}
+
+/// Whether the node is meant, and what it would have to ask before it could tell.
+fn evaluate_node(
+    wanted: &DiscoveryQuery,
+    view: &NodeView<'_>,
+    known: &KnownLookups,
+) -> (TruthValue, Vec<DataLookup>) {
+    let mut known = known.clone();
+    let mut asks = Vec::new();
+    loop {
+        match wanted.filter.evaluate_except_identity(view, &known) {
+            EvaluationProgress::Decided(TruthValue::Unknown) => return (TruthValue::Unknown, asks),
+            EvaluationProgress::Decided(truth) => return (truth, Vec::new()),
+            // A node would know more now; as nobody does here, the next question is the one that it might ask then.
+            EvaluationProgress::Needs(lookup) => {
+                asks.push(lookup.clone());
+                known.insert(lookup.clone(), DataLookupResult::Unknown(String::new()));
+            }
+        }
+    }
+}
+
+/// Collective, names and groups as they are typed, if there are any.
+fn naming_text(wanted: &DiscoveryQuery) -> Option<String> {
+    let collective = wanted.collective.iter().map(|name| format!("-T {name}"));
+    let identities = wanted.filter.identities().iter();
+    let identities = identities.map(|pattern| format!("-I {pattern}"));
+    let groups = wanted.groups.iter();
+    let groups = groups.map(|name| format!("-I group:{name}"));
+    let words: Vec<String> = collective.chain(identities).chain(groups).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::filter::{AssumedOutput, KnownLookups, NodeFilter, TruthValue};
+    use muster_wire::filter::{DataLookupResult, FilterError};
+    use serde_json::{Map, json};
+
+    use super::{FleetInventory, NodeEvaluation};
+    use crate::discovery::DiscoveryQuery;
+    use crate::discovery::inventory::INVENTORY_SCHEMA;
+
+    fn fleet() -> FleetInventory {
+        let text = json!({
+            "$schema": INVENTORY_SCHEMA,
+            "groups": [{"name": "web", "filter": {"classes": ["apache"]}}],
+            "nodes": [
+                {"name": "web1", "collectives": ["uk"], "facts": {"country": "uk"}, "classes": ["Apache"], "agents": ["rpcutil"]},
+                {"name": "db1", "collectives": ["de"], "facts": {"country": "de"}, "classes": ["mysql"], "agents": ["rpcutil"]},
+            ],
+        });
+        FleetInventory::parse(&text.to_string(), None).unwrap()
+    }
+
+    fn judge(filter: Result<NodeFilter, FilterError>, known: &KnownLookups) -> Vec<NodeEvaluation> {
+        let wanted = DiscoveryQuery {
+            filter: filter.unwrap(),
+            ..DiscoveryQuery::default()
+        };
+        fleet().evaluate_nodes(&wanted, known).unwrap()
+    }
+
+    fn asks(judgement: &NodeEvaluation) -> Vec<String> {
+        judgement.asks.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn facts_decide_where_they_can_and_data_sources_are_named_where_they_cannot() {
+        let text = "country=uk and (service('sshd').running or service('cron').running)";
+        let judged = judge(
+            NodeFilter::default().with_select(text),
+            &KnownLookups::default(),
+        );
+        assert_eq!(
+            (judged[0].node.as_str(), judged[0].verdict),
+            ("web1", TruthValue::Unknown)
+        );
+        assert_eq!(asks(&judged[0]), ["service(\"sshd\")", "service(\"cron\")"]);
+        // Whatever the services do, this node is not in the country.
+        assert_eq!(judged[1].verdict, TruthValue::False);
+        assert!(judged[1].asks.is_empty());
+        assert_eq!(
+            judged[1].conditions[..2],
+            [
+                ("country==uk".to_owned(), TruthValue::False),
+                (
+                    "service(\"sshd\").running==true".to_owned(),
+                    TruthValue::Unknown
+                )
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_supposed_of_data_sources_decides() {
+        let stated: AssumedOutput = "service('sshd').running=false".parse().unwrap();
+        let mut known = KnownLookups::default();
+        let values = Map::from_iter([(stated.output, stated.value)]);
+        known.insert(stated.lookup, DataLookupResult::Values(values));
+        let filter = || NodeFilter::default().with_select("service('sshd').running");
+        assert_eq!(judge(filter(), &known)[0].verdict, TruthValue::False);
+        let filter = NodeFilter::default().with_select("service('sshd').enabled");
+        let judged = judge(filter, &known);
+        assert_eq!(
+            judged[0].verdict,
+            TruthValue::Unknown,
+            "another output of it"
+        );
+    }
+
+    #[test]
+    fn names_groups_and_collectives_are_one_condition() {
+        let filter = NodeFilter::default()
+            .with_identity("/^db/")
+            .and_then(|filter| filter.with_agent("rpcutil"))
+            .unwrap();
+        let wanted = DiscoveryQuery {
+            filter,
+            groups: vec!["web".to_owned()],
+            collective: Some("uk".parse().unwrap()),
+            ..DiscoveryQuery::default()
+        };
+        let judged = fleet()
+            .evaluate_nodes(&wanted, &KnownLookups::default())
+            .unwrap();
+        assert_eq!(
+            judged[0].conditions,
+            [
+                ("-T uk -I /^db/ -I group:web".to_owned(), TruthValue::True),
+                ("-A rpcutil".to_owned(), TruthValue::True)
+            ]
+        );
+        assert_eq!(
+            judged[1].verdict,
+            TruthValue::False,
+            "of another collective"
+        );
+        let wanted = DiscoveryQuery {
+            groups: vec!["nosuch".to_owned()],
+            ..DiscoveryQuery::default()
+        };
+        assert!(
+            fleet()
+                .evaluate_nodes(&wanted, &KnownLookups::default())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn whoever_matches_is_found_too() {
+        for text in [
+            "country=uk",
+            "not apache",
+            "country=uk or service('x').running",
+        ] {
+            let wanted = DiscoveryQuery {
+                filter: NodeFilter::default().with_select(text).unwrap(),
+                ..DiscoveryQuery::default()
+            };
+            let judged = fleet()
+                .evaluate_nodes(&wanted, &KnownLookups::default())
+                .unwrap();
+            let meant = judged.into_iter();
+            let meant = meant.filter(|judgement| judgement.verdict == TruthValue::True);
+            let meant: Vec<_> = meant.map(|judgement| judgement.node).collect();
+            let found: Vec<_> = fleet().find_nodes(&wanted).unwrap().into_iter().collect();
+            assert_eq!(meant, found, "{text}");
+        }
+    }
+}

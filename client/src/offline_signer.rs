@@ -1,0 +1,131 @@
+//! Somebody with a key, and whom that somebody trusts: what it takes to propose and to approve. No connection is made.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use muster_secret::SecretOwner;
+use muster_wire::approval::{
+    ApprovalError, ApprovedProposal, OpenProposal, ProposalApproval, ProposalInputs,
+    RequestProposal, encode_envelope, open_approval, open_proposal,
+};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::client_inner::now;
+use crate::error::ClientError;
+
+/// A key and its token, and the trust that others' tokens are held against.
+#[derive(Debug, Clone)]
+pub struct OfflineSigner {
+    /// Name and key.
+    pub signer: Signer,
+    /// Whom to believe.
+    pub trust: AccountTrust,
+}
+
+/// What somebody wants to ask, before it is a proposal.
+#[derive(Debug, Clone)]
+pub struct ProposalDraft {
+    /// The collective.
+    pub collective: SubjectName,
+    /// The agent.
+    pub agent: SubjectName,
+    /// The action.
+    pub action: SubjectName,
+    /// The nodes, each by its name.
+    pub nodes: BTreeSet<Identity>,
+    /// The inputs.
+    pub data: Map<String, Value>,
+    /// Those of them that an approver must not see.
+    pub secret: BTreeSet<String>,
+    /// How long it may be asked.
+    pub lifetime: Duration,
+}
+
+impl OfflineSigner {
+    /// Reads credentials and trust. Credentials that others could read are refused.
+    pub fn load(credentials: &Path, operator: &str, account: &Path) -> Result<Self, ClientError> {
+        Ok(Self {
+            signer: load_signer(credentials)?,
+            trust: load_trust(operator, account)?,
+        })
+    }
+
+    /// The sealed proposal of a draft.
+    pub fn sign_proposal(&self, draft: &ProposalDraft) -> Result<Vec<u8>, ClientError> {
+        let id = Uuid::now_v7();
+        let lifetime = u64::try_from(draft.lifetime.as_millis()).unwrap_or(u64::MAX);
+        let issued_at = now();
+        let proposal = RequestProposal {
+            id,
+            caller: self.signer.identity().clone(),
+            collective: draft.collective.clone(),
+            agent: draft.agent.clone(),
+            action: draft.action.clone(),
+            nodes: draft.nodes.clone(),
+            inputs: ProposalInputs::new(id, &draft.data, |name| draft.secret.contains(name)),
+            issued_at,
+            expires_at: issued_at.saturating_add(lifetime),
+        };
+        Ok(sign_envelope(
+            EnvelopeKind::Proposal,
+            &proposal,
+            &self.signer,
+        )?)
+    }
+
+    /// Opens somebody's sealed proposal.
+    pub fn read_proposal(&self, bytes: &[u8]) -> Result<OpenProposal, ApprovalError> {
+        open_proposal(bytes, &self.trust, &TokenCache::new(2), now())
+    }
+
+    /// The sealed approval of a sealed proposal. Whoever calls this has shown the proposal to the approver.
+    pub fn sign_approval(&self, proposal: &[u8]) -> Result<Vec<u8>, ClientError> {
+        let approval = ProposalApproval {
+            proposal: encode_envelope(proposal),
+            approver: self.signer.identity().clone(),
+            approved_at: now(),
+        };
+        Ok(sign_envelope(
+            EnvelopeKind::Approval,
+            &approval,
+            &self.signer,
+        )?)
+    }
+
+    /// Opens a sealed approval as nodes do. Gives what [`Call::approval`](crate::RpcCall::approval) takes, too.
+    pub fn read_approval(&self, bytes: &[u8]) -> Result<(ApprovedProposal, String), ApprovalError> {
+        let text = encode_envelope(bytes);
+        let approved = open_approval(&text, &self.trust, &TokenCache::new(2), now())?;
+        Ok((approved, text))
+    }
+}
+
+/// Reads the credentials of whoever signs. Those that others could read are refused.
+pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
+    let text =
+        muster_secret::read_secret(path, SecretOwner::Person, UserCredentials::MAX_FILE_BYTES)?;
+    let creds = UserCredentials::parse(&text).map_err(|source| ClientError::Creds {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Signer::new(creds)?)
+}
+
+fn load_trust(operator: &str, account: &Path) -> Result<AccountTrust, ClientError> {
+    let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
+        what: "the account's token",
+        path: account.to_owned(),
+        source,
+    })?;
+    let wrong = |source| ClientError::Trust {
+        path: account.to_owned(),
+        source,
+    };
+    let operator = PublicKey::parse(operator).map_err(|error| wrong(error.into()))?;
+    AccountTrust::new(operator, text.trim()).map_err(wrong)
+}

@@ -1,0 +1,154 @@
+//! What a call puts on the wire: signed messages, and the subjects that each goes to. Sends nothing.
+//!
+//! Known nodes share a signature in groups: a message names its whole group, so that one signature serves many nodes without
+//! every node having to read the whole list. Each node has a reply subject of its own, so that the broker's "nobody listens"
+//! names the one who is not there.
+
+use std::time::Duration;
+
+use muster_wire::Millis;
+use muster_wire::encrypted_inputs::{EncryptedInputs, InputEncryptor};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, Signer, sign_envelope};
+use muster_wire::subject::{self, AnswerAddress};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::call::{CallTarget, ReplyDelivery, RpcCall};
+
+/// Nodes that share one signature. More would save signatures, and cost every node the reading of longer lists.
+const MAX_NODES_PER_SIGNATURE: usize = 64;
+
+/// Bytes of one message that may be sealed inputs: well below what a request may have.
+const MAX_SEALED_BYTES: usize = 512 * 1024;
+
+/// One signed message, and everywhere it is published.
+#[derive(Debug, Clone)]
+pub struct OutgoingRequest {
+    /// What it says.
+    pub request: Request,
+    /// It, in its envelope, as it is sent.
+    pub sealed: Vec<u8>,
+    /// Where it goes.
+    pub to: Vec<RequestPublication>,
+}
+
+/// One publication of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestPublication {
+    /// The subject.
+    pub subject: String,
+    /// Where the answer shall go; `None` when none is wanted.
+    pub reply_to: Option<String>,
+    /// The node that is asked; `None` for a broadcast.
+    pub node: Option<Identity>,
+}
+
+/// The messages of a call with this id, each written and signed when it is taken.
+pub fn outgoing_requests<'a>(
+    signer: &'a Signer,
+    collective: &'a SubjectName,
+    call: &'a RpcCall,
+    id: Uuid,
+    issued_at: Millis,
+) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
+    let answers = match &call.answers {
+        ReplyDelivery::Here => Some(AnswerAddress::of_request(
+            &signer.public_key().to_string(),
+            &id,
+        )),
+        ReplyDelivery::Unwanted => None,
+        ReplyDelivery::Elsewhere(address) => Some(address.clone()),
+    };
+    request_targets(call).into_iter().map(move |target| {
+        let RpcCall { agent, action, .. } = call;
+        let to = match &target {
+            RequestTarget::Filter(_) => vec![RequestPublication {
+                subject: subject::broadcast_request(collective, agent, action),
+                reply_to: answers.as_ref().map(AnswerAddress::of_broadcast),
+                node: None,
+            }],
+            RequestTarget::Nodes(nodes) => nodes
+                .iter()
+                .map(|node| RequestPublication {
+                    subject: subject::node_request(collective, agent, action, node),
+                    reply_to: answers.as_ref().map(|answers| answers.of_node(node)),
+                    node: Some(node.clone()),
+                })
+                .collect(),
+        };
+        let (data, sealed) = split_inputs(call, id, &target)?;
+        let request = Request {
+            id,
+            caller: signer.identity().clone(),
+            collective: collective.clone(),
+            agent: agent.clone(),
+            action: action.clone(),
+            target,
+            issued_at,
+            ttl: saturating_millis(call.ttl).max(1),
+            timeout: call.timeout.map(saturating_millis),
+            reply: call.answers != ReplyDelivery::Unwanted,
+            trace: call.trace,
+            traceparent: call.traceparent,
+            stream: call.stream,
+            approval: call.approval.clone(),
+            data,
+            sealed,
+        };
+        let sealed = sign_envelope(EnvelopeKind::Request, &request, signer)?;
+        Ok(OutgoingRequest {
+            request,
+            sealed,
+            to,
+        })
+    })
+}
+
+/// Whom each message means.
+fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
+    let together = nodes_per_request(call);
+    match &call.aim {
+        CallTarget::Filter(filter) => vec![RequestTarget::Filter(filter.clone())],
+        CallTarget::Nodes(nodes) => {
+            let nodes: Vec<&Identity> = nodes.iter().collect();
+            let group = |group: &[&Identity]| {
+                RequestTarget::Nodes(group.iter().map(|node| (*node).clone()).collect())
+            };
+            nodes.chunks(together).map(group).collect()
+        }
+    }
+}
+
+/// The inputs in clear, and those that are sealed for each of the nodes.
+fn split_inputs(
+    call: &RpcCall,
+    id: Uuid,
+    target: &RequestTarget,
+) -> Result<(Map<String, Value>, Option<EncryptedInputs>), EnvelopeSignError> {
+    let is_secret = |name: &String| call.sensitive.contains(name);
+    let Some(nodes) = target.nodes().filter(|_| call.data.keys().any(is_secret)) else {
+        return Ok((call.data.clone(), None));
+    };
+    let inputs = call.data.clone().into_iter();
+    let (secret, clear): (Map<_, _>, _) = inputs.partition(|(name, _)| is_secret(name));
+    let keys = nodes
+        .iter()
+        .filter_map(|node| Some((node, call.keys.get(node)?)));
+    let sealed = InputEncryptor::new(id)?.encrypt_inputs(keys, &secret)?;
+    Ok((clear, Some(sealed)))
+}
+
+/// How many nodes share a message: fewer when each has much that is sealed for it alone.
+fn nodes_per_request(call: &RpcCall) -> usize {
+    let secret = |name: &String| call.data.get(name).map(|value| value.to_string().len());
+    let bytes: usize = call.sensitive.iter().filter_map(secret).sum();
+    // Base64, and names.
+    let each = 2 * bytes + 512;
+    (MAX_SEALED_BYTES / each).clamp(1, MAX_NODES_PER_SIGNATURE)
+}
+
+fn saturating_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

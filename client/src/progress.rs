@@ -1,0 +1,147 @@
+//! What nodes tell before they answer: in order, once, and with what was lost on the way. A function of values.
+
+use std::collections::HashMap;
+
+use muster_wire::identity::Identity;
+use muster_wire::progress::{ProgressCounts, ProgressMessage};
+use serde_json::Value;
+
+/// What a node told while its action ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgressUpdate {
+    /// Who tells.
+    pub node: Identity,
+    /// What happened since it told last, in order. Empty when only a loss became known.
+    pub events: Vec<Value>,
+    /// Messages before these events that did not arrive.
+    pub lost: u64,
+    /// Events before these that the node gave up, because they came faster than they may be sent.
+    pub dropped: u64,
+}
+
+/// How far each node's tale has come.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressTracker(HashMap<Identity, ProgressCounts>);
+
+impl ProgressTracker {
+    /// Takes a message in. `None`: it was heard before. A node's messages come in order, because they take one way; what
+    /// comes late all the same is counted as lost when its successor comes, and not told after it.
+    pub(crate) fn record_progress(&mut self, progress: ProgressMessage) -> Option<ProgressUpdate> {
+        let told = self.0.entry(progress.sender.clone()).or_default();
+        // Both numbers are a node's word, up to the largest there is.
+        let lost = progress.seq.checked_sub(told.messages)?.checked_sub(1)?;
+        let dropped = progress.dropped.saturating_sub(told.dropped);
+        *told = ProgressCounts {
+            messages: progress.seq,
+            dropped: told.dropped.max(progress.dropped),
+        };
+        Some(ProgressUpdate {
+            node: progress.sender,
+            events: progress.events,
+            lost,
+            dropped,
+        })
+    }
+
+    /// The node has answered, and says how much it told: what is missing of that, if anything.
+    pub(crate) fn finish_node(
+        &mut self,
+        node: &Identity,
+        said: ProgressCounts,
+    ) -> Option<ProgressUpdate> {
+        let told = self.0.remove(node).unwrap_or_default();
+        let lost = said.messages.saturating_sub(told.messages);
+        let dropped = said.dropped.saturating_sub(told.dropped);
+        (lost > 0 || dropped > 0).then(|| ProgressUpdate {
+            node: node.clone(),
+            events: Vec::new(),
+            lost,
+            dropped,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::progress::{ProgressCounts, ProgressMessage};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::{ProgressTracker, ProgressUpdate};
+
+    fn progress(node: &str, seq: u64, dropped: u64) -> ProgressMessage {
+        ProgressMessage {
+            request: Uuid::now_v7(),
+            sender: node.parse().unwrap(),
+            agent: "shell".parse().unwrap(),
+            action: "run".parse().unwrap(),
+            seq,
+            events: vec![json!(seq)],
+            dropped,
+            time: 0,
+        }
+    }
+
+    fn tale(node: &str, seq: Option<u64>, lost: u64, dropped: u64) -> ProgressUpdate {
+        ProgressUpdate {
+            node: node.parse().unwrap(),
+            events: seq.into_iter().map(|seq| json!(seq)).collect(),
+            lost,
+            dropped,
+        }
+    }
+
+    #[test]
+    fn each_message_counts_once_and_gaps_are_told() {
+        let mut telling = ProgressTracker::default();
+        assert_eq!(
+            telling.record_progress(progress("a", 1, 0)),
+            Some(tale("a", Some(1), 0, 0))
+        );
+        assert_eq!(
+            telling.record_progress(progress("b", 2, 3)),
+            Some(tale("b", Some(2), 1, 3))
+        );
+        assert_eq!(telling.record_progress(progress("a", 1, 0)), None);
+        assert_eq!(
+            telling.record_progress(progress("a", 4, 5)),
+            Some(tale("a", Some(4), 2, 5))
+        );
+        assert_eq!(telling.record_progress(progress("a", 3, 5)), None);
+        let said = |messages, dropped| ProgressCounts { messages, dropped };
+        assert_eq!(
+            telling.finish_node(&"a".parse().unwrap(), said(6, 7)),
+            Some(tale("a", None, 2, 2))
+        );
+        assert_eq!(telling.finish_node(&"b".parse().unwrap(), said(2, 3)), None);
+        assert_eq!(
+            telling.finish_node(&"c".parse().unwrap(), said(1, 0)),
+            Some(tale("c", None, 1, 0))
+        );
+    }
+
+    #[test]
+    fn the_largest_numbers_that_a_node_can_say_are_numbers() {
+        let mut telling = ProgressTracker::default();
+        let first = telling.record_progress(progress("web1", u64::MAX, u64::MAX));
+        assert_eq!(
+            first,
+            Some(ProgressUpdate {
+                events: vec![json!(u64::MAX)],
+                ..tale("web1", None, u64::MAX - 1, u64::MAX)
+            })
+        );
+        for seq in [0, 1, u64::MAX] {
+            assert_eq!(
+                telling.record_progress(progress("web1", seq, 0)),
+                None,
+                "{seq}"
+            );
+        }
+        let said = ProgressCounts {
+            messages: 0,
+            dropped: 0,
+        };
+        assert_eq!(telling.finish_node(&"web1".parse().unwrap(), said), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether a cap was held, from what nodes say of when their runs had their permits. A function of values.
+
+use std::time::Duration;
+
+use muster_wire::Millis;
+
+/// From when to when a run had its permit, in milliseconds since the epoch. The end is not in it: a permit that is given back and
+/// one that is taken in the same millisecond may be one and the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PermitInterval {
+    /// The beginning.
+    pub start: Millis,
+    /// The end.
+    pub end: Millis,
+}
+
+/// What the nodes' own times come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConcurrencyStats {
+    /// How many runs began.
+    pub runs: usize,
+    /// How many went on at once at the most.
+    pub highest: usize,
+    /// All runs' times together.
+    pub work: Duration,
+    /// The longest run.
+    pub longest: Duration,
+    /// From the first beginning to the last end.
+    pub makespan: Duration,
+}
+
+impl ConcurrencyStats {
+    /// The least time that these runs can take, so many at a time.
+    pub fn least_duration(&self, limit: usize) -> Duration {
+        let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
+        (self.work / limit).max(self.longest)
+    }
+
+    /// How many times as long as that they took; nothing when they took no time at all.
+    pub fn makespan_ratio(&self, limit: usize) -> Option<f64> {
+        let least = self.least_duration(limit).as_secs_f64();
+        (least > 0.0).then(|| self.makespan.as_secs_f64() / least)
+    }
+}
+
+/// Counts the spans; nothing comes of none.
+pub fn measure_concurrency(spans: &[PermitInterval]) -> Option<ConcurrencyStats> {
+    let first = spans.iter().map(|span| span.start).min()?;
+    let last = spans.iter().map(|span| span.end).max()?;
+    let took = |span: &PermitInterval| Duration::from_millis(span.end.saturating_sub(span.start));
+    // A run without length never ran beside another; its end would sort before its start and leave it counted for good.
+    let lasting = || spans.iter().filter(|span| span.end > span.start);
+    let starts = lasting().map(|span| (span.start, true));
+    let ends = lasting().map(|span| (span.end, false));
+    let mut changes: Vec<(Millis, bool)> = starts.chain(ends).collect();
+    // `false` sorts first: who ends makes room before the next one begins.
+    changes.sort_unstable();
+    let (mut running, mut highest) = (0_usize, 0_usize);
+    for (_, begins) in changes {
+        running = if begins {
+            running + 1
+        } else {
+            running.saturating_sub(1)
+        };
+        highest = highest.max(running);
+    }
+    Some(ConcurrencyStats {
+        runs: spans.len(),
+        highest,
+        work: spans.iter().map(took).sum(),
+        longest: spans.iter().map(took).max().unwrap_or_default(),
+        makespan: Duration::from_millis(last.saturating_sub(first)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::{PermitInterval, measure_concurrency};
+
+    fn spans(pairs: &[(u64, u64)]) -> Vec<PermitInterval> {
+        let span = |&(start, end): &(u64, u64)| PermitInterval { start, end };
+        pairs.iter().map(span).collect()
+    }
+
+    #[test]
+    fn runs_that_follow_one_another_are_not_at_once() {
+        let proof = measure_concurrency(&spans(&[(0, 10), (10, 20), (5, 15), (30, 31)])).unwrap();
+        assert_eq!((proof.runs, proof.highest), (4, 2));
+        let ms = Duration::from_millis;
+        assert_eq!(
+            (proof.work, proof.longest, proof.makespan),
+            (ms(31), ms(10), ms(31))
+        );
+        assert_eq!(
+            (proof.least_duration(2), proof.least_duration(31)),
+            (ms(15) + Duration::from_micros(500), ms(10))
+        );
+        assert!((proof.makespan_ratio(2).unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(measure_concurrency(&[]), None);
+        assert_eq!(
+            measure_concurrency(&spans(&[(7, 7)]))
+                .unwrap()
+                .makespan_ratio(1),
+            None
+        );
+    }
+
+    #[test]
+    fn runs_without_length_never_count_as_running() {
+        let proof = measure_concurrency(&spans(&[(5, 5), (6, 6), (7, 7)])).unwrap();
+        assert_eq!((proof.runs, proof.highest), (3, 0));
+        let proof = measure_concurrency(&spans(&[(5, 5), (6, 9), (8, 8)])).unwrap();
+        assert_eq!(proof.highest, 1);
+    }
+
+    proptest! {
+        /// The plain model: look at every moment at which something begins.
+        #[test]
+        fn the_highest_is_what_a_look_at_every_beginning_finds(pairs in prop::collection::vec((0_u64..50, 1_u64..20), 1..30)) {
+            let spans: Vec<PermitInterval> = pairs.iter().map(|&(start, took)| PermitInterval { start, end: start + took }).collect();
+            let at = |moment| spans.iter().filter(|span| span.start <= moment && moment < span.end).count();
+            let model = spans.iter().map(|span| at(span.start)).max().unwrap();
+            prop_assert_eq!(measure_concurrency(&spans).unwrap().highest, model);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The short form that people write: a list of resources, in TOML or JSON.
+//!
+//! ```toml
+//! [[resource]]
+//! type = "file"
+//! title = "/etc/motd"
+//! content = "Hello\n"
+//! notify = "Exec[announce]"
+//! ```
+//!
+//! In JSON the same tables stand in one array. `name` may stand for `title`. They all lie in the class `main`, as resources that
+//! are written outside of any class do with Puppet.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::{Catalog, CatalogEntry, CatalogError, ResourceReference};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShortCatalogTables {
+    #[serde(default)]
+    version: Option<Json>,
+    #[serde(default)]
+    resource: Vec<Map<String, Json>>,
+}
+
+/// Reads a JSON array of resources.
+pub fn parse_json(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
+    let resources = serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
+        form: "JSON",
+        source: source.into(),
+    })?;
+    build_catalog(host, Json::from(0), resources)
+}
+
+/// Reads TOML with `[[resource]]` tables.
+pub fn parse_toml(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
+    let malformed = |source| CatalogError::Malformed {
+        form: "TOML",
+        source,
+    };
+    let text = std::str::from_utf8(bytes).map_err(|source| malformed(source.into()))?;
+    let tables: ShortCatalogTables =
+        toml::from_str(text).map_err(|source| malformed(source.into()))?;
+    build_catalog(
+        host,
+        tables.version.unwrap_or_else(|| Json::from(0)),
+        tables.resource,
+    )
+}
+
+fn build_catalog(
+    host: &str,
+    version: Json,
+    resources: Vec<Map<String, Json>>,
+) -> Result<Catalog, CatalogError> {
+    let mut catalog = Catalog {
+        name: host.to_owned(),
+        version,
+        environment: "production".to_owned(),
+        uuid: None,
+        code_id: None,
+        classes: Vec::new(),
+        entries: Vec::with_capacity(resources.len() + 2),
+        warnings: Vec::new(),
+    };
+    let mut stage = CatalogEntry::new(ResourceReference::new("stage", "main"), true);
+    stage.add_tag("stage");
+    let mut main = CatalogEntry::new(ResourceReference::new("class", "main"), true);
+    main.add_tag("class");
+    main.container = Some(0);
+    catalog.entries.extend([stage, main]);
+    let mut seen = HashSet::new();
+    for (index, words) in resources.into_iter().enumerate() {
+        let mut entry = build_entry(index, words)?;
+        entry.container = Some(1);
+        if !seen.insert(entry.reference.clone()) {
+            return Err(CatalogError::Duplicate {
+                reference: entry.reference.to_string(),
+                at: None,
+            });
+        }
+        catalog.entries.push(entry);
+    }
+    Ok(catalog)
+}
+
+fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntry, CatalogError> {
+    let place = format!("resource {} of the list", index + 1);
+    let wrong = |key: &str, problem: &str| CatalogError::Key {
+        place: place.clone(),
+        key: key.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let type_name = match words.remove("type") {
+        Some(Json::String(name)) => name,
+        Some(_) => return Err(wrong("type", "must be a text")),
+        None => return Err(wrong("type", "is missing: file, package, service, ...")),
+    };
+    let title = match words.remove("title").or_else(|| words.get("name").cloned()) {
+        Some(Json::String(title)) => title,
+        Some(_) => return Err(wrong("title", "must be a text")),
+        None => return Err(wrong("title", "is missing")),
+    };
+    // Read back as a reference, so that what nobody could name is refused here.
+    let reference: ResourceReference = format!("{type_name}[{title}]").parse()?;
+    let mut entry = CatalogEntry::new(reference, false);
+    entry.add_tag(&type_name);
+    if is_tag(&title) {
+        entry.add_tag(&title);
+    }
+    entry.add_tag("class");
+    match words.get("tag") {
+        Some(Json::String(tag)) => entry.add_tag(&tag.clone()),
+        Some(Json::Array(tags)) => {
+            let tags: Vec<String> = tags
+                .iter()
+                .filter_map(Json::as_str)
+                .map(str::to_owned)
+                .collect();
+            for tag in &tags {
+                entry.add_tag(tag);
+            }
+        }
+        _ => {}
+    }
+    entry.words = words;
+    Ok(entry)
+}
+
+/// Puppet's rule for what can be a tag.
+fn is_tag(text: &str) -> bool {
+    let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(first)
+        && text
+            .chars()
+            .all(|c| first(c) || matches!(c, ':' | '.' | '-'))
+}

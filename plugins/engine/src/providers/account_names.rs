@@ -1,0 +1,237 @@
+//! Names and numbers of users and groups: the machine's own files first, and on the machine that we run on its name
+//! service too. Does not change them; that is what the types `user` and `group` are for.
+//!
+//! The files are read once and again only when they are others than before, so that thousands of files cost two looks.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use muster_system::{Command, FileAttributes, System, SystemError};
+
+use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
+use crate::resource_type::ResourceContext;
+
+/// Longest passwd or group file that is read, in bytes.
+const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A line of passwd, as far as others need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PasswdUser {
+    /// Login name.
+    pub name: String,
+    /// Numeric user.
+    pub uid: u32,
+    /// Numeric primary group.
+    pub gid: u32,
+    /// Home directory.
+    pub home: String,
+}
+
+/// What is kept of passwd and group.
+#[derive(Debug, Default)]
+pub(crate) struct AccountNameCache {
+    passwd: RefCell<Option<Arc<AccountNameTable>>>,
+    group: RefCell<Option<Arc<AccountNameTable>>>,
+    /// What the name service said about those that the files do not have, by file and name or number.
+    asked: RefCell<HashMap<(&'static str, String), String>>,
+}
+
+/// One of the two files.
+#[derive(Debug, Default)]
+struct AccountNameTable {
+    /// How the file was when it was read.
+    seen: FileFingerprint,
+    lines: Vec<String>,
+    by_name: HashMap<String, usize>,
+    by_number: HashMap<String, usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum AccountNameDatabase {
+    Passwd,
+    Group,
+}
+
+impl AccountNameDatabase {
+    fn getent_database(self) -> &'static str {
+        match self {
+            Self::Passwd => "passwd",
+            Self::Group => "group",
+        }
+    }
+}
+
+/// The user of that name, or of that number when no user has it as a name.
+pub fn find_user(cx: &ResourceContext<'_>, who: &str) -> Result<Option<PasswdUser>, SystemError> {
+    Ok(find_line(cx, AccountNameDatabase::Passwd, who)?
+        .as_deref()
+        .and_then(parse_user))
+}
+
+/// Every user in the machine's own file.
+pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemError> {
+    let table = load_table(cx, AccountNameDatabase::Passwd)?;
+    Ok(table
+        .lines
+        .iter()
+        .filter_map(|line| parse_user(line))
+        .collect())
+}
+
+/// The number of a user given by name or number; a number needs no entry.
+pub fn resolve_uid(cx: &ResourceContext<'_>, who: &str) -> Result<Option<u32>, SystemError> {
+    resolve_id(cx, AccountNameDatabase::Passwd, who)
+}
+
+/// The number of a group given by name or number; a number needs no entry.
+pub fn resolve_gid(cx: &ResourceContext<'_>, who: &str) -> Result<Option<u32>, SystemError> {
+    resolve_id(cx, AccountNameDatabase::Group, who)
+}
+
+/// The name of a user, or its number as text when it has none.
+pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> Result<String, SystemError> {
+    name_of_id(cx, AccountNameDatabase::Passwd, uid)
+}
+
+/// The name of a group, or its number as text when it has none.
+pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> Result<String, SystemError> {
+    name_of_id(cx, AccountNameDatabase::Group, gid)
+}
+
+fn resolve_id(
+    cx: &ResourceContext<'_>,
+    database: AccountNameDatabase,
+    who: &str,
+) -> Result<Option<u32>, SystemError> {
+    let found = find_line(cx, database, who)?;
+    let number = found
+        .as_deref()
+        .and_then(|line| line.split(':').nth(2)?.parse().ok());
+    Ok(number.or_else(|| who.parse().ok()))
+}
+
+fn name_of_id(
+    cx: &ResourceContext<'_>,
+    database: AccountNameDatabase,
+    id: u32,
+) -> Result<String, SystemError> {
+    let id = id.to_string();
+    let found = find_line(cx, database, &id)?;
+    Ok(found
+        .as_deref()
+        .and_then(|line| line.split(':').next())
+        .unwrap_or(&id)
+        .to_owned())
+}
+
+/// The line whose name is `key`, or else the one whose number is.
+fn find_line(
+    cx: &ResourceContext<'_>,
+    database: AccountNameDatabase,
+    key: &str,
+) -> Result<Option<String>, SystemError> {
+    let table = load_table(cx, database)?;
+    let own = table.by_name.get(key).or_else(|| table.by_number.get(key));
+    if let Some(line) = own.and_then(|at| table.lines.get(*at)) {
+        return Ok(Some(line.clone()));
+    }
+    if cx.system.root() != Path::new("/") || key.is_empty() || key.starts_with('-') {
+        return Ok(None);
+    }
+    let asked = &cx.memo.names.asked;
+    let question = (database.getent_database(), key.to_owned());
+    if let Some(line) = asked.borrow().get(&question) {
+        return Ok(Some(line.clone()));
+    }
+    let getent = Command::new(["getent", database.getent_database(), key]);
+    match cx.system.run_command(&getent) {
+        Ok(output) if output.is_success() => {
+            let line = output.combined_text().lines().next().map(str::to_owned);
+            // Only what was found is kept: who is missing now may be there in a moment.
+            let keep = |line: &String| drop(asked.borrow_mut().insert(question, line.clone()));
+            Ok(line.inspect(keep))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file as it is now, read anew only if it changed.
+fn load_table(
+    cx: &ResourceContext<'_>,
+    database: AccountNameDatabase,
+) -> Result<Arc<AccountNameTable>, SystemError> {
+    let known = match database {
+        AccountNameDatabase::Passwd => &cx.memo.names.passwd,
+        AccountNameDatabase::Group => &cx.memo.names.group,
+    };
+    let path = PathBuf::from("/etc").join(database.getent_database());
+    let now = file_fingerprint(cx.system, &path)?;
+    if let Some(table) = known.borrow().as_ref().filter(|table| table.seen == now) {
+        return Ok(Arc::clone(table));
+    }
+    let text = match cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.is_not_found() => String::new(),
+        Err(error) => return Err(error),
+    };
+    let table = Arc::new(AccountNameTable::parse(&text, now));
+    *known.borrow_mut() = Some(Arc::clone(&table));
+    cx.memo.names.asked.borrow_mut().clear();
+    Ok(table)
+}
+
+impl AccountNameTable {
+    /// The first line of a name or number counts.
+    fn parse(text: &str, seen: FileFingerprint) -> Self {
+        let mut table = Self {
+            seen,
+            ..Self::default()
+        };
+        for (at, line) in text.lines().enumerate() {
+            let mut fields = line.split(':');
+            if let Some(name) = fields.next() {
+                table.by_name.entry(name.to_owned()).or_insert(at);
+            }
+            if let Some(number) = fields.nth(1) {
+                table.by_number.entry(number.to_owned()).or_insert(at);
+            }
+            table.lines.push(line.to_owned());
+        }
+        table
+    }
+}
+
+fn parse_user(line: &str) -> Option<PasswdUser> {
+    let mut fields = line.split(':');
+    let name = fields.next()?.to_owned();
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    let home = fields.nth(1)?.to_owned();
+    Some(PasswdUser {
+        name,
+        uid,
+        gid,
+        home,
+    })
+}
+
+/// Owner and group for a file that is created for a user, where this process can give files away: an ordinary user's
+/// scratch root (its `/` does not belong to root) cannot hold the files of others.
+pub fn settable_owner(
+    system: &dyn System,
+    user: Option<&PasswdUser>,
+) -> Result<FileAttributes, SystemError> {
+    let ordinary = system
+        .metadata(Path::new("/"))?
+        .is_some_and(|root| root.uid != 0);
+    let user = user.filter(|_| !ordinary);
+    Ok(FileAttributes {
+        mode: None,
+        uid: user.map(|user| user.uid),
+        gid: user.map(|user| user.gid),
+    })
+}

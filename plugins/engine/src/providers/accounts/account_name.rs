@@ -1,0 +1,47 @@
+//! Which names of users and groups are safe to write into the files, and to hand to a program. Pure.
+
+/// As in shadow-utils' widest setting.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Says what is wrong with a name; `None` when it will do.
+pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
+    let bad = |c: char| c.is_whitespace() || c.is_control() || ":,/\\\"'#".contains(c);
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        Some("must have 1 to 256 bytes")
+    } else if name.contains(bad) {
+        Some("must be without blanks, control characters and `:`, `,`, `/`, `\\`, quotes, `#`")
+    } else if name.starts_with(['-', '+', '~']) || matches!(name, "." | "..") {
+        Some("must not begin with `-`, `+` or `~`, or be `.` or `..`")
+    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        Some("must be a name, not a number")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_do_harm_are_refused() {
+        for name in ["rip", "www-data", "a.b", "m$", "_apt", "jörg"] {
+            assert_eq!(invalid_name_reason(name), None, "{name}");
+        }
+        for name in [
+            "",
+            "a:b",
+            "a\nb",
+            "a,b",
+            "-r",
+            "+",
+            "42",
+            "a b",
+            "..",
+            "a/b",
+            &"x".repeat(257),
+        ] {
+            assert!(invalid_name_reason(name).is_some(), "{name}");
+        }
+    }
+}

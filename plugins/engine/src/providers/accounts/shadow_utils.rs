@@ -1,0 +1,260 @@
+//! The machine's own shadow-utils: one argument array for each thing to do, passwords on standard input only.
+//!
+//! Flags and their order are those of Puppet's `useradd` and `groupadd` providers. Reading needs no program, unless the
+//! name is not in the machine's files: then its name service is asked.
+
+use std::path::Path;
+
+use muster_system::command::CancelFlag;
+use muster_system::{Command, FileEntryKind, System};
+
+use super::database::{self, AccountDatabase};
+use super::{
+    AccountError, AccountProvider, CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser,
+    UserAccount, UserChange,
+};
+use crate::providers::paths;
+
+/// What `getent` says when there is no such name.
+const GETENT_NOT_FOUND: i32 = 2;
+
+/// Accounts of the machine that we run on.
+#[derive(Debug)]
+pub struct ShadowUtilsProvider<'a> {
+    system: &'a dyn System,
+    cancel: CancelFlag,
+}
+
+impl<'a> ShadowUtilsProvider<'a> {
+    /// On that machine.
+    pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
+        Self { system, cancel }
+    }
+
+    fn load_database(&self) -> Result<AccountDatabase, AccountError> {
+        AccountDatabase::load(self.system)
+            .map_err(AccountError::during("read the users and groups"))
+    }
+
+    /// A line of the name service, taken apart.
+    fn query_getent(
+        &self,
+        database: &str,
+        name: &str,
+    ) -> Result<Option<Vec<String>>, AccountError> {
+        let command = self.build_command(&["getent", "--", database, name]);
+        let output = match self.system.run_command(&command) {
+            // A machine without getent has no name service but its files.
+            Err(error) if error.is_not_found() => return Ok(None),
+            result => result.map_err(AccountError::during("ask the name service"))?,
+        };
+        match output.code {
+            0 => {
+                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                let line = text.lines().next().unwrap_or_default();
+                Ok(Some(line.split(':').map(str::to_owned).collect()))
+            }
+            GETENT_NOT_FOUND => Ok(None),
+            code => Err(tool_error("getent", code, &output.combined_text())),
+        }
+    }
+
+    fn build_command<S: AsRef<str>>(&self, argv: &[S]) -> Command {
+        let mut command = Command::new(argv.iter().map(|word| word.as_ref().to_owned()));
+        command.cancel = self.cancel.clone();
+        command
+    }
+
+    fn run_tool<S: AsRef<str>>(&self, argv: &[S]) -> Result<(), AccountError> {
+        self.run_command(&self.build_command(argv))
+    }
+
+    fn run_command(&self, command: &Command) -> Result<(), AccountError> {
+        let program = command.program_name();
+        let output = self
+            .system
+            .run_command(command)
+            .map_err(AccountError::during(format!("run `{program}`")))?;
+        if output.is_success() {
+            return Ok(());
+        }
+        Err(tool_error(program, output.code, &output.combined_text()))
+    }
+
+    /// Through standard input: arguments can be read by everybody on the machine.
+    fn set_password(&self, name: &str, password: &CryptedPassword) -> Result<(), AccountError> {
+        let mut command = self.build_command(&["chpasswd", "-e"]);
+        command.stdin = format!("{name}:{}\n", password.expose()).into_bytes();
+        self.run_command(&command)
+    }
+
+    fn check_shell(&self, shell: &str) -> Result<(), AccountError> {
+        let found = paths::follow_links(self.system, Path::new(shell))
+            .map_err(AccountError::during("look at the shell"))?;
+        match found {
+            Some(found) if found.kind == FileEntryKind::File && found.mode & 0o111 != 0 => Ok(()),
+            Some(_) => Err(AccountError::Refused(format!(
+                "Shell {shell} must be executable"
+            ))),
+            None => Err(AccountError::Refused(format!("Shell {shell} must exist"))),
+        }
+    }
+}
+
+impl AccountProvider for ShadowUtilsProvider<'_> {
+    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError> {
+        let found = self.load_database()?.find_user(name);
+        if found.is_some() || local {
+            return Ok(found);
+        }
+        Ok(self
+            .query_getent("passwd", name)?
+            .and_then(|entry| database::parse_user(&entry, None)))
+    }
+
+    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
+        Ok(self.load_database()?.list_users())
+    }
+
+    fn create_user(&self, new: &NewUser) -> Result<(), AccountError> {
+        if let Some(shell) = &new.shell {
+            self.check_shell(shell)?;
+        }
+        // useradd would refuse to make a group of the user's name that is there already.
+        let own_group = new.gid.is_none() && self.find_group(&new.name, false)?.is_some();
+        self.run_tool(&useradd_arguments(new, own_group))?;
+        if let Some(password) = &new.password {
+            self.set_password(&new.name, password)?;
+        }
+        chage_arguments(new).map_or(Ok(()), |argv| self.run_tool(&argv))
+    }
+
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError> {
+        match change {
+            UserChange::Uid(uid, allowdupe) => {
+                let uid = uid.to_string();
+                let mut argv = vec!["usermod", "-u", &uid];
+                argv.extend(allowdupe.then_some("-o"));
+                argv.push(name);
+                self.run_tool(&argv)
+            }
+            UserChange::Gid(gid) => self.run_tool(&["usermod", "-g", gid, name]),
+            UserChange::Comment(comment) => self.run_tool(&["usermod", "-c", comment, name]),
+            UserChange::Home(home) => self.run_tool(&["usermod", "-d", home, name]),
+            UserChange::Shell(shell) => {
+                self.check_shell(shell)?;
+                self.run_tool(&["usermod", "-s", shell, name])
+            }
+            UserChange::Groups(groups) => {
+                self.run_tool(&["usermod", "-G", &groups.join(","), name])
+            }
+            UserChange::Expiry(day) => {
+                self.run_tool(&["usermod", "-e", day.as_deref().unwrap_or_default(), name])
+            }
+            UserChange::Password(password) => self.set_password(name, password),
+            UserChange::MinAge(days) => self.run_tool(&["chage", "-m", &days.to_string(), name]),
+            UserChange::MaxAge(days) => self.run_tool(&["chage", "-M", &days.to_string(), name]),
+            UserChange::WarnDays(days) => self.run_tool(&["chage", "-W", &days.to_string(), name]),
+        }
+    }
+
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError> {
+        let mut argv = vec!["userdel"];
+        argv.extend(with_home.then_some("-r"));
+        argv.push(name);
+        self.run_tool(&argv)
+    }
+
+    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError> {
+        let found = self.load_database()?.find_group(name);
+        if found.is_some() || local {
+            return Ok(found);
+        }
+        Ok(self
+            .query_getent("group", name)?
+            .and_then(|entry| database::parse_group(&entry)))
+    }
+
+    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
+        Ok(self.load_database()?.list_groups())
+    }
+
+    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError> {
+        let gid = new.gid.map(|gid| gid.to_string());
+        let mut argv = vec!["groupadd"];
+        argv.extend(gid.iter().flat_map(|gid| ["-g", gid]));
+        argv.extend(new.allowdupe.then_some("-o"));
+        argv.extend(new.system.then_some("-r"));
+        argv.push(&new.name);
+        self.run_tool(&argv)?;
+        if new.members.is_empty() {
+            return Ok(());
+        }
+        self.change_group(&new.name, &GroupChange::Members(new.members.clone()))
+    }
+
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError> {
+        match change {
+            GroupChange::Gid(gid, allowdupe) => {
+                let gid = gid.to_string();
+                let mut argv = vec!["groupmod", "-g", &gid];
+                argv.extend(allowdupe.then_some("-o"));
+                argv.push(name);
+                self.run_tool(&argv)
+            }
+            GroupChange::Members(members) => {
+                self.run_tool(&["gpasswd", "-M", &members.join(","), name])
+            }
+        }
+    }
+
+    fn remove_group(&self, name: &str) -> Result<(), AccountError> {
+        self.run_tool(&["groupdel", name])
+    }
+}
+
+/// The arguments that create a user. Empty values are not given, as in Puppet.
+fn useradd_arguments(new: &NewUser, own_group: bool) -> Vec<String> {
+    let mut argv = vec!["useradd".to_owned()];
+    let mut option = |flag: &str, value: Option<&str>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            argv.extend([flag.to_owned(), value.to_owned()]);
+        }
+    };
+    option("-g", own_group.then_some(new.name.as_str()));
+    option("-c", new.comment.as_deref());
+    option("-e", new.expiry.as_deref());
+    option("-g", new.gid.as_deref());
+    option("-G", Some(&new.groups.join(",")));
+    option("-d", new.home.as_deref());
+    option("-s", new.shell.as_deref());
+    option("-u", new.uid.map(|uid| uid.to_string()).as_deref());
+    argv.extend(new.allowdupe.then(|| "-o".to_owned()));
+    argv.push(if new.managehome { "-m" } else { "-M" }.to_owned());
+    argv.extend(new.system.then(|| "-r".to_owned()));
+    argv.push(new.name.clone());
+    argv
+}
+
+/// The arguments that set the ageing of a new user, if something is said about it.
+fn chage_arguments(new: &NewUser) -> Option<Vec<String>> {
+    let ages = [
+        ("-m", new.min_age),
+        ("-M", new.max_age),
+        ("-W", new.warn_days),
+    ];
+    let options: Vec<String> = ages
+        .into_iter()
+        .filter_map(|(flag, days)| days.map(|days| [flag.to_owned(), days.to_string()]))
+        .flatten()
+        .collect();
+    (!options.is_empty())
+        .then(|| [vec!["chage".to_owned()], options, vec![new.name.clone()]].concat())
+}
+
+fn tool_error(program: &str, code: i32, said: &str) -> AccountError {
+    AccountError::Refused(format!(
+        "`{program}` ended with code {code}: {}",
+        said.trim()
+    ))
+}

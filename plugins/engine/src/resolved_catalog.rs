@@ -1,0 +1,323 @@
+//! A catalog after its types have judged it: who is a member, who contains whom, and who is meant by a reference.
+//!
+//! Building a world touches nothing but what types that bring others with them must look at. Whatever is wrong with any resource
+//! refuses the whole catalog, as Puppet does: half a configuration is none.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::catalog::{Catalog, CatalogEntry, CatalogError, ResourceReference};
+use crate::engine::ResourceEngine;
+use crate::resource::Resource;
+use crate::resource_type::CatalogResources;
+use crate::types::schedule::ScheduleResourceType;
+
+/// The index of a member.
+pub(crate) type MemberId = usize;
+
+/// A resource or container of the catalog, and what the run must know of it.
+#[derive(Debug)]
+pub(crate) struct CatalogMember {
+    /// How it is named.
+    pub(crate) reference: ResourceReference,
+    /// The judged resource; `None` for what only holds others.
+    pub(crate) resource: Option<Resource>,
+    /// Its container.
+    pub(crate) container: Option<MemberId>,
+    /// Words by which it can be selected.
+    pub(crate) tags: Vec<String>,
+    /// In which file it was written.
+    pub(crate) file: Option<String>,
+    /// In which line.
+    pub(crate) line: Option<u64>,
+    /// Names of values that are never shown.
+    pub(crate) sensitive: BTreeSet<String>,
+    /// Exported for other machines.
+    pub(crate) is_virtual: bool,
+    /// The names of its containers, outermost first, and its own.
+    pub(crate) path: Vec<String>,
+    /// What it relates to, by the names of its metaparameters.
+    pub(crate) relations: Vec<MemberRelation>,
+}
+
+impl CatalogMember {
+    /// `/Stage[main]/Main/File[/etc/motd]`.
+    pub(crate) fn log_source(&self) -> String {
+        format!("/{}", self.path.join("/"))
+    }
+}
+
+/// A relationship that was written down.
+#[derive(Debug, Clone)]
+pub(crate) struct MemberRelation {
+    /// The other one.
+    pub(crate) other: ResourceReference,
+    /// Whether the other one comes first.
+    pub(crate) other_first: bool,
+    /// Whether a change of the first refreshes the second.
+    pub(crate) refresh: bool,
+}
+
+/// All members.
+#[derive(Debug, Default)]
+pub(crate) struct ResolvedCatalog {
+    members: Vec<CatalogMember>,
+    /// By reference, and by name and alias.
+    names: HashMap<ResourceReference, MemberId>,
+    /// The order in which they were written, generated ones beside those that brought them.
+    order: Vec<MemberId>,
+}
+
+impl ResolvedCatalog {
+    /// Judges every resource of the catalog.
+    pub(crate) fn new(engine: &ResourceEngine, catalog: &Catalog) -> Result<Self, CatalogError> {
+        let mut world = Self::default();
+        for (index, entry) in catalog.entries.iter().enumerate() {
+            let member = CatalogMember {
+                path: catalog.containment_path(index),
+                ..build_member(engine, entry)?
+            };
+            world.add_member(member, entry)?;
+        }
+        for member in &world.members {
+            world.check_schedule(member)?;
+            for relation in &member.relations {
+                if world.find_member(&relation.other).is_none() {
+                    return Err(CatalogError::Missing {
+                        missing: relation.other.to_string(),
+                        resource: member.reference.to_string(),
+                    });
+                }
+            }
+        }
+        Ok(world)
+    }
+
+    fn check_schedule(&self, member: &CatalogMember) -> Result<(), CatalogError> {
+        let name = member
+            .resource
+            .as_ref()
+            .and_then(|resource| resource.get_text("schedule"));
+        match name {
+            Some(name) if self.find_schedule(name).is_none() => Err(CatalogError::Missing {
+                missing: ResourceReference::new("schedule", name).to_string(),
+                resource: member.reference.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The schedule of that name: of the catalog, or one of those that are always there.
+    pub(crate) fn find_schedule(&self, name: &str) -> Option<Resource> {
+        self.find_resource("schedule", name)
+            .cloned()
+            .or_else(|| ScheduleResourceType::predeclared_schedule(name))
+    }
+
+    fn add_member(
+        &mut self,
+        member: CatalogMember,
+        entry: &CatalogEntry,
+    ) -> Result<(), CatalogError> {
+        let id = self.members.len();
+        let mut names = vec![member.reference.title.clone()];
+        names.extend(string_list(entry.words.get("alias")));
+        // The same command may be run by two resources; whatever else has one name is one thing.
+        if let Some(resource) = member.resource.as_ref().filter(|_| is_isomorphic(&member)) {
+            names.push(resource.name.clone());
+        }
+        for name in names {
+            let reference = ResourceReference::new(&member.reference.type_name, &name);
+            match self.names.get(&reference) {
+                Some(other) if *other != id => {
+                    return Err(CatalogError::Duplicate {
+                        reference: reference.to_string(),
+                        at: self
+                            .members
+                            .get(*other)
+                            .map(|other| format!("{} and {}", other.reference, member.reference)),
+                    });
+                }
+                _ => {
+                    self.names.insert(reference, id);
+                }
+            }
+        }
+        self.order.push(id);
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// One member.
+    pub(crate) fn get_member(&self, id: MemberId) -> Option<&CatalogMember> {
+        self.members.get(id)
+    }
+
+    /// Who is meant.
+    pub(crate) fn find_member(&self, reference: &ResourceReference) -> Option<MemberId> {
+        if let Some(id) = self.names.get(reference) {
+            return Some(*id);
+        }
+        // `File[/x/]` is `File[/x]`.
+        let path = (reference.type_name == "file")
+            .then(|| crate::munge::normalise_path(&reference.title))
+            .flatten()?;
+        self.names
+            .get(&ResourceReference::new("file", &path))
+            .copied()
+    }
+
+    /// Everybody, in the order of the catalog.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (MemberId, &CatalogMember)> {
+        self.order
+            .iter()
+            .filter_map(|id| Some((*id, self.members.get(*id)?)))
+    }
+
+    /// Adds a relationship.
+    pub(crate) fn add_relation(&mut self, id: MemberId, relation: MemberRelation) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.relations.push(relation);
+        }
+    }
+
+    /// Takes in a resource that another one brought, right after or before it; `None` when it is there already.
+    pub(crate) fn add_generated(
+        &mut self,
+        parent: MemberId,
+        resource: Resource,
+        first: bool,
+    ) -> Option<MemberId> {
+        let reference = ResourceReference::new(&resource.type_name, &resource.title);
+        let name = ResourceReference::new(&resource.type_name, &resource.name);
+        if self.find_member(&reference).is_some() || self.find_member(&name).is_some() {
+            return None;
+        }
+        let bringer = self.members.get(parent)?;
+        let mut path = bringer.path.clone();
+        path.pop();
+        path.push(resource.reference());
+        let mut tags = vec![resource.type_name.clone()];
+        tags.extend(
+            bringer
+                .tags
+                .iter()
+                .filter(|tag| **tag != resource.type_name)
+                .cloned(),
+        );
+        let member = CatalogMember {
+            reference: reference.clone(),
+            container: bringer.container,
+            tags,
+            file: bringer.file.clone(),
+            line: bringer.line,
+            sensitive: BTreeSet::new(),
+            is_virtual: false,
+            path,
+            relations: generated_relations(&resource),
+            resource: Some(resource),
+        };
+        let id = self.members.len();
+        self.members.push(member);
+        self.names.insert(reference, id);
+        self.names.insert(name, id);
+        let at = self.order.iter().position(|known| *known == parent);
+        let at = at.map_or(self.order.len(), |at| if first { at } else { at + 1 });
+        self.order.insert(at, id);
+        Some(id)
+    }
+}
+
+impl CatalogResources for ResolvedCatalog {
+    fn find_resource(&self, type_name: &str, name: &str) -> Option<&Resource> {
+        let id = self.find_member(&ResourceReference::new(type_name, name))?;
+        self.get_member(id)?.resource.as_ref()
+    }
+
+    fn resources_of_type(&self, type_name: &str) -> Vec<&Resource> {
+        self.in_order()
+            .filter(|(_, member)| member.reference.type_name == type_name)
+            .filter_map(|(_, member)| member.resource.as_ref())
+            .collect()
+    }
+}
+
+/// The metaparameters that relate: whether the other one comes first, and whether the first's change refreshes the second.
+const RELATION_KINDS: [(&str, bool, bool); 4] = [
+    ("before", false, false),
+    ("notify", false, true),
+    ("require", true, false),
+    ("subscribe", true, true),
+];
+
+/// Whether its name stands for one thing on the machine.
+fn is_isomorphic(member: &CatalogMember) -> bool {
+    !matches!(member.reference.type_name.as_str(), "exec" | "notify")
+}
+
+fn build_member(
+    engine: &ResourceEngine,
+    entry: &CatalogEntry,
+) -> Result<CatalogMember, CatalogError> {
+    let resource = if entry.is_container {
+        None
+    } else {
+        let ResourceReference { type_name, title } = &entry.reference;
+        Some(engine.check_catalog_resource(type_name, title, &entry.words)?)
+    };
+    Ok(CatalogMember {
+        reference: entry.reference.clone(),
+        resource,
+        container: entry.container,
+        tags: entry.tags.clone(),
+        file: entry.file.clone(),
+        line: entry.line,
+        sensitive: entry.sensitive.clone(),
+        is_virtual: entry.is_virtual,
+        path: Vec::new(),
+        relations: parse_relations(entry)?,
+    })
+}
+
+/// What a generated resource relates to; what it names and is not there, it does not relate to.
+fn generated_relations(resource: &Resource) -> Vec<MemberRelation> {
+    let mut relations = Vec::new();
+    for (name, other_first, refresh) in RELATION_KINDS {
+        let others = resource.get_list(name).into_iter();
+        relations.extend(
+            others
+                .filter_map(|word| word.parse().ok())
+                .map(|other| MemberRelation {
+                    other,
+                    other_first,
+                    refresh,
+                }),
+        );
+    }
+    relations
+}
+
+fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogError> {
+    let mut relations = Vec::new();
+    for (name, other_first, refresh) in RELATION_KINDS {
+        for word in string_list(entry.words.get(name)) {
+            relations.push(MemberRelation {
+                other: word.parse()?,
+                other_first,
+                refresh,
+            });
+        }
+    }
+    Ok(relations)
+}
+
+/// One text, or a list of them.
+fn string_list(value: Option<&serde_json::Value>) -> Vec<String> {
+    match value {
+        Some(serde_json::Value::String(word)) => vec![word.clone()],
+        Some(serde_json::Value::Array(values)) => values
+            .iter()
+            .flat_map(|value| string_list(Some(value)))
+            .collect(),
+        _ => Vec::new(),
+    }
+}

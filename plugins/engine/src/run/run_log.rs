@@ -1,0 +1,103 @@
+//! What a run says: to whoever listens, and to the report that is folded meanwhile.
+
+use super::CatalogRun;
+use crate::report::{ResourceEvent, RunEvent, RunLogEntry, RunLogLevel};
+use crate::resolved_catalog::CatalogMember;
+
+impl CatalogRun<'_> {
+    /// Tells it to everybody.
+    pub(super) fn emit_event(&mut self, event: &RunEvent) {
+        self.builder.add_event(event);
+        (self.tell)(event);
+    }
+
+    /// A line of the run itself.
+    pub(super) fn log_message(&mut self, level: RunLogLevel, message: &str) {
+        let log = RunLogEntry {
+            level,
+            message: message.to_owned(),
+            source: "Puppet".to_owned(),
+            tags: vec![level.as_str().to_owned()],
+            time: self.current_timestamp(),
+            file: None,
+            line: None,
+        };
+        self.emit_log_entry(log);
+    }
+
+    /// A line of a resource, or of something about it: `/Stage[main]/Main/File[/x]/ensure`.
+    pub(super) fn log_member_message(
+        &mut self,
+        member: crate::resolved_catalog::MemberId,
+        about: Option<&str>,
+        level: RunLogLevel,
+        message: &str,
+    ) {
+        let Some(log) = self
+            .world
+            .get_member(member)
+            .map(|member| self.build_log_entry(member, about, level, message))
+        else {
+            return;
+        };
+        self.emit_log_entry(log);
+    }
+
+    fn build_log_entry(
+        &self,
+        member: &CatalogMember,
+        about: Option<&str>,
+        level: RunLogLevel,
+        message: &str,
+    ) -> RunLogEntry {
+        let mut source = member.log_source();
+        if let Some(about) = about {
+            source.push('/');
+            source.push_str(about);
+        }
+        let mut tags = vec![level.as_str().to_owned()];
+        tags.extend(member.tags.iter().cloned());
+        RunLogEntry {
+            level,
+            message: message.to_owned(),
+            source,
+            tags,
+            time: self.current_timestamp(),
+            file: member.file.clone(),
+            line: member.line,
+        }
+    }
+
+    fn emit_log_entry(&mut self, log: RunLogEntry) {
+        if self.options.verbose || log.level >= RunLogLevel::Notice {
+            self.emit_event(&RunEvent::Log(log));
+        }
+    }
+
+    /// The event of a failure that is no property's.
+    pub(super) fn error_event(&self, message: &str) -> ResourceEvent {
+        self.whole_event("resource_error", "failure", message)
+    }
+
+    /// The event of something that happened to a resource as a whole.
+    pub(super) fn whole_event(
+        &self,
+        name: &str,
+        status: &'static str,
+        message: &str,
+    ) -> ResourceEvent {
+        ResourceEvent {
+            audited: false,
+            property: None,
+            previous_value: serde_json::Value::Null,
+            desired_value: serde_json::Value::Null,
+            historical_value: serde_json::Value::Null,
+            message: message.to_owned(),
+            name: name.to_owned(),
+            status,
+            time: self.current_timestamp(),
+            redacted: Some(false),
+            corrective_change: false,
+        }
+    }
+}

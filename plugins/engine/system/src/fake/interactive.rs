@@ -1,0 +1,80 @@
+//! A scripted program that is talked to.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::FakeSystem;
+use crate::command::CancelFlag;
+use crate::interactive::InteractiveProcess;
+use crate::{Command, SystemError};
+
+/// What a scripted program answers to a line; `None` ends it.
+pub(super) type FakeLineHandler = Arc<dyn Fn(&FakeSystem, &str) -> Option<String> + Send + Sync>;
+
+/// A talk with a scripted program.
+pub(super) struct FakeInteractiveProcess {
+    system: FakeSystem,
+    answer: FakeLineHandler,
+    lines: VecDeque<String>,
+    is_over: bool,
+    program: String,
+}
+
+impl FakeInteractiveProcess {
+    pub(super) fn new(system: &FakeSystem, answer: FakeLineHandler, command: &Command) -> Self {
+        Self {
+            system: system.clone(),
+            answer,
+            lines: VecDeque::new(),
+            is_over: false,
+            program: command.program_name().to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for FakeInteractiveProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FakeTalk")
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+impl InteractiveProcess for FakeInteractiveProcess {
+    fn send_line(&mut self, line: &str) -> Result<(), SystemError> {
+        if self.is_over {
+            return Ok(());
+        }
+        match (self.answer)(&self.system, line) {
+            Some(answer) => self.lines.push_back(answer),
+            None => self.is_over = true,
+        }
+        Ok(())
+    }
+
+    /// A program that has nothing more to say, and was not ended, is one that never answers.
+    fn receive_line(
+        &mut self,
+        within: Duration,
+        cancel: &CancelFlag,
+    ) -> Result<Option<String>, SystemError> {
+        let program = || self.program.clone();
+        if cancel.is_cancelled() {
+            return Err(SystemError::Cancelled { program: program() });
+        }
+        match self.lines.pop_front() {
+            Some(line) => Ok(Some(line)),
+            None if self.is_over => Ok(None),
+            None => Err(SystemError::Timeout {
+                program: program(),
+                after: within,
+            }),
+        }
+    }
+
+    fn stderr_tail(&self) -> String {
+        String::new()
+    }
+}

@@ -1,0 +1,224 @@
+//! Talks to a resident program over pipes: threads write and read, so that a program that does neither cannot hold us up.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::process::{CANCEL_POLL_INTERVAL, PreparedProcess, ProcessGroup, spawn_process};
+use crate::command::CancelFlag;
+use crate::interactive::InteractiveProcess;
+use crate::process::OUTPUT_DRAIN_TIMEOUT;
+use crate::{Command, SystemError};
+
+/// How much of what a program complains of is kept, in bytes.
+const MAX_STDERR_TAIL_BYTES: usize = 4096;
+
+type LineResult = io::Result<String>;
+
+/// A running program.
+pub(super) struct RealInteractiveProcess {
+    program: String,
+    child: Child,
+    group: ProcessGroup,
+    mouth: Sender<String>,
+    ear: Receiver<LineResult>,
+    complaints: StderrTail,
+}
+
+/// What it wrote on standard error.
+struct StderrTail {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Nothing comes of it: it closes when standard error does.
+    closed: Receiver<Infallible>,
+}
+
+impl fmt::Debug for RealInteractiveProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Talk")
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts it. Of what `asked` says, the limits of time and the cancellation do not apply; the limit of output is that of a line.
+pub(super) fn start_process(
+    prepared: &PreparedProcess,
+    asked: &Command,
+) -> Result<RealInteractiveProcess, SystemError> {
+    let failed = |source| SystemError::Start {
+        program: asked.program_name().to_owned(),
+        source,
+    };
+    let mut child = spawn_process(prepared, true).map_err(failed)?;
+    let group = ProcessGroup::from_child(&child).map_err(failed)?;
+    match spawn_pipe_threads(&mut child, asked.output_limit) {
+        Ok((mouth, ear, complaints)) => Ok(RealInteractiveProcess {
+            program: asked.program_name().to_owned(),
+            child,
+            group,
+            mouth,
+            ear,
+            complaints,
+        }),
+        Err(error) => {
+            group.signal(Signal::SIGKILL);
+            let _ = child.wait();
+            Err(failed(error))
+        }
+    }
+}
+
+type ProcessPipes = (Sender<String>, Receiver<LineResult>, StderrTail);
+
+/// The three threads. Each ends with its pipe.
+fn spawn_pipe_threads(child: &mut Child, longest: usize) -> io::Result<ProcessPipes> {
+    let closed = || io::Error::other("a pipe is missing");
+    let stdin = child.stdin.take().ok_or_else(closed)?;
+    let stdout = child.stdout.take().ok_or_else(closed)?;
+    let stderr = child.stderr.take().ok_or_else(closed)?;
+    let (mouth, words) = channel();
+    let (heard, ear) = sync_channel(4);
+    let (open, closed) = channel();
+    let kept = Arc::default();
+    let complaints = StderrTail {
+        kept: Arc::clone(&kept),
+        closed,
+    };
+    let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+    thread("talk-write").spawn(move || write_lines(stdin, &words))?;
+    thread("talk-read").spawn(move || read_lines(stdout, longest, &heard))?;
+    thread("talk-stderr").spawn(move || keep_stderr_tail(stderr, &kept, open))?;
+    Ok((mouth, ear, complaints))
+}
+
+/// A program that is gone is noticed by its output's end.
+fn write_lines(mut stdin: ChildStdin, words: &Receiver<String>) {
+    for line in words {
+        if stdin
+            .write_all(line.as_bytes())
+            .and_then(|()| stdin.flush())
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn read_lines(stdout: ChildStdout, longest: usize, heard: &SyncSender<LineResult>) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let line = next_line(&mut stdout, longest);
+        let is_last = !matches!(line, Ok(Some(_)));
+        if let Some(line) = line.transpose()
+            && heard.send(line).is_err()
+        {
+            return;
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+fn next_line(stdout: &mut impl BufRead, longest: usize) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(longest).unwrap_or(u64::MAX).saturating_add(1);
+    stdout.take(limit).read_until(b'\n', &mut bytes)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    if bytes.len() > longest {
+        let problem = format!("it printed a line of more than {longest} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    let line = String::from_utf8(bytes);
+    line.map(Some)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Keeps the end of it; lets go of `open` when no more comes.
+fn keep_stderr_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>, open: Sender<Infallible>) {
+    let mut buffer = [0; 1024];
+    while let Ok(size @ 1..) = stderr.read(&mut buffer) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(buffer.get(..size).unwrap_or_default());
+        let surplus = kept.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
+        kept.drain(..surplus);
+    }
+    drop(open);
+}
+
+impl RealInteractiveProcess {
+    fn pipe_error(&self, source: io::Error) -> SystemError {
+        SystemError::Talk {
+            program: self.program.clone(),
+            source,
+        }
+    }
+}
+
+impl InteractiveProcess for RealInteractiveProcess {
+    fn send_line(&mut self, line: &str) -> Result<(), SystemError> {
+        let gone = |_| self.pipe_error(io::ErrorKind::BrokenPipe.into());
+        self.mouth.send(format!("{line}\n")).map_err(gone)
+    }
+
+    fn receive_line(
+        &mut self,
+        within: Duration,
+        cancel: &CancelFlag,
+    ) -> Result<Option<String>, SystemError> {
+        let began = Instant::now();
+        loop {
+            if cancel.is_cancelled() {
+                return Err(SystemError::Cancelled {
+                    program: self.program.clone(),
+                });
+            }
+            let left = within.saturating_sub(began.elapsed());
+            match self.ear.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
+                Ok(line) => return line.map(Some).map_err(|error| self.pipe_error(error)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Whoever hears of the end reads the complaints next. They come by a thread of their own, and a process
+                    // that was left behind may keep standard error open.
+                    let _ = self
+                        .complaints
+                        .closed
+                        .recv_timeout(left.min(OUTPUT_DRAIN_TIMEOUT));
+                    return Ok(None);
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                    return Err(SystemError::Timeout {
+                        program: self.program.clone(),
+                        after: within,
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn stderr_tail(&self) -> String {
+        let kept = self.complaints.kept.lock();
+        let kept = kept.unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).trim().to_owned()
+    }
+}
+
+impl Drop for RealInteractiveProcess {
+    /// The leader is reaped last, so that its number cannot belong to somebody else while the group is being ended.
+    fn drop(&mut self) {
+        self.group.signal(Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,327 @@
+//! Turns a command of the node into a process of the host: the program's place, environment, user, mask and root.
+//!
+//! On this machine itself that is little. For a scratch root the command runs inside it: a mount namespace of its own
+//! in which the host's programs, `/dev` and `/proc` are seen in the root, then `chroot`. `/etc` stays the root's own.
+//! util-linux does the work, so that nothing here is unsafe; without root rights a user namespace makes it possible.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Gid, Uid, User, geteuid};
+
+use super::RealSystem;
+use super::process::PreparedProcess;
+use crate::{Command, CommandOutput, System, SystemError};
+
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What a scratch root borrows from the host when it has none of its own.
+const BORROWED_DIRECTORIES: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/// How the inner scripts end when they themselves failed, together with the mark on standard error.
+const ROOT_ENTRY_EXIT_CODE: i32 = 125;
+const ROOT_ENTRY_ERROR_PREFIX: &str = "cannot enter the scratch root: ";
+/// Longest passwd file that is searched for a home and a group.
+const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Arguments: root, `strict` when we are root and the host's trees must be made read-only, then the command for `chroot`.
+const ENTER_ROOT_SCRIPT: &str = r#"
+root=$1 strict=$2; shift 2
+fail() { echo "cannot enter the scratch root: $1" >&2; exit 125; }
+borrow() {
+  [ -L "$root/$1" ] && return
+  mkdir -p "$root/$1" || fail "cannot create $1"
+  case $1 in dev|proc) ;; *) [ -z "$(ls -A "$root/$1")" ] || return 0 ;; esac
+  if [ "$strict" = strict ] && [ "$2" = ro ]; then
+    mount --bind "/$1" "$root/$1" && mount -o remount,bind,ro "$root/$1" || fail "cannot mount /$1"
+  else
+    mount --rbind "/$1" "$root/$1" || fail "cannot mount /$1"
+  fi
+}
+for name in usr bin sbin lib lib32 lib64 libx32; do
+  if [ -L "/$name" ]; then
+    [ -e "$root/$name" ] || [ -L "$root/$name" ] || ln -sn "$(readlink "/$name")" "$root/$name" 2>/dev/null \
+      || [ -L "$root/$name" ] || fail "cannot link $name"
+  elif [ -d "/$name" ]; then
+    borrow "$name" ro
+  fi
+done
+borrow dev rw
+borrow proc rw
+exec chroot "$root" "$@"
+"#;
+
+/// Arguments: working directory, mask or nothing, then the command.
+const IN_ROOT_SCRIPT: &str = r#"
+cd "$1" || { echo "cannot enter the scratch root: no directory $1" >&2; exit 125; }
+[ -z "$2" ] || umask "$2"
+shift 2
+exec "$@"
+"#;
+
+/// Makes the process.
+pub(super) fn prepare_process(
+    system: &RealSystem,
+    command: &Command,
+) -> Result<PreparedProcess, SystemError> {
+    let start = |source| SystemError::Start {
+        program: command.program_name().to_owned(),
+        source,
+    };
+    let who = resolve_identity(system, command).map_err(start)?;
+    let mut env = BTreeMap::from([
+        ("PATH".to_owned(), DEFAULT_PATH.to_owned()),
+        ("LC_ALL".to_owned(), "C".to_owned()),
+        ("LANG".to_owned(), "C".to_owned()),
+        ("HOME".to_owned(), home_directory(system, command.uid)),
+    ]);
+    env.extend(command.env.clone());
+    let search = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    let program = find_program(system, command.program_name(), search).map_err(start)?;
+    let mut argv = vec![program];
+    argv.extend(command.argv.iter().skip(1).cloned());
+    let cwd = command.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
+
+    let setpriv = Path::new("/usr/bin/setpriv").exists();
+    let mut ids = None;
+    match &who {
+        Some(who) if setpriv => argv = become_user(who, argv),
+        Some(who) if system.is_host() => ids = Some((who.uid, who.gid)),
+        Some(_) => {
+            return Err(start(io::Error::other(
+                "setpriv of util-linux is not installed",
+            )));
+        }
+        None => {}
+    }
+    let umask = command.umask.map(|mask| format!("{:04o}", mask & 0o777));
+    if system.is_host() {
+        if let Some(umask) = umask {
+            argv = [
+                to_strings(&["/bin/sh", "-c", "umask \"$0\"; exec \"$@\"", &umask]),
+                argv,
+            ]
+            .concat();
+        }
+        return Ok(PreparedProcess {
+            argv,
+            env,
+            cwd,
+            ids,
+        });
+    }
+    let argv = wrap_in_root(system, &cwd, &umask.unwrap_or_default(), argv).map_err(start)?;
+    Ok(PreparedProcess {
+        argv,
+        env,
+        cwd: PathBuf::from("/"),
+        ids: None,
+    })
+}
+
+/// Turns the failure of our own steps into an error, so that it is not taken for the program's.
+pub(super) fn check_wrapper_failure(
+    system: &RealSystem,
+    command: &Command,
+    output: CommandOutput,
+) -> Result<CommandOutput, SystemError> {
+    if system.is_host() {
+        return Ok(output);
+    }
+    let text = output.combined_text();
+    let ours = output.code == ROOT_ENTRY_EXIT_CODE
+        && text
+            .lines()
+            .any(|line| line.starts_with(ROOT_ENTRY_ERROR_PREFIX));
+    // unshare itself ends with 1 before anything else could print.
+    if ours || (output.code == 1 && text.starts_with("unshare: ")) {
+        let source = io::Error::other(format!(
+            "{}; a scratch root needs mount namespaces (util-linux unshare, and user namespaces unless root)",
+            text.trim()
+        ));
+        return Err(SystemError::Start {
+            program: command.program_name().to_owned(),
+            source,
+        });
+    }
+    Ok(output)
+}
+
+/// A user to become.
+struct CommandIdentity {
+    uid: u32,
+    gid: u32,
+    /// Whether passwd knows the user, so that its supplementary groups can be found.
+    known: bool,
+}
+
+/// Who the command runs as; `None` for nobody else than we are.
+fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option<CommandIdentity>> {
+    if command.uid.is_none() && command.gid.is_none() {
+        return Ok(None);
+    }
+    let we = geteuid();
+    let uid = command.uid.unwrap_or(we.as_raw());
+    if !we.is_root() {
+        // In a scratch root we seem to be root.
+        let same = uid == we.as_raw() || (!system.is_host() && uid == 0);
+        let own_group = command.gid.is_none_or(|gid| {
+            gid == nix::unistd::getegid().as_raw() || (!system.is_host() && gid == 0)
+        });
+        if same && own_group {
+            return Ok(None);
+        }
+        let problem = format!("only root can run it as user {uid}, and this process is user {we}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    let entry = passwd_entry(system, uid);
+    let gid = command
+        .gid
+        .or(entry.as_ref().map(|entry| entry.gid))
+        .ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("user {uid} is not in passwd, so its group must be given"),
+            )
+        })?;
+    Ok(Some(CommandIdentity {
+        uid,
+        gid,
+        known: entry.is_some(),
+    }))
+}
+
+struct PasswdEntry {
+    gid: u32,
+    home: String,
+}
+
+fn passwd_entry(system: &RealSystem, uid: u32) -> Option<PasswdEntry> {
+    if system.is_host() {
+        let user = User::from_uid(Uid::from_raw(uid)).ok()??;
+        let home = user.dir.to_str()?.to_owned();
+        return Some(PasswdEntry {
+            gid: Gid::as_raw(user.gid),
+            home,
+        });
+    }
+    let passwd = system
+        .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)
+        .ok()?;
+    String::from_utf8_lossy(&passwd).lines().find_map(|line| {
+        let mut fields = line.split(':').skip(2);
+        let found = fields.next()?.parse::<u32>().ok()?;
+        let gid = fields.next()?.parse().ok()?;
+        let home = fields.nth(1)?.to_owned();
+        (found == uid).then_some(PasswdEntry { gid, home })
+    })
+}
+
+fn home_directory(system: &RealSystem, uid: Option<u32>) -> String {
+    let uid = uid.unwrap_or_else(|| {
+        if system.is_host() {
+            geteuid().as_raw()
+        } else {
+            0
+        }
+    });
+    passwd_entry(system, uid)
+        .map(|entry| entry.home)
+        .filter(|home| !home.is_empty())
+        .unwrap_or_else(|| (if uid == 0 { "/root" } else { "/" }).to_owned())
+}
+
+/// Where the program is, as a path of the node. Looked up here, so that a missing program is an error and not a code.
+fn find_program(system: &RealSystem, program: &str, search: &str) -> io::Result<String> {
+    let candidates: Vec<String> = if program.contains('/') {
+        vec![program.to_owned()]
+    } else {
+        search
+            .split(':')
+            .map(|directory| format!("{directory}/{program}"))
+            .collect()
+    };
+    let mut seen = io::ErrorKind::NotFound;
+    for candidate in candidates {
+        match is_executable(system, Path::new(&candidate)) {
+            Some(true) => return Ok(candidate),
+            Some(false) => seen = io::ErrorKind::PermissionDenied,
+            None => {}
+        }
+    }
+    Err(seen.into())
+}
+
+/// Whether the file can be executed; `None` when there is none.
+fn is_executable(system: &RealSystem, program: &Path) -> Option<bool> {
+    let mut places = vec![system.host_path(program, true).ok()?];
+    let first = program.components().nth(1)?.as_os_str().to_str()?;
+    if !system.is_host() && BORROWED_DIRECTORIES.contains(&first) {
+        places.push(program.to_owned());
+    }
+    places.iter().find_map(|place| {
+        let found = place.metadata().ok()?;
+        found
+            .is_file()
+            .then(|| found.permissions().mode() & 0o111 != 0)
+    })
+}
+
+fn become_user(who: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
+    let groups = if who.known {
+        "--init-groups"
+    } else {
+        "--clear-groups"
+    };
+    let (uid, gid) = (
+        format!("--reuid={}", who.uid),
+        format!("--regid={}", who.gid),
+    );
+    [
+        to_strings(&["/usr/bin/setpriv", &uid, &gid, groups, "--"]),
+        argv,
+    ]
+    .concat()
+}
+
+/// Wraps the command so that it runs inside the scratch root.
+fn wrap_in_root(
+    system: &RealSystem,
+    cwd: &Path,
+    umask: &str,
+    argv: Vec<String>,
+) -> io::Result<Vec<String>> {
+    let not_text = || io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8");
+    let root = system.root().to_str().ok_or_else(not_text)?;
+    let cwd = cwd.to_str().ok_or_else(not_text)?;
+    let own_users: &[&str] = if geteuid().is_root() {
+        &[]
+    } else {
+        &["--user", "--map-root-user"]
+    };
+    let strict = if geteuid().is_root() {
+        "strict"
+    } else {
+        "mapped"
+    };
+    Ok([
+        to_strings(&["/usr/bin/unshare", "--mount"]),
+        to_strings(own_users),
+        to_strings(&[
+            "--",
+            "/bin/sh",
+            "-c",
+            ENTER_ROOT_SCRIPT,
+            "enter",
+            root,
+            strict,
+        ]),
+        to_strings(&["/bin/sh", "-c", IN_ROOT_SCRIPT, "inside", cwd, umask]),
+        argv,
+    ]
+    .concat())
+}
+
+fn to_strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}

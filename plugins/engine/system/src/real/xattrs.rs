@@ -1,0 +1,88 @@
+//! What a file carries besides content, mode and owner: its `SELinux` context, its access list, and attributes of users.
+//!
+//! A file that takes another one's place takes them over. Capabilities of programs are not: other content has not earned them.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
+use rustix::io::Errno;
+
+/// Largest list of names, and largest value, that the kernel knows.
+const MAX_XATTR_BYTES: usize = 64 * 1024;
+
+/// Gives a new file what the old one carries. Where the file system knows no such things, or does not let us, its own rules hold.
+pub(super) fn copy_xattrs(old: &Path, new: &File) -> io::Result<()> {
+    let mut buffer = vec![0; MAX_XATTR_BYTES];
+    let length = match llistxattr(old, buffer.as_mut_slice()) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if length == 0 {
+        return Ok(());
+    }
+    let names = buffer.get(..length).unwrap_or_default().to_vec();
+    for name in names
+        .split(|byte| *byte == 0)
+        .filter(|name| is_copied_xattr(name))
+    {
+        let length = match lgetxattr(old, name, buffer.as_mut_slice()) {
+            Ok(length) => length,
+            // Gone since.
+            Err(Errno::NODATA) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let value = buffer.get(..length).unwrap_or_default();
+        match fsetxattr(new, name, value, XattrFlags::empty()) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn is_copied_xattr(name: &[u8]) -> bool {
+    name == b"security.selinux" || name == b"system.posix_acl_access" || name.starts_with(b"user.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    use rustix::fs::{XattrFlags, fsetxattr, lgetxattr};
+
+    use crate::{FileAttributes, System as _, real::RealSystem};
+
+    fn value(path: &Path, name: &str) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; 256];
+        let length = lgetxattr(path, name, buffer.as_mut_slice()).ok()?;
+        buffer.truncate(length);
+        Some(buffer)
+    }
+
+    /// A9.8: the context too. Root may write one where no `SELinux` is; what the machine does not take is not asked back.
+    #[test]
+    fn a_file_that_is_replaced_keeps_what_it_carries() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("hosts");
+        fs::write(&path, "old").expect("writes");
+        let file = File::open(&path).expect("opens");
+        let context = b"system_u:object_r:net_conf_t:s0\0";
+        let marks = [("user.note", &b"mine"[..]), ("security.selinux", context)];
+        let taken: Vec<_> = marks
+            .into_iter()
+            .filter(|(name, value)| fsetxattr(&file, *name, value, XattrFlags::empty()).is_ok())
+            .collect();
+        let system = RealSystem::new(directory.path().to_owned());
+        let attributes = FileAttributes::default();
+        let written = system.write_file(Path::new("/hosts"), b"new", &attributes);
+        written.expect("replaces");
+        assert_eq!(fs::read(&path).expect("reads"), b"new");
+        for (name, expected) in taken {
+            assert_eq!(value(&path, name).as_deref(), Some(expected), "{name}");
+        }
+    }
+}

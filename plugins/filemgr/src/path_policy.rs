@@ -1,0 +1,354 @@
+//! Which paths may be touched. A path is judged after the links in it are resolved, and is then opened without following any.
+//!
+//! The judgement holds for what is opened: a directory that is replaced by a link in between makes the call fail.
+
+use std::path::{Component, Path, PathBuf};
+
+use muster_api::ActionError;
+use muster_api::system::confined::{ConfinedEntry, ConfinedFile, ConfinedRoot, EntryStatus};
+use muster_api::system::error::error_chain;
+use muster_api::system::{FileEntryKind, System};
+
+use crate::Options;
+
+/// Most links on the way of one path.
+const MAX_LINKS: usize = 40;
+
+/// Secrets and grants of rights of the machine. The configuration cannot open them.
+const PROTECTED_PATHS: [&str; 11] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/muster",
+    "/var/lib/muster",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+];
+/// Where SSH keeps the host's keys.
+const SSH_DIRECTORY: &str = "/etc/ssh";
+
+/// The rules.
+#[derive(Debug)]
+pub(crate) struct PathPolicy {
+    options: Options,
+    /// Of the daemon, as paths of the host.
+    daemon_paths: Vec<PathBuf>,
+}
+
+/// A path that may be touched, with its directory held open.
+#[derive(Debug)]
+pub(crate) struct AdmittedPath {
+    /// Without links.
+    pub(crate) path: PathBuf,
+    /// Absent when the directory above does not exist.
+    pub(crate) entry: Option<ConfinedEntry>,
+    /// Files that may not be touched, by device and inode: a hard link gives them another path.
+    denied_files: Vec<EntryStatus>,
+    /// Places that may not be touched.
+    denied_places: Vec<PathBuf>,
+}
+
+impl PathPolicy {
+    pub(crate) fn new(options: Options, daemon_paths: Vec<PathBuf>) -> Self {
+        Self {
+            options,
+            daemon_paths,
+        }
+    }
+
+    /// Opens the directory of a path that may be touched: its last name as it is, or with `follow` what a link there leads
+    /// to. Blocks.
+    pub(crate) fn admit_path(
+        &self,
+        system: &dyn System,
+        path: &str,
+        follow: bool,
+    ) -> Result<AdmittedPath, ActionError> {
+        let asked = Path::new(path);
+        let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        if !asked.is_absolute() || !asked.components().all(plain) || path.contains('\0') {
+            let message = format!(
+                "{} is not an absolute path without `..`",
+                path.escape_debug()
+            );
+            return Err(ActionError::invalid_input(message));
+        }
+        let real = resolve_links(system, asked, follow)?;
+        let denied_places = self.denied_paths(system);
+        self.check_rules(asked, &denied_places)?;
+        self.check_rules(&real, &denied_places)?;
+        let root = ConfinedRoot::open(system.root()).map_err(|error| to_action_error(&error))?;
+        let status = |place: &PathBuf| root.find_entry(place).ok()??.status().ok()?;
+        let is_file = |status: &EntryStatus| status.metadata.kind == FileEntryKind::File;
+        let denied_files = denied_places.iter().filter_map(status).filter(is_file);
+        Ok(AdmittedPath {
+            entry: root
+                .find_entry(&real)
+                .map_err(|error| to_action_error(&error))?,
+            denied_files: denied_files.collect(),
+            denied_places,
+            path: real,
+        })
+    }
+
+    fn check_rules(&self, path: &Path, denied_places: &[PathBuf]) -> Result<(), ActionError> {
+        let unnumbered = without_rotation_suffix(path);
+        let closed = |place: &PathBuf| path.starts_with(place) || unnumbered == *place;
+        if denied_places.iter().any(closed) || is_host_key(path) {
+            return Err(denied_error(path, "deny"));
+        }
+        let allow = &self.options.allow;
+        if !allow.iter().any(|place| path.starts_with(place)) {
+            return Err(denied_error(path, "allow"));
+        }
+        Ok(())
+    }
+
+    /// Every place that may not be touched, as it is written and where its links lead.
+    fn denied_paths(&self, system: &dyn System) -> Vec<PathBuf> {
+        let inside = |path: &PathBuf| {
+            let below = path.strip_prefix(system.root()).ok()?;
+            Some(Path::new("/").join(below))
+        };
+        let mut places: Vec<PathBuf> = PROTECTED_PATHS.iter().map(PathBuf::from).collect();
+        places.extend(self.options.deny.iter().cloned());
+        places.extend(self.daemon_paths.iter().filter_map(inside));
+        let real = places
+            .iter()
+            .filter_map(|place| resolve_links(system, place, true).ok());
+        let real: Vec<PathBuf> = real.collect();
+        places.extend(real);
+        places.sort();
+        places.dedup();
+        places
+    }
+}
+
+impl AdmittedPath {
+    /// Whether something below this directory may not be touched; then it is not removed as a whole.
+    pub(crate) fn contains_denied_path(&self) -> bool {
+        let ssh = Path::new(SSH_DIRECTORY);
+        let mut places = self.denied_places.iter().map(PathBuf::as_path);
+        places.any(|place| place.starts_with(&self.path)) || ssh.starts_with(&self.path)
+    }
+
+    /// Opens the file or directory; nothing when it does not exist. A hard link to a denied file is denied, and so is any
+    /// hard link to a file that not every user may read: it may be a file of a place that is closed.
+    pub(crate) fn open_target(&self) -> Result<Option<ConfinedFile>, ActionError> {
+        let Some(entry) = &self.entry else {
+            return Ok(None);
+        };
+        if entry
+            .status()
+            .map_err(|error| to_action_error(&error))?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let file = entry.open().map_err(|error| to_action_error(&error))?;
+        let status = file.status();
+        let same = |other: &EntryStatus| status.is_same_file(other);
+        let hidden = status.is_hard_linked() && !file.is_world_readable();
+        if hidden || self.denied_files.iter().any(same) {
+            return Err(denied_error(&self.path, "deny"));
+        }
+        Ok(Some(file))
+    }
+}
+
+fn denied_error(path: &Path, rule: &str) -> ActionError {
+    let message = format!("{} may not be touched on this node", path.display());
+    ActionError::denied_by_rule(message, format!("plugins.filemgr.{rule}"))
+}
+
+/// The path without a number at its end: `audit.log.3` is an older part of `audit.log`.
+fn without_rotation_suffix(path: &Path) -> PathBuf {
+    let number = path.extension().and_then(|end| end.to_str());
+    match number {
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => path.with_extension(""),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether this is a private SSH host key, as `sshd` and its packages name them.
+fn is_host_key(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    path.starts_with(SSH_DIRECTORY)
+        && name.is_some_and(|name| {
+            name.starts_with("ssh_host_")
+                && name.contains("_key")
+                && path.extension().is_none_or(|end| end != "pub")
+        })
+}
+
+/// Follows the links on the way of an absolute path.
+fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathBuf, ActionError> {
+    let mut waiting: Vec<PathBuf> = reversed_components(path);
+    let (mut real, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = waiting.pop() {
+        if part.as_os_str() == ".." {
+            real.pop();
+            continue;
+        }
+        let here = real.join(&part);
+        let found = system
+            .metadata(&here)
+            .map_err(|error| to_action_error(&error))?;
+        let link = found.is_some_and(|found| found.kind == FileEntryKind::Link);
+        if !link || (waiting.is_empty() && !follow) {
+            real = here;
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            let message = format!("{}: too many links on the way", path.display());
+            return Err(ActionError::failed(message));
+        }
+        let target = system
+            .read_link(&here)
+            .map_err(|error| to_action_error(&error))?;
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        waiting.extend(reversed_components(&target));
+    }
+    Ok(real)
+}
+
+/// The names of a path, the last one first.
+fn reversed_components(path: &Path) -> Vec<PathBuf> {
+    let names = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(PathBuf::from(name)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        _ => None,
+    });
+    let mut names: Vec<PathBuf> = names.collect();
+    names.reverse();
+    names
+}
+
+/// What the machine says, as an answer.
+pub(crate) fn to_action_error(error: &dyn std::error::Error) -> ActionError {
+    ActionError::failed(error_chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    use muster_api::ActionError;
+    use muster_api::system::real::RealSystem;
+    use muster_api::wire::status::ReplyStatus;
+    use proptest::prelude::*;
+
+    use super::PathPolicy;
+    use crate::Options;
+
+    fn fence(allow: &[&str], deny: &[&str]) -> PathPolicy {
+        let paths = |texts: &[&str]| texts.iter().map(Into::into).collect();
+        let options = Options {
+            allow: paths(allow),
+            deny: paths(deny),
+        };
+        PathPolicy::new(options, Vec::new())
+    }
+
+    struct Machine {
+        _root: tempfile::TempDir,
+        system: RealSystem,
+    }
+
+    fn machine() -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(at("srv/app")).unwrap();
+        std::fs::create_dir_all(at("etc")).unwrap();
+        std::fs::write(at("srv/app/log"), "x").unwrap();
+        std::fs::write(at("etc/shadow"), "secret").unwrap();
+        for (target, link) in [
+            ("/etc/shadow", "srv/app/link"),
+            ("../../etc", "srv/app/up"),
+            ("/srv/app/loop", "srv/app/loop"),
+            ("log", "srv/app/near"),
+        ] {
+            symlink(target, at(link)).unwrap();
+        }
+        let system = RealSystem::new(root.path().to_owned());
+        Machine {
+            _root: root,
+            system,
+        }
+    }
+
+    fn admit(
+        machine: &Machine,
+        fence: &PathPolicy,
+        path: &str,
+        follow: bool,
+    ) -> Result<PathBuf, ActionError> {
+        fence
+            .admit_path(&machine.system, path, follow)
+            .map(|admitted| admitted.path)
+    }
+
+    #[test]
+    fn links_do_not_lead_around_the_fence() {
+        let (machine, fence) = (machine(), fence(&["/srv"], &["/srv/secret"]));
+        let admit = |path: &str, follow| admit(&machine, &fence, path, follow);
+        assert_eq!(
+            admit("/srv/app/log", true).unwrap(),
+            Path::new("/srv/app/log")
+        );
+        assert_eq!(
+            admit("/srv/app/near", true).unwrap(),
+            Path::new("/srv/app/log")
+        );
+        // The link itself lies inside, what it leads to does not.
+        assert_eq!(
+            admit("/srv/app/link", false).unwrap(),
+            Path::new("/srv/app/link")
+        );
+        for path in [
+            "/srv/app/link",
+            "/srv/app/up/shadow",
+            "/etc/shadow",
+            "/srv/secret/x",
+            "/srvx",
+            "/",
+        ] {
+            let error = admit(path, true).unwrap_err();
+            assert_eq!(error.status, ReplyStatus::Other, "{path}: {error}");
+        }
+        assert!(
+            admit("/srv/app/loop", true)
+                .unwrap_err()
+                .message
+                .contains("too many links")
+        );
+        for path in ["srv/app", "/srv/../etc/shadow", "", "/srv/a\0b"] {
+            let error = admit(path, true).unwrap_err();
+            assert_eq!(error.status, ReplyStatus::InvalidData, "{path:?}");
+        }
+        let crossed = |path: &str| {
+            let admitted = fence.admit_path(&machine.system, path, true).unwrap();
+            admitted.contains_denied_path()
+        };
+        assert!(crossed("/srv") && !crossed("/srv/app"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_admitted_path_lies_inside(path in "/(srv|app|up|link|near|etc|shadow|/|\\.\\.|\\.){0,8}") {
+            let (machine, fence) = (machine(), fence(&["/srv"], &[]));
+            if let Ok(real) = admit(&machine, &fence, &path, true) {
+                prop_assert!(real.starts_with("/srv"), "{}", real.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Where permits are asked for: writes that this node waits, watches the pool, claims a place when it is its turn.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_api::wire::Millis;
+use muster_api::wire::identity::{Identity, SubjectName};
+use muster_api::wire::stores::{MAX_PERMIT_SLOTS, PERMITS_BUCKET};
+use muster_bus::{Bucket, BucketError, BucketWatch, Bus, Bytes};
+use serde::Serialize;
+use tokio::sync::{OnceCell, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::DEFAULT_LEASE;
+use crate::permit::{Permit, PermitRegistration};
+use crate::pool::{BrokerClock, PermitPool, PoolMember};
+use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, parse_pool_name};
+use crate::slots::SlotAllocator;
+
+/// Longest pause between two looks at a pool in which nothing seems to happen.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct PermitRequest {
+    /// The pool.
+    pub pool: SubjectName,
+    /// How many nodes may hold it at once, this one included.
+    pub limit: NonZeroU32,
+    /// Higher goes first; 0 is usual.
+    pub priority: i8,
+    /// The run that it is for.
+    pub run: Uuid,
+    /// How long to wait for a place.
+    pub patience: Duration,
+    /// How long the permit lives without a sign of life; [`DEFAULT_LEASE`] is usual.
+    pub lease: Duration,
+}
+
+impl PermitRequest {
+    /// A place among so many, for this run, with the usual lease.
+    pub fn new(pool: SubjectName, limit: NonZeroU32, run: Uuid, patience: Duration) -> Self {
+        Self {
+            pool,
+            limit,
+            priority: 0,
+            run,
+            patience,
+            lease: DEFAULT_LEASE,
+        }
+    }
+}
+
+/// Why there is no permit.
+#[derive(Debug, thiserror::Error)]
+pub enum PermitError {
+    /// The daemon has no broker.
+    #[error("there is no connection to the broker, where permits are kept")]
+    NotConnected,
+    /// The store does not do what it should.
+    #[error("the pool {pool} cannot be used")]
+    Store {
+        /// The pool.
+        pool: SubjectName,
+        /// Why.
+        #[source]
+        source: BucketError,
+    },
+    /// The store as a whole cannot be used.
+    #[error("the store of permits cannot be used")]
+    Open {
+        /// Why.
+        #[source]
+        source: BucketError,
+    },
+    /// The node takes part in as many pools as it can.
+    #[error(
+        "no permit of the pool {pool}: this node takes part in {MAX_PERMIT_SLOTS} pools already, which is the most"
+    )]
+    TooManyPools {
+        /// The pool.
+        pool: SubjectName,
+    },
+    /// Others held the pool all the time.
+    #[error("no permit of the pool {pool} within {} s; it is held by {holders}", patience.as_secs())]
+    Full {
+        /// The pool.
+        pool: SubjectName,
+        /// How long was waited.
+        patience: Duration,
+        /// Who held it last, by name.
+        holders: String,
+    },
+    /// Whoever asked gave up.
+    #[error("gave up while waiting for a permit of the pool {pool}")]
+    Cancelled {
+        /// The pool.
+        pool: SubjectName,
+    },
+}
+
+/// This node's way to all pools. Clones share it.
+#[derive(Debug, Clone)]
+pub struct PermitClient {
+    node: Identity,
+    bus: Arc<watch::Sender<Option<Bus>>>,
+    bucket: Arc<OnceCell<Bucket>>,
+    slots: SlotAllocator,
+    held: Arc<Mutex<BTreeMap<(SubjectName, Uuid), CancellationToken>>>,
+    turns: Arc<Mutex<HashMap<SubjectName, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+impl PermitClient {
+    /// A desk without a broker yet.
+    pub fn new(node: Identity) -> Self {
+        Self {
+            node,
+            bus: Arc::new(watch::Sender::new(None)),
+            bucket: Arc::default(),
+            slots: SlotAllocator::default(),
+            held: Arc::default(),
+            turns: Arc::default(),
+        }
+    }
+
+    /// Gives the desk its broker. Whether that has the store is found out when somebody asks for a permit.
+    pub fn connect(&self, bus: Bus) {
+        self.bus.send_replace(Some(bus));
+    }
+
+    /// Waits for a place. What was written is removed again when there is none.
+    pub async fn acquire_permit(
+        &self,
+        ask: PermitRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Permit, PermitError> {
+        let pool = ask.pool.clone();
+        let turn = self.pool_mutex(&pool);
+        let until = Instant::now() + ask.patience;
+        let mut last = Vec::new();
+        let entering = async {
+            let turn = turn.lock_owned().await;
+            let place = self
+                .allocate_registration(&pool, ask.run, ask.lease)
+                .await?;
+            let mut written = RegistrationGuard(Some(place.clone()));
+            let entry = AcquireAttempt {
+                limit: ask.limit.get(),
+                priority: ask.priority,
+            };
+            let entered = entry.wait_for_permit(&place, &mut last).await;
+            let (fence, proven) = entered.map_err(store_error(&pool))?;
+            written.0 = None;
+            Ok((place, fence, proven, turn))
+        };
+        let (place, fence, proven, turn) = tokio::select! {
+            entered = entering => entered?,
+            () = tokio::time::sleep_until(until) => return Err(pool_full_error(&ask, &last)),
+            () = cancel.cancelled() => return Err(PermitError::Cancelled { pool }),
+        };
+        Ok(Permit::with_renewal(
+            place,
+            fence,
+            proven,
+            turn,
+            self.track_permit(&pool, ask.run),
+        ))
+    }
+
+    /// Takes a place for what somebody else started and cannot be stopped: it counts, whether or not there is room.
+    pub async fn occupy_permit(
+        &self,
+        pool: &SubjectName,
+        run: Uuid,
+        lease: Duration,
+    ) -> Result<Permit, PermitError> {
+        let turn = self.pool_mutex(pool).lock_owned().await;
+        let place = self.allocate_registration(pool, run, lease).await?;
+        let sent = Instant::now();
+        let claim = ClaimRecord {
+            pool: pool.clone(),
+            run,
+            priority: 0,
+            limit: u32::MAX,
+            lease: duration_millis(lease),
+            occupied: true,
+        };
+        let fence = place
+            .bucket
+            .put(&place.entry_key(PermitKeyKind::Claim), encode_json(&claim))
+            .await
+            .map_err(store_error(pool))?;
+        Ok(Permit::with_renewal(
+            place,
+            fence,
+            sent,
+            turn,
+            self.track_permit(pool, run),
+        ))
+    }
+
+    /// Who holds the pool and who waits for it, at this moment.
+    pub async fn inspect_pool(
+        &self,
+        pool: &SubjectName,
+    ) -> Result<(Millis, Vec<PoolMember>, Vec<PoolMember>), PermitError> {
+        let bucket = self.get_bucket().await?;
+        let entries = async {
+            // What was written last tells the broker's time.
+            if !self.is_pool_in_use(pool)
+                && let Ok(place) = self
+                    .allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE)
+                    .await
+            {
+                place.send_heartbeat().await;
+                bucket.delete(&place.entry_key(PermitKeyKind::Beat)).await?;
+            }
+            let mut watch = bucket.watch(">").await?;
+            let mut state = WatchedPool::new(pool.clone());
+            while !watch.is_current() && state.apply_next_entry(&mut watch).await? {}
+            Ok(state)
+        };
+        let state = entries.await.map_err(store_error(pool))?;
+        let at = state.broker_time();
+        Ok((
+            at,
+            state.pool.live_claims(at),
+            state.pool.waiting_members(at),
+        ))
+    }
+
+    /// The pools of which the store knows anything.
+    pub async fn list_pools(&self) -> Result<Vec<SubjectName>, PermitError> {
+        let bucket = self.get_bucket().await?;
+        let entries = bucket
+            .list(">")
+            .await
+            .map_err(|source| PermitError::Open { source })?;
+        let values = entries.iter().filter_map(|entry| entry.value.as_deref());
+        let names: BTreeSet<SubjectName> = values.filter_map(parse_pool_name).collect();
+        Ok(names.into_iter().collect())
+    }
+
+    /// Ends this node's permits of a pool, or the one of this run: what runs under them is stopped. Tells how many there were.
+    pub fn revoke_permits(&self, pool: &SubjectName, run: Option<Uuid>) -> usize {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let meant = held.iter().filter(|((of, by), lost)| {
+            of == pool && run.is_none_or(|run| run == *by) && !lost.is_cancelled()
+        });
+        meant.map(|(_, lost)| lost.cancel()).count()
+    }
+
+    fn is_pool_in_use(&self, pool: &SubjectName) -> bool {
+        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.get(pool).is_some_and(|turn| turn.try_lock().is_err())
+    }
+
+    /// Remembers a permit as long as somebody holds its token.
+    fn track_permit(&self, pool: &SubjectName, run: Uuid) -> CancellationToken {
+        let lost = CancellationToken::new();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|(of, _), _| of != pool);
+        held.insert((pool.clone(), run), lost.clone());
+        lost
+    }
+
+    fn pool_mutex(&self, pool: &SubjectName) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(pool.clone()).or_default())
+    }
+
+    async fn get_bucket(&self) -> Result<Bucket, PermitError> {
+        let opened = self.bucket.get_or_try_init(|| self.open_bucket()).await;
+        opened.cloned()
+    }
+
+    /// Opens the store, and removes what an earlier life of this node left there.
+    async fn open_bucket(&self) -> Result<Bucket, PermitError> {
+        let mut known = self.bus.subscribe();
+        let known = tokio::time::timeout(MAX_POLL_INTERVAL, known.wait_for(Option::is_some)).await;
+        let bus = known.ok().and_then(Result::ok).and_then(|bus| bus.clone());
+        let bus = bus.ok_or(PermitError::NotConnected)?;
+        let swept = async {
+            let bucket = bus.bucket(PERMITS_BUCKET.name);
+            for entry in bucket.list(&format!("*.*.{}", self.node)).await? {
+                bucket.delete(&entry.key).await?;
+            }
+            Ok(bucket)
+        };
+        swept.await.map_err(|source| PermitError::Open { source })
+    }
+
+    async fn allocate_registration(
+        &self,
+        pool: &SubjectName,
+        run: Uuid,
+        lease: Duration,
+    ) -> Result<PermitRegistration, PermitError> {
+        let bucket = self.get_bucket().await?;
+        let too_many = || PermitError::TooManyPools { pool: pool.clone() };
+        Ok(PermitRegistration {
+            bucket,
+            pool: pool.clone(),
+            slot: self.slots.allocate_slot().ok_or_else(too_many)?,
+            node: self.node.clone(),
+            run,
+            lease,
+        })
+    }
+}
+
+/// A pool and the broker's time, as far as a watch has told them.
+struct WatchedPool {
+    pool: PermitPool,
+    reckoning: BrokerClock,
+}
+
+impl WatchedPool {
+    fn new(pool: SubjectName) -> Self {
+        Self {
+            pool: PermitPool::new(pool),
+            reckoning: BrokerClock::default(),
+        }
+    }
+
+    fn broker_time(&self) -> Millis {
+        self.reckoning
+            .time_at(std::time::Instant::now())
+            .unwrap_or_default()
+    }
+
+    /// Takes one entry from the watch; false when there will be no more.
+    async fn apply_next_entry(&mut self, watch: &mut BucketWatch) -> Result<bool, BucketError> {
+        let Some(entry) = watch.next().await? else {
+            return Ok(false);
+        };
+        self.reckoning
+            .observe_entry(entry.created, std::time::Instant::now());
+        self.pool.apply_entry(&entry);
+        Ok(true)
+    }
+
+    /// How long nothing changes if nobody writes.
+    fn poll_delay(&self) -> Duration {
+        let now = self.broker_time();
+        let end = self.pool.next_expiry(now).unwrap_or(u64::MAX);
+        Duration::from_millis(end.saturating_sub(now).saturating_add(1)).min(MAX_POLL_INTERVAL)
+    }
+}
+
+/// What was written and must be removed, should the waiting be given up in any way.
+struct RegistrationGuard(Option<PermitRegistration>);
+
+impl Drop for RegistrationGuard {
+    fn drop(&mut self) {
+        if let Some(place) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { place.remove_entries().await });
+        }
+    }
+}
+
+/// One attempt to get a place.
+struct AcquireAttempt {
+    limit: u32,
+    priority: i8,
+}
+
+impl AcquireAttempt {
+    /// Waits for a place; gives the claim's revision, and when the last sign of life was sent.
+    async fn wait_for_permit(
+        &self,
+        place: &PermitRegistration,
+        last: &mut Vec<PoolMember>,
+    ) -> Result<(u64, Instant), BucketError> {
+        let mut watch = place.bucket.watch(">").await?;
+        let mut state = WatchedPool::new(place.pool.clone());
+        let mut proven = Instant::now();
+        let own = place
+            .bucket
+            .put(
+                &place.entry_key(PermitKeyKind::Wait),
+                self.encode_wait_record(place),
+            )
+            .await?;
+        loop {
+            // Nothing is decided before our own word has come back: then everything before it is known.
+            while state.pool.revision() < own || !watch.is_current() {
+                self.require_next_entry(&mut state, &mut watch).await?;
+            }
+            *last = state.pool.live_claims(state.broker_time());
+            if state.pool.is_turn_of(&place.node, state.broker_time()) {
+                proven = Instant::now();
+                if let Some(fence) = self.try_claim(place, &mut state, &mut watch).await? {
+                    return Ok((fence, proven));
+                }
+            }
+            if proven.elapsed() >= place.lease / 3 {
+                let sent = Instant::now();
+                if place.send_heartbeat().await {
+                    proven = sent;
+                }
+            }
+            let pause = state.poll_delay().min(place.lease / 3);
+            if let Ok(taken) =
+                tokio::time::timeout(pause, self.require_next_entry(&mut state, &mut watch)).await
+            {
+                taken?;
+            }
+        }
+    }
+
+    /// Claims a place, and finds out by the order of claims whether it is ours; a claim that came too late is taken back.
+    async fn try_claim(
+        &self,
+        place: &PermitRegistration,
+        state: &mut WatchedPool,
+        watch: &mut BucketWatch,
+    ) -> Result<Option<u64>, BucketError> {
+        let claim = ClaimRecord {
+            pool: place.pool.clone(),
+            run: place.run,
+            priority: self.priority,
+            limit: self.limit,
+            lease: duration_millis(place.lease),
+            occupied: false,
+        };
+        let own = place
+            .bucket
+            .put(&place.entry_key(PermitKeyKind::Claim), encode_json(&claim))
+            .await?;
+        while state.pool.revision() < own {
+            self.require_next_entry(state, watch).await?;
+        }
+        if let Some(fence) = state.pool.held_fence(&place.node, state.broker_time()) {
+            place
+                .bucket
+                .delete(&place.entry_key(PermitKeyKind::Wait))
+                .await?;
+            return Ok(Some(fence));
+        }
+        place
+            .bucket
+            .delete(&place.entry_key(PermitKeyKind::Claim))
+            .await?;
+        Ok(None)
+    }
+
+    async fn require_next_entry(
+        &self,
+        state: &mut WatchedPool,
+        watch: &mut BucketWatch,
+    ) -> Result<(), BucketError> {
+        if state.apply_next_entry(watch).await? {
+            return Ok(());
+        }
+        Err(BucketError::Failed {
+            what: "watch",
+            bucket: PERMITS_BUCKET.name.to_owned(),
+            problem: "the connection is closed".to_owned(),
+        })
+    }
+
+    fn encode_wait_record(&self, place: &PermitRegistration) -> Bytes {
+        encode_json(&WaitRecord {
+            pool: place.pool.clone(),
+            run: place.run,
+            priority: self.priority,
+            limit: self.limit,
+            lease: duration_millis(place.lease),
+        })
+    }
+}
+
+fn pool_full_error(ask: &PermitRequest, claims: &[PoolMember]) -> PermitError {
+    let names: Vec<&str> = claims.iter().map(|claim| claim.node.as_str()).collect();
+    PermitError::Full {
+        pool: ask.pool.clone(),
+        patience: ask.patience,
+        holders: if names.is_empty() {
+            "nobody, but others came first".to_owned()
+        } else {
+            names.join(", ")
+        },
+    }
+}
+
+fn store_error(pool: &SubjectName) -> impl FnOnce(BucketError) -> PermitError {
+    let pool = pool.clone();
+    move |source| PermitError::Store { pool, source }
+}
+
+fn duration_millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn encode_json<T: Serialize>(value: &T) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
+}

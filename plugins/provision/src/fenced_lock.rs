@@ -1,0 +1,487 @@
+//! Who has the node: a lock with a lease and a number, and the marks of a node that is done or has only begun.
+//!
+//! The number (*fence*) only grows, also over unlocking. A step that comes with an older one than the node has seen is refused: a
+//! provisioner that was thought dead cannot go on where another one has taken over. Everything here blocks, and knows no Puppet.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use muster_api::ActionError;
+use muster_api::system::{LockGuard, StateDir, SystemError};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The file that says that provisioning of this node has ended; in the daemon's state directory.
+pub const DISABLED_FILE: &str = "provision.disabled";
+/// The file that makes the daemon offer nothing but provisioning; in the same place.
+pub const PROVISIONING_FILE: &str = "provisioning";
+
+const LOCK_FILE: &str = "provision.lock";
+const FENCE_FILE: &str = "provision.fence";
+const GUARD_FILE: &str = "provision.guard";
+/// How long another step on these files may take.
+const GUARD_TIMEOUT: Duration = Duration::from_secs(20);
+/// Largest of them, in bytes.
+const MAX_FILE_BYTES: u64 = 4096;
+/// Longest lease. One that seems longer comes from a clock that went wrong.
+const MAX_LEASE_SECONDS: u64 = 3600;
+
+/// The files, in a directory.
+#[derive(Debug)]
+pub(crate) struct FencedLock {
+    directory: PathBuf,
+}
+
+/// A lock as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LockRecord {
+    pub(crate) owner: String,
+    pub(crate) fence: u64,
+    /// In milliseconds since 1970.
+    pub(crate) expires: u64,
+}
+
+/// The highest number so far, and whose it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct FenceRecord {
+    owner: String,
+    fence: u64,
+}
+
+/// How it is with the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LockStatus {
+    /// The lock, if its lease has not ended.
+    pub(crate) held: Option<LockRecord>,
+    /// Who had the highest number.
+    pub(crate) owner: String,
+    pub(crate) fence: u64,
+}
+
+/// Why somebody may not.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FencedLockError {
+    /// Another one has it.
+    #[error("{} holds this node, with fence {}, for another {} s", held.owner, held.fence, left.as_secs() + 1)]
+    Held { held: LockRecord, left: Duration },
+    /// A number that was overtaken.
+    #[error(
+        "fence {asked} is older than {seen}, which this node has seen: another provisioner has taken over"
+    )]
+    Fenced { asked: u64, seen: u64 },
+    /// A number that nobody took the node with.
+    #[error("this node was not locked with fence {asked}; take the lock first")]
+    NotTaken { asked: u64 },
+    /// The node is done.
+    #[error(
+        "provisioning of this node has ended; `rpc do provision reprovision` lets it begin anew"
+    )]
+    Disabled,
+    /// The files.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl From<FencedLockError> for ActionError {
+    fn from(error: FencedLockError) -> Self {
+        let message = muster_api::system::error::error_chain(&error);
+        match error {
+            FencedLockError::Held { held, left } => Self {
+                status: ReplyStatus::Other,
+                message,
+                reason: Some(ReplyReason::Busy {
+                    retry_after_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+                }),
+                data: Map::from_iter([
+                    ("locked".to_owned(), Value::from(true)),
+                    ("owner".to_owned(), held.owner.into()),
+                    ("fence".to_owned(), held.fence.into()),
+                    ("expires".to_owned(), (held.expires / 1000).into()),
+                ]),
+            },
+            FencedLockError::Fenced { .. } | FencedLockError::NotTaken { .. } => {
+                Self::denied_by_rule(message, "provision.fence")
+            }
+            FencedLockError::Disabled => Self::denied_by_rule(message, DISABLED_FILE),
+            FencedLockError::System(_) => Self::failed(message),
+        }
+    }
+}
+
+impl FencedLock {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Takes the node, or goes on holding it. A lease that has ended is taken over with a higher number.
+    pub(crate) fn acquire_lock(
+        &self,
+        owner: &str,
+        lease: Duration,
+        fence: Option<u64>,
+        now: SystemTime,
+    ) -> Result<LockRecord, FencedLockError> {
+        let (files, _guard) = self.open_guarded()?;
+        if files.contains(DISABLED_FILE) {
+            return Err(FencedLockError::Disabled);
+        }
+        let (current, highest) = (read_lock_record(&files)?, read_fence_record(&files)?);
+        let seen = highest
+            .fence
+            .max(current.as_ref().map_or(0, |lock| lock.fence));
+        let live = current
+            .as_ref()
+            .filter(|lock| remaining_lease(lock, now).is_some());
+        let wanted = match (live, fence) {
+            (Some(held), _) if held.owner != owner => return Err(held_error(held, now)),
+            (Some(held), None) => held.fence,
+            (None, None) => seen.saturating_add(1),
+            (_, Some(fence)) => fence,
+        };
+        if wanted < seen || (wanted == seen && seen > 0 && highest.owner != owner) {
+            let asked = wanted;
+            return Err(FencedLockError::Fenced { asked, seen });
+        }
+        let new = LockRecord {
+            owner: owner.to_owned(),
+            fence: wanted,
+            expires: unix_millis(now)
+                .saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+        };
+        // First the number: whatever happens in between, it is used up.
+        let highest = FenceRecord {
+            owner: owner.to_owned(),
+            fence: wanted,
+        };
+        files.replace_file(FENCE_FILE, &encode_json(&highest))?;
+        if current.is_some() || !files.create_new(LOCK_FILE, &encode_json(&new))? {
+            // Under the guard nobody else can have made it since: it is one that cannot be read, or ours to replace.
+            files.replace_file(LOCK_FILE, &encode_json(&new))?;
+        }
+        Ok(new)
+    }
+
+    /// Gives the node back. Tells whether there was a lock.
+    pub(crate) fn release_lock(
+        &self,
+        fence: Option<u64>,
+        force: bool,
+        now: SystemTime,
+    ) -> Result<bool, FencedLockError> {
+        let (files, _guard) = self.open_guarded()?;
+        let Some(lock) = read_lock_record(&files)? else {
+            // Also one that cannot be read.
+            let is_there = files.contains(LOCK_FILE);
+            files.remove_file(LOCK_FILE)?;
+            return Ok(is_there);
+        };
+        if !force {
+            validate_fence(Some(&lock), lock.fence, fence, now)?;
+        }
+        files.remove_file(LOCK_FILE)?;
+        Ok(true)
+    }
+
+    /// Whether a step with this number may be done now.
+    pub(crate) fn admit_step(
+        &self,
+        fence: Option<u64>,
+        now: SystemTime,
+    ) -> Result<(), FencedLockError> {
+        let (files, _guard) = self.open_guarded()?;
+        if files.contains(DISABLED_FILE) {
+            return Err(FencedLockError::Disabled);
+        }
+        check_step_fence(&files, fence, now)
+    }
+
+    /// Marks the node as done; with `unlock` the lock goes as well. Tells whether it was not done before. May be repeated.
+    pub(crate) fn finish_provisioning(
+        &self,
+        fence: Option<u64>,
+        unlock: bool,
+        now: SystemTime,
+    ) -> Result<bool, FencedLockError> {
+        let (files, _guard) = self.open_guarded()?;
+        let changed = !files.contains(DISABLED_FILE);
+        check_step_fence(&files, fence, now)?;
+        if changed {
+            let since = Map::from_iter([("since".to_owned(), (unix_millis(now) / 1000).into())]);
+            files.replace_file(DISABLED_FILE, &encode_json(&since))?;
+        }
+        files.remove_file(PROVISIONING_FILE)?;
+        if unlock {
+            files.remove_file(LOCK_FILE)?;
+        }
+        Ok(changed)
+    }
+
+    /// Lets the node be provisioned once more. Tells whether it was done.
+    pub(crate) fn clear_disabled(&self) -> Result<bool, FencedLockError> {
+        let (files, _guard) = self.open_guarded()?;
+        let changed = files.contains(DISABLED_FILE);
+        files.remove_file(DISABLED_FILE)?;
+        Ok(changed)
+    }
+
+    /// Who has it.
+    pub(crate) fn lock_status(&self, now: SystemTime) -> Result<LockStatus, FencedLockError> {
+        let files = StateDir::open(&self.directory)?;
+        let (current, highest) = (read_lock_record(&files)?, read_fence_record(&files)?);
+        let seen = highest
+            .fence
+            .max(current.as_ref().map_or(0, |lock| lock.fence));
+        let held = current.filter(|lock| remaining_lease(lock, now).is_some());
+        Ok(LockStatus {
+            owner: held
+                .as_ref()
+                .map_or(highest.owner, |lock| lock.owner.clone()),
+            held,
+            fence: seen,
+        })
+    }
+
+    /// Whether the node is done, and whether it offers nothing but provisioning.
+    pub(crate) fn read_markers(&self) -> (bool, bool) {
+        let is_there = |name: &str| self.directory.join(name).exists();
+        (is_there(DISABLED_FILE), is_there(PROVISIONING_FILE))
+    }
+
+    /// Nobody else changes these files while the guard lives.
+    pub(crate) fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
+        let files = StateDir::open(&self.directory)?;
+        let guard = files.acquire_lock(GUARD_FILE, GUARD_TIMEOUT)?;
+        Ok((files, guard))
+    }
+}
+
+fn check_step_fence(
+    files: &StateDir,
+    fence: Option<u64>,
+    now: SystemTime,
+) -> Result<(), FencedLockError> {
+    let (current, highest) = (read_lock_record(files)?, read_fence_record(files)?);
+    let seen = highest
+        .fence
+        .max(current.as_ref().map_or(0, |lock| lock.fence));
+    validate_fence(current.as_ref(), seen, fence, now)
+}
+
+/// Whether a number is good for a step: that of the lock, or where there is none, the highest. Without a lock none is needed.
+fn validate_fence(
+    current: Option<&LockRecord>,
+    seen: u64,
+    fence: Option<u64>,
+    now: SystemTime,
+) -> Result<(), FencedLockError> {
+    let live = current.filter(|lock| remaining_lease(lock, now).is_some());
+    match (live, fence) {
+        (Some(held), None) => Err(held_error(held, now)),
+        (_, Some(asked)) if asked < seen => Err(FencedLockError::Fenced { asked, seen }),
+        (_, Some(asked)) if asked > seen => Err(FencedLockError::NotTaken { asked }),
+        _ => Ok(()),
+    }
+}
+
+fn held_error(held: &LockRecord, now: SystemTime) -> FencedLockError {
+    FencedLockError::Held {
+        held: held.clone(),
+        left: remaining_lease(held, now).unwrap_or_default(),
+    }
+}
+
+/// How long the lease still lasts; `None` when it has ended.
+fn remaining_lease(lock: &LockRecord, now: SystemTime) -> Option<Duration> {
+    let left = lock.expires.checked_sub(unix_millis(now))?;
+    (left > 0 && left <= MAX_LEASE_SECONDS * 1000).then(|| Duration::from_millis(left))
+}
+
+fn read_lock_record(files: &StateDir) -> Result<Option<LockRecord>, SystemError> {
+    let text = files.read_file(LOCK_FILE, MAX_FILE_BYTES)?;
+    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+}
+
+fn read_fence_record(files: &StateDir) -> Result<FenceRecord, SystemError> {
+    let text = files.read_file(FENCE_FILE, MAX_FILE_BYTES)?;
+    let read = text.and_then(|text| serde_json::from_slice(&text).ok());
+    Ok(read.unwrap_or_default())
+}
+
+fn encode_json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn unix_millis(now: SystemTime) -> u64 {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::{Duration, SystemTime};
+
+    use super::{DISABLED_FILE, FencedLock, FencedLockError, LOCK_FILE, PROVISIONING_FILE};
+
+    const LEASE: Duration = Duration::from_mins(2);
+
+    fn hold() -> (tempfile::TempDir, FencedLock) {
+        let directory = tempfile::tempdir().unwrap();
+        let hold = FencedLock::new(directory.path().to_owned());
+        (directory, hold)
+    }
+
+    /// A9.7: whoever of two comes first has it, and the other one is told who.
+    #[test]
+    fn two_who_race_a_thousand_times_leave_one_owner_each_time() {
+        let (_directory, hold) = hold();
+        let barrier = Barrier::new(2);
+        let now = SystemTime::now();
+        for round in 0..1000 {
+            let attempt = |owner: &str| {
+                // Two objects on the same files, as two processes would have.
+                let hold = FencedLock::new(hold.directory.clone());
+                barrier.wait();
+                hold.acquire_lock(owner, LEASE, None, now)
+            };
+            let (one, two) = std::thread::scope(|scope| {
+                let one = scope.spawn(|| attempt("one"));
+                let two = attempt("two");
+                (one.join().unwrap(), two)
+            });
+            let (winner, loser) = match (one, two) {
+                (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
+                other => panic!("round {round}: {other:?}"),
+            };
+            let FencedLockError::Held { held, .. } = loser else {
+                panic!("round {round}: {loser:?}");
+            };
+            assert_eq!(held, winner);
+            assert_eq!(winner.fence, round + 1);
+            assert!(hold.release_lock(Some(winner.fence), false, now).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_lease_that_has_ended_is_taken_over_and_the_old_owner_is_refused() {
+        let (_directory, hold) = hold();
+        let now = SystemTime::now();
+        let first = hold.acquire_lock("one", LEASE, None, now).unwrap();
+        assert!(matches!(
+            hold.acquire_lock("two", LEASE, Some(9), now),
+            Err(FencedLockError::Held { .. })
+        ));
+        // It goes on holding it with the same number.
+        let later = now + LEASE / 2;
+        let again = hold
+            .acquire_lock("one", LEASE, Some(first.fence), later)
+            .unwrap();
+        assert_eq!(again.fence, first.fence);
+        assert!(again.expires > first.expires);
+        hold.admit_step(Some(first.fence), later).unwrap();
+        let ended = later + LEASE;
+        // Nobody else has come: the step may still be done.
+        hold.admit_step(Some(first.fence), ended).unwrap();
+        let second = hold.acquire_lock("two", LEASE, None, ended).unwrap();
+        assert_eq!(second.fence, first.fence + 1);
+        assert!(matches!(
+            hold.admit_step(Some(first.fence), ended),
+            Err(FencedLockError::Fenced { asked: 1, seen: 2 })
+        ));
+        assert!(matches!(
+            hold.acquire_lock("one", LEASE, Some(first.fence), ended + LEASE),
+            Err(FencedLockError::Fenced { .. })
+        ));
+        assert!(matches!(
+            hold.release_lock(Some(first.fence), false, ended),
+            Err(FencedLockError::Fenced { .. })
+        ));
+        assert!(matches!(
+            hold.admit_step(Some(7), ended),
+            Err(FencedLockError::NotTaken { asked: 7 })
+        ));
+        assert!(matches!(
+            hold.admit_step(None, ended),
+            Err(FencedLockError::Held { .. })
+        ));
+    }
+
+    #[test]
+    fn numbers_outlive_locks_and_a_lock_that_is_not_there_is_given_back() {
+        let (directory, hold) = hold();
+        let now = SystemTime::now();
+        assert!(!hold.release_lock(None, false, now).unwrap());
+        hold.acquire_lock("one", LEASE, Some(40), now).unwrap();
+        assert!(hold.release_lock(Some(40), false, now).unwrap());
+        assert!(!hold.release_lock(Some(40), false, now).unwrap());
+        hold.admit_step(None, now).unwrap();
+        assert!(matches!(
+            hold.admit_step(Some(39), now),
+            Err(FencedLockError::Fenced { .. })
+        ));
+        // Another owner needs a higher number; the same one may come back with its own.
+        assert!(matches!(
+            hold.acquire_lock("two", LEASE, Some(40), now),
+            Err(FencedLockError::Fenced { .. })
+        ));
+        assert_eq!(
+            hold.acquire_lock("one", LEASE, Some(40), now)
+                .unwrap()
+                .fence,
+            40
+        );
+        assert!(hold.release_lock(None, true, now).unwrap());
+        assert_eq!(
+            hold.acquire_lock("two", LEASE, None, now).unwrap().fence,
+            41
+        );
+        // A lock that nobody can read holds nobody up.
+        hold.release_lock(None, true, now).unwrap();
+        std::fs::write(directory.path().join(LOCK_FILE), "garbage").unwrap();
+        assert_eq!(
+            hold.acquire_lock("three", LEASE, None, now).unwrap().fence,
+            42
+        );
+        let look = hold.lock_status(now).unwrap();
+        assert_eq!((look.owner.as_str(), look.fence), ("three", 42));
+        assert!(look.held.is_some());
+    }
+
+    #[test]
+    fn a_node_that_is_done_is_done_until_it_begins_anew() {
+        let (directory, hold) = hold();
+        let now = SystemTime::now();
+        std::fs::write(directory.path().join(PROVISIONING_FILE), "").unwrap();
+        assert_eq!(hold.read_markers(), (false, true));
+        let lock = hold.acquire_lock("one", LEASE, None, now).unwrap();
+        assert!(matches!(
+            hold.finish_provisioning(Some(0), true, now),
+            Err(FencedLockError::Fenced { .. })
+        ));
+        assert!(
+            hold.finish_provisioning(Some(lock.fence), true, now)
+                .unwrap()
+        );
+        assert!(!directory.path().join(LOCK_FILE).exists());
+        assert_eq!(hold.read_markers(), (true, false));
+        // The answer was lost: it is asked once more.
+        assert!(
+            !hold
+                .finish_provisioning(Some(lock.fence), true, now)
+                .unwrap()
+        );
+        assert!(matches!(
+            hold.admit_step(Some(lock.fence), now),
+            Err(FencedLockError::Disabled)
+        ));
+        assert!(matches!(
+            hold.acquire_lock("two", LEASE, None, now),
+            Err(FencedLockError::Disabled)
+        ));
+        assert!(hold.clear_disabled().unwrap());
+        assert!(!hold.clear_disabled().unwrap());
+        assert!(!directory.path().join(DISABLED_FILE).exists());
+        assert_eq!(hold.acquire_lock("two", LEASE, None, now).unwrap().fence, 2);
+    }
+}

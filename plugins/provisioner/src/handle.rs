@@ -1,0 +1,105 @@
+//! The service as its agent sees it: reads what is kept, and writes what somebody asks for. Every host can; the leader notices.
+
+use std::sync::Arc;
+
+use muster_api::ActionError;
+use muster_api::wire::identity::Identity;
+use muster_bus::Bus;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::leader::{self, LeaderRecord};
+use crate::record::{NodeRecord, ProvisioningState};
+use crate::service::unix_millis_now;
+use crate::store::{NodeRecordError, NodeRecordStore};
+
+/// The way to the store, as soon as there is a connection.
+#[derive(Debug, Clone)]
+pub struct ProvisionerHandle {
+    bus: Arc<watch::Sender<Option<Bus>>>,
+}
+
+impl Default for ProvisionerHandle {
+    fn default() -> Self {
+        Self {
+            bus: Arc::new(watch::Sender::new(None)),
+        }
+    }
+}
+
+impl ProvisionerHandle {
+    /// Gives the desk its broker, a connection with the rights of a service.
+    pub fn connect(&self, bus: Bus) {
+        self.bus.send_replace(Some(bus));
+    }
+
+    fn open_store(&self) -> Result<NodeRecordStore, ActionError> {
+        let bus = self.bus.borrow().clone();
+        let bus = bus.ok_or_else(|| ActionError::failed("the service has no broker yet"))?;
+        Ok(NodeRecordStore::open(&bus))
+    }
+
+    /// Every node that is known, by name.
+    pub(crate) async fn list_records(&self) -> Result<Vec<NodeRecord>, ActionError> {
+        self.open_store()?
+            .list_records()
+            .await
+            .map_err(to_action_error)
+    }
+
+    /// Who leads.
+    pub(crate) async fn current_leader(&self) -> Result<Option<LeaderRecord>, ActionError> {
+        let store = self.open_store()?;
+        let leader = leader::current_leader(store.bucket()).await;
+        leader.map_err(|error| ActionError::failed(error.to_string()))
+    }
+
+    /// Changes a node; `change` says whether there was anything to change.
+    pub(crate) async fn change_record(
+        &self,
+        node: &Identity,
+        mut change: impl FnMut(&mut NodeRecord) -> bool,
+    ) -> Result<(NodeRecord, bool), ActionError> {
+        let mut changed = false;
+        let store = self.open_store()?;
+        let edited = store.edit_record(node, |record| {
+            changed = change(record);
+            Ok(changed)
+        });
+        let (record, _) = edited.await.map_err(to_action_error)?;
+        Ok((record, changed))
+    }
+
+    /// Takes a node out of the fleet, also one that was never provisioned here.
+    pub(crate) async fn retire_node(
+        &self,
+        node: &Identity,
+        by: &Identity,
+    ) -> Result<(NodeRecord, bool), ActionError> {
+        let mut record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+        record.request_retirement(by, unix_millis_now());
+        if self
+            .open_store()?
+            .create_record(&record)
+            .await
+            .map_err(to_action_error)?
+        {
+            return Ok((record, true));
+        }
+        self.change_record(node, |record| {
+            let wanted = record.state != ProvisioningState::Retired;
+            record.request_retirement(by, unix_millis_now());
+            wanted
+        })
+        .await
+    }
+}
+
+fn to_action_error(error: NodeRecordError) -> ActionError {
+    match error {
+        NodeRecordError::Unknown(node) => {
+            ActionError::invalid_input(format!("no provisioning of {node} is known"))
+        }
+        other => ActionError::failed(other.to_string()),
+    }
+}

@@ -1,0 +1,325 @@
+//! One node's way, as far as it goes now: each step is written down, done, and written down again.
+
+use std::sync::Arc;
+
+use muster_api::wire::identity::Identity;
+use muster_bus::NameStore;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::notify::{self, build_message};
+use crate::options::NotificationEvent;
+use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind, StepName};
+use crate::record::{
+    DeliveryState, NextAction, NodeRecord, NotificationRecord, ProvisioningState, RetryBackoff,
+    StepError,
+};
+use crate::service::unix_millis_now;
+use crate::store::{NodeRecordError, NodeRecordStore};
+use crate::worker::StepWorker;
+
+/// How often it is tried to settle or to retire; the pauses grow, and nobody else does it.
+const UNLIMITED_TRIES: u32 = u32::MAX;
+
+/// A node on its way, in the hands of one leader.
+#[derive(Debug)]
+pub struct NodeWorkflow {
+    store: NodeRecordStore,
+    worker: StepWorker,
+    plan: Arc<ProvisioningPlan>,
+    node: Identity,
+    epoch: u64,
+}
+
+impl NodeWorkflow {
+    /// The way of this node.
+    pub fn new(
+        store: NodeRecordStore,
+        worker: StepWorker,
+        plan: Arc<ProvisioningPlan>,
+        node: Identity,
+        epoch: u64,
+    ) -> Self {
+        Self {
+            store,
+            worker,
+            plan,
+            node,
+            epoch,
+        }
+    }
+
+    /// Goes on until there is nothing to do now.
+    pub async fn run_until_idle(&self) {
+        if let Err(error) = self.run_steps().await {
+            tracing::warn!(node = %self.node, %error, "a node is left where it is");
+        }
+    }
+
+    async fn run_steps(&self) -> Result<(), NodeRecordError> {
+        // The number under which the node is held; a new leader takes it with a larger one.
+        let mut fence = None;
+        let record = self.store.get(&self.node).await?;
+        let mut record = record.ok_or_else(|| NodeRecordError::Unknown(self.node.clone()))?;
+        loop {
+            record = match record.next_action(&self.plan, unix_millis_now()) {
+                NextAction::Step(step) => self.run_step(step, &mut fence).await?,
+                NextAction::Settle => self.settle_failure(record).await?,
+                NextAction::Retire => self.retire_node(record).await?,
+                NextAction::Wait(_) | NextAction::Rest => return Ok(()),
+            };
+        }
+    }
+
+    /// Does one step, and gives the record as it is then.
+    async fn run_step(
+        &self,
+        step: &PlanStep,
+        fence: &mut Option<u64>,
+    ) -> Result<NodeRecord, NodeRecordError> {
+        let mut began = false;
+        let (record, revision) = self
+            .edit_record(|record| {
+                // Somebody may have paused or retired it in between.
+                began = matches!(record.next_action(&self.plan, unix_millis_now()), NextAction::Step(next) if next.name == step.name);
+                if began {
+                    record.begin_step(&step.name, unix_millis_now());
+                }
+                began
+            })
+            .await?;
+        if !began {
+            return Ok(record);
+        }
+        tracing::info!(node = %self.node, step = %step.name, "begins");
+        match self.execute_step(step, &record, revision, fence).await {
+            Ok(found) => {
+                let is_last = |record: &NodeRecord| {
+                    let mut open = self.plan.steps().iter().map(|step| &step.name);
+                    open.all(|name| record.done.contains(name))
+                };
+                let finished = self.edit_record(|record| {
+                    record.finish_step(&step.name, found.clone(), unix_millis_now());
+                    if record.state == ProvisioningState::Working && is_last(record) {
+                        record.mark_done(unix_millis_now());
+                    }
+                    true
+                });
+                Ok(finished.await?.0)
+            }
+            Err(error) => self.record_failure(&step.name, &error, step.tries).await,
+        }
+    }
+
+    async fn execute_step(
+        &self,
+        step: &PlanStep,
+        record: &NodeRecord,
+        revision: u64,
+        fence: &mut Option<u64>,
+    ) -> Result<Map<String, Value>, StepError> {
+        if matches!(step.work, StepKind::Builtin(BuiltinStep::Notify, _)) {
+            self.notify_targets(NotificationEvent::Done, record).await?;
+            return Ok(Map::new());
+        }
+        let held = match *fence {
+            Some(held) => held,
+            None if needs_node_lock(&step.work) => {
+                if step.name != BuiltinStep::Lock.step_name() {
+                    self.worker.lock_node(record, revision).await?;
+                }
+                *fence = Some(revision);
+                revision
+            }
+            None => revision,
+        };
+        self.worker.execute_step(step, record, held).await
+    }
+
+    /// Deals with a failure: takes back what was signed, gives the node back, tells everybody.
+    async fn settle_failure(&self, record: NodeRecord) -> Result<NodeRecord, NodeRecordError> {
+        let settled = async {
+            let mut record = record;
+            let signed = [BuiltinStep::Csr.as_str(), BuiltinStep::Sign.as_str()];
+            let mut begun = record.history.iter().map(|entry| entry.step.as_str());
+            let is_signed = begun.any(|step| signed.contains(&step));
+            if self.worker.options.compensate && is_signed && !record.compensated {
+                let revoked = self.worker.clean_certificates(&self.node).await?;
+                let edited = self.edit_record(|record| {
+                    let found = Map::from_iter([("taken_back".to_owned(), revoked.clone())]);
+                    record.mark_compensated(found, unix_millis_now());
+                    true
+                });
+                record = edited.await.map_err(to_step_error)?.0;
+            }
+            self.worker.unlock_node(&self.node).await;
+            self.notify_targets(NotificationEvent::Failed, &record)
+                .await
+        };
+        match settled.await {
+            Ok(()) => {
+                let edited = self.edit_record(|record| {
+                    record.mark_settled(unix_millis_now());
+                    true
+                });
+                Ok(edited.await?.0)
+            }
+            Err(error) => {
+                self.record_failure(&parse_step_name("settle"), &error, UNLIMITED_TRIES)
+                    .await
+            }
+        }
+    }
+
+    /// Takes its certificates back on all masters, and tells everybody.
+    async fn retire_node(&self, record: NodeRecord) -> Result<NodeRecord, NodeRecordError> {
+        let retired = async {
+            let revoked = self.worker.clean_certificates(&self.node).await?;
+            // What was revoked in an earlier try is no less revoked.
+            let mut all = record
+                .values
+                .get("retired")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            all.extend(revoked.as_array().cloned().unwrap_or_default());
+            let found = Map::from_iter([("retired".to_owned(), Value::Array(all))]);
+            let edited = self.edit_record(|record| {
+                record.values.extend(found.clone());
+                true
+            });
+            let (record, _) = edited.await.map_err(to_step_error)?;
+            NameStore::new(self.store.bucket().clone())
+                .release_name(&self.node)
+                .await
+                .map_err(|error| StepError::transient(error.to_string()))?;
+            self.notify_targets(NotificationEvent::Retired, &record)
+                .await
+        };
+        match retired.await {
+            Ok(()) => {
+                let edited = self.edit_record(|record| {
+                    record.mark_retired(Map::new(), unix_millis_now());
+                    true
+                });
+                Ok(edited.await?.0)
+            }
+            Err(error) => {
+                self.record_failure(&parse_step_name("retire"), &error, UNLIMITED_TRIES)
+                    .await
+            }
+        }
+    }
+
+    /// Tells every target that was not told yet; the first trouble is the answer, after all of them were tried.
+    async fn notify_targets(
+        &self,
+        occasion: NotificationEvent,
+        record: &NodeRecord,
+    ) -> Result<(), StepError> {
+        let options = &self.worker.options;
+        let mut trouble = None;
+        for target in notify::matching_targets(options, occasion) {
+            let key = notify::notification_key(occasion, target);
+            let known = record.notices.get(&key);
+            if known.is_some_and(|notice| notice.told == DeliveryState::Sent) {
+                continue;
+            }
+            let id = known.map_or_else(Uuid::now_v7, |notice| notice.id);
+            self.record_notification(&key, id, DeliveryState::Sending)
+                .await?;
+            let message = build_message(id, occasion, record);
+            let system = Arc::clone(&self.worker.system);
+            match notify::send_message(system, &target.channel, &message).await {
+                Ok(()) => {
+                    self.record_notification(&key, id, DeliveryState::Sent)
+                        .await?;
+                }
+                Err(error) => {
+                    let words = format!("{} was not told: {}", target.name, error.words);
+                    trouble.get_or_insert(StepError::transient(words));
+                }
+            }
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    async fn record_notification(
+        &self,
+        key: &str,
+        id: Uuid,
+        told: DeliveryState,
+    ) -> Result<(), StepError> {
+        let edited = self.edit_record(|record| {
+            let notice = NotificationRecord {
+                id,
+                told,
+                at: unix_millis_now(),
+            };
+            record.notices.insert(key.to_owned(), notice);
+            true
+        });
+        edited.await.map(drop).map_err(to_step_error)
+    }
+
+    async fn record_failure(
+        &self,
+        step: &StepName,
+        error: &StepError,
+        tries: u32,
+    ) -> Result<NodeRecord, NodeRecordError> {
+        tracing::warn!(node = %self.node, %step, %error, "a step was not done");
+        let options = &self.worker.options;
+        let pauses = RetryBackoff {
+            first: options.backoff.saturating_mul(1000),
+            most: options.backoff_most.saturating_mul(1000),
+        };
+        let edited = self.edit_record(|record| {
+            record.fail_step(step, error, tries, pauses, unix_millis_now());
+            true
+        });
+        Ok(edited.await?.0)
+    }
+
+    /// Changes the record, unless a newer leader has.
+    async fn edit_record(
+        &self,
+        mut change: impl FnMut(&mut NodeRecord) -> bool,
+    ) -> Result<(NodeRecord, u64), NodeRecordError> {
+        self.store
+            .edit_record(&self.node, |record| {
+                if record.epoch > self.epoch {
+                    return Err(NodeRecordError::Fenced {
+                        node: self.node.clone(),
+                        epoch: record.epoch,
+                    });
+                }
+                record.epoch = self.epoch;
+                Ok(change(record))
+            })
+            .await
+    }
+}
+
+/// Whether a step asks the node itself for something that nobody else may ask meanwhile.
+fn needs_node_lock(work: &StepKind) -> bool {
+    match work {
+        StepKind::Builtin(builtin, _) => !matches!(
+            builtin,
+            BuiltinStep::Place | BuiltinStep::Clean | BuiltinStep::Sign | BuiltinStep::Notify
+        ),
+        StepKind::Agent(_) | StepKind::Helper(_) => false,
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that `map_err` asks for"
+)]
+fn to_step_error(error: NodeRecordError) -> StepError {
+    StepError::transient(error.to_string())
+}
+
+fn parse_step_name(text: &str) -> StepName {
+    StepName::try_from(text.to_owned()).unwrap_or_else(|_| BuiltinStep::Notify.step_name())
+}

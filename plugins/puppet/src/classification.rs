@@ -1,0 +1,310 @@
+//! How a run of Puppet ended: decided from its report, its summary, its locks and its log; from the exit code alone never.
+//!
+//! A report is there only when the run came to its end; the counters of a run without a catalog are all zero; a cached catalog
+//! hides that there was no new one. Pure.
+
+use crate::files::report::PuppetRunReport;
+use crate::files::summary::PuppetRunSummary;
+use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
+
+/// What is known when the program has ended.
+#[derive(Debug, Default)]
+pub(crate) struct RunEvidence {
+    /// The report, if it is another one than before the run.
+    pub(crate) report: Option<PuppetRunReport>,
+    /// The summary, if it is of this run: all that there is where reports are switched off.
+    pub(crate) summary: Option<PuppetRunSummary>,
+    /// The exit code; 128 + signal; nothing when nobody saw the end.
+    pub(crate) exit: Option<i32>,
+    /// Why we ended it.
+    pub(crate) stopped: Option<RunFailureReason>,
+    /// Why runs are disabled now.
+    pub(crate) disabled: Option<String>,
+    /// What was logged as an error or a warning.
+    pub(crate) log: Vec<String>,
+    /// Whether the log said that another run goes on.
+    pub(crate) was_locked: bool,
+}
+
+/// Most lines of the log that are told.
+pub(crate) const MAX_LOG_LINES: usize = 50;
+
+/// Puts the result down.
+pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
+    outcome.exitcode = evidence.exit;
+    outcome.log = evidence.log.iter().take(MAX_LOG_LINES).cloned().collect();
+    if let Some(reason) = evidence.stopped {
+        if let Some(report) = &evidence.report {
+            record_counts(outcome, report);
+        }
+        outcome.end_without_result(reason, stop_message(reason));
+        return;
+    }
+    match (&evidence.report, &evidence.summary) {
+        (Some(report), _) => {
+            record_counts(outcome, report);
+            record_report(outcome, report);
+        }
+        (None, Some(summary)) => record_summary(outcome, summary),
+        (None, None) => record_missing_report(outcome, evidence),
+    }
+}
+
+/// Without a report: what the counters say.
+fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
+    let counted = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
+    outcome.state = PuppetRunState::Finished;
+    outcome.total = counted("total");
+    outcome.changed = counted("changed");
+    outcome.failed = counted("failed");
+    outcome.failed_to_restart = counted("failed_to_restart");
+    outcome.skipped = counted("skipped");
+    outcome.out_of_sync = counted("out_of_sync");
+    outcome.corrective = counted("corrective_change");
+    outcome.config_version = summary.config_version();
+    outcome.environment = summary.environment();
+    let class = class_by_counts(summary);
+    outcome.class = Some(class.to_owned());
+    if class == "compile_failed" {
+        outcome.error = Some("there was no catalog to apply".to_owned());
+    }
+}
+
+/// The class of a run, by its summary alone.
+pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> &'static str {
+    let some = |name: &str| summary.resource_count(name).unwrap_or_default() > 0;
+    match (summary.has_failures(), some("changed")) {
+        _ if summary.is_failed_run() => "compile_failed",
+        (true, true) => "failed+changed",
+        (true, false) => "failed",
+        (false, true) => "changed",
+        (false, false) => "clean",
+    }
+}
+
+pub(crate) fn stop_message(reason: RunFailureReason) -> &'static str {
+    match reason {
+        RunFailureReason::Fenced => "the permit was lost, so the run was ended",
+        RunFailureReason::Timeout => {
+            "the run took longer than [plugins.puppet] timeout, and was ended"
+        }
+        RunFailureReason::Cancelled => "the request was taken back, so the run was ended",
+        _ => "the run was ended",
+    }
+}
+
+fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
+    let counted = |name: &str| Some(report.resource_count(name).unwrap_or_default());
+    outcome.transaction_uuid = report.text_field("transaction_uuid");
+    outcome.total = counted("total");
+    outcome.changed = counted("changed");
+    outcome.failed = counted("failed");
+    outcome.failed_to_restart = counted("failed_to_restart");
+    outcome.skipped = counted("skipped");
+    outcome.out_of_sync = counted("out_of_sync");
+    outcome.corrective = counted("corrective_change");
+    outcome.config_version = report.text_field("configuration_version");
+    outcome.environment = report.text_field("environment");
+    outcome.cached_catalog_status = report.text_field("cached_catalog_status");
+    outcome.noop = report.flag_field("noop");
+}
+
+fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
+    outcome.state = PuppetRunState::Finished;
+    let class = class_by_report(report);
+    outcome.class = Some(class.to_owned());
+    let first = || {
+        report
+            .log_lines(&["err", "alert", "emerg", "crit"])
+            .into_iter()
+    };
+    outcome.error = match class {
+        "compile_failed" => Some(format!(
+            "there was no catalog to apply{}",
+            format_cause(
+                first()
+                    .find(|line| mentions_catalog(line))
+                    .or_else(|| first().next())
+            )
+        )),
+        "stale_catalog" => Some(format!(
+            "an old catalog was applied, because there was no new one{}",
+            format_cause(first().find(|line| mentions_catalog(line)))
+        )),
+        _ => None,
+    };
+    if outcome.log.is_empty() {
+        outcome.log = report.log_lines(&["err", "alert", "emerg", "crit", "warning"]);
+        outcome.log.truncate(MAX_LOG_LINES);
+    }
+}
+
+/// The class of a run, by its report.
+pub(crate) fn class_by_report(report: &PuppetRunReport) -> &'static str {
+    if report.is_failed_run() {
+        let has_total = report.resource_count("total").unwrap_or_default() > 0;
+        return if has_total {
+            "failed"
+        } else {
+            "compile_failed"
+        };
+    }
+    let some = |name: &str| report.resource_count(name).unwrap_or_default() > 0;
+    let is_noop = report.flag_field("noop") == Some(true);
+    match (report.has_failures(), some("changed") && !is_noop) {
+        (true, true) => "failed+changed",
+        (true, false) => "failed",
+        _ if report.text_field("cached_catalog_status").as_deref() == Some("on_failure") => {
+            "stale_catalog"
+        }
+        (false, true) => "changed",
+        (false, false) => "clean",
+    }
+}
+
+fn mentions_catalog(line: &str) -> bool {
+    line.contains("catalog")
+}
+
+fn format_cause(line: Option<String>) -> String {
+    line.map(|line| format!(": {line}")).unwrap_or_default()
+}
+
+fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
+    let first = || evidence.log.first().cloned();
+    match (&evidence.disabled, evidence.exit) {
+        (Some(reason), _) => {
+            outcome.started_at = None;
+            outcome.end_without_result(RunFailureReason::Disabled, disabled_message(reason));
+        }
+        _ if evidence.was_locked => {
+            outcome.started_at = None;
+            outcome.end_without_result(
+                RunFailureReason::Locked,
+                "another run of Puppet began before this one",
+            );
+        }
+        (None, None) => outcome.end_without_result(
+            RunFailureReason::Killed,
+            "the program is gone, and left neither an exit code nor a report",
+        ),
+        (None, Some(code)) if code > 128 => outcome.end_without_result(
+            RunFailureReason::Killed,
+            format!("the program was ended by signal {}", code - 128),
+        ),
+        (None, Some(0)) => outcome.end_without_result(
+            RunFailureReason::NoReport,
+            format!(
+                "the program ended without a report{}",
+                format_cause(first())
+            ),
+        ),
+        (None, Some(code)) => outcome.end_without_result(
+            RunFailureReason::NotStarted,
+            format!(
+                "the program gave up with exit code {code} and left no report{}",
+                format_cause(first())
+            ),
+        ),
+    }
+}
+
+/// What is said of a node on which runs are disabled.
+pub(crate) fn disabled_message(reason: &str) -> String {
+    format!("Puppet's runs are disabled (Reason: '{reason}')")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RunEvidence, record_result};
+    use crate::files::report::PuppetRunReport;
+    use crate::files::summary::PuppetRunSummary;
+    use crate::outcome::{PuppetRunOutcome, RunFailureReason};
+
+    fn report(status: &str, total: u64, changed: u64, failed: u64, more: &str) -> PuppetRunReport {
+        let text = format!(
+            "--- !ruby/object:Puppet::Transaction::Report\nstatus: {status}\ntransaction_completed: {}\nconfiguration_version: 7\n\
+             metrics:\n  resources:\n    name: resources\n    values:\n    - - total\n      - Total\n      - {total}\n\
+             \x20   - - changed\n      - Changed\n      - {changed}\n    - - failed\n      - Failed\n      - {failed}\n{more}",
+            total > 0
+        );
+        PuppetRunReport::parse(&text).unwrap()
+    }
+
+    fn class(evidence: &RunEvidence) -> String {
+        let mut outcome = PuppetRunOutcome {
+            started_at: Some(1),
+            ..PuppetRunOutcome::default()
+        };
+        record_result(&mut outcome, evidence);
+        outcome.class.unwrap()
+    }
+
+    fn reported(report: PuppetRunReport) -> RunEvidence {
+        RunEvidence {
+            report: Some(report),
+            exit: Some(0),
+            ..RunEvidence::default()
+        }
+    }
+
+    #[test]
+    fn a2_5_the_class_comes_from_the_report_and_not_from_the_exit_code() {
+        for (evidence, expected) in [
+            (reported(report("unchanged", 7, 0, 0, "")), "clean"),
+            (reported(report("changed", 7, 1, 0, "")), "changed"),
+            (reported(report("failed", 7, 0, 1, "")), "failed"),
+            (reported(report("failed", 7, 2, 1, "")), "failed+changed"),
+            (reported(report("failed", 0, 0, 0, "")), "compile_failed"),
+            (
+                reported(report(
+                    "unchanged",
+                    7,
+                    0,
+                    0,
+                    "cached_catalog_status: on_failure\n",
+                )),
+                "stale_catalog",
+            ),
+        ] {
+            assert_eq!(class(&evidence), expected);
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_report_is_told_by_what_is_known() {
+        let none = |exit| RunEvidence {
+            exit,
+            ..RunEvidence::default()
+        };
+        assert_eq!(class(&none(None)), "killed");
+        assert_eq!(class(&none(Some(137))), "killed");
+        assert_eq!(class(&none(Some(0))), "no_report");
+        assert_eq!(class(&none(Some(1))), "not_started");
+        let summary = "---\nversion:\n  config: 7\nresources:\n  total: 3\n  failed: 1\n  changed: 1\ntime:\n  config_retrieval: 1\n  last_run: 5\n";
+        let counted = RunEvidence {
+            summary: PuppetRunSummary::parse(summary),
+            ..none(Some(0))
+        };
+        assert_eq!(
+            class(&counted),
+            "failed+changed",
+            "reports are switched off"
+        );
+        let disabled = RunEvidence {
+            disabled: Some("hand hacking".to_owned()),
+            ..none(Some(1))
+        };
+        assert_eq!(class(&disabled), "disabled");
+        let locked = RunEvidence {
+            was_locked: true,
+            ..none(Some(1))
+        };
+        assert_eq!(class(&locked), "locked");
+        let fenced = RunEvidence {
+            stopped: Some(RunFailureReason::Fenced),
+            ..reported(report("changed", 7, 1, 0, ""))
+        };
+        assert_eq!(class(&fenced), "fenced");
+    }
+}

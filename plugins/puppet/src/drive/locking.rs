@@ -1,0 +1,131 @@
+//! A run's turn: the node's own lock, nobody else's Puppet, a permit of the fleet's; and leaving, so that it is another's turn.
+
+use std::time::{Duration, Instant};
+
+use muster_api::system::StateDir;
+use muster_api::system::error::error_chain;
+use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
+use muster_permits::PermitError;
+
+use super::{RunDriver, RunFailure, cancelled_failure, join_failure, lock_timeout_failure};
+use crate::classification;
+use crate::native;
+use crate::options::CatalogEngine;
+use crate::outcome::{PuppetRunState, RunFailureReason};
+use crate::permit::OptionalPermit;
+use crate::runs::unix_millis_now;
+
+/// How often a lock that others hold is looked at.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The node's lock, while the run goes on.
+#[expect(dead_code, reason = "held until they are dropped")]
+pub(super) enum HeldRunLock {
+    Own(MusterRunLock),
+    All(CatalogRunLock),
+}
+
+impl RunDriver {
+    /// The node's own lock; Puppet's too, when our own engine is to run.
+    pub(super) async fn acquire_lock(&self, until: Instant) -> Result<HeldRunLock, RunFailure> {
+        loop {
+            let (engine, states) = (self.runs.engine_dir(), self.puppet_state());
+            let is_native = self.runs.options.engine == CatalogEngine::Native;
+            let taken = tokio::task::spawn_blocking(move || {
+                if is_native {
+                    return native::acquire_locks(&engine, &states, Duration::ZERO)
+                        .map(HeldRunLock::All);
+                }
+                let state = StateDir::open(&engine)?;
+                MusterRunLock::acquire(&state, Duration::ZERO).map(HeldRunLock::Own)
+            });
+            match taken.await.map_err(|error| join_failure(&error))? {
+                Ok(lock) => return Ok(lock),
+                Err(LockError::Disabled { reason }) => {
+                    return Err(RunFailure(
+                        RunFailureReason::Disabled,
+                        classification::disabled_message(&reason),
+                    ));
+                }
+                Err(error @ LockError::System(_)) => {
+                    return Err(RunFailure(
+                        RunFailureReason::NotStarted,
+                        error_chain(&error),
+                    ));
+                }
+                Err(error) => self.wait_for_retry(until, &error.to_string()).await?,
+            }
+        }
+    }
+
+    /// Waits until no Puppet of somebody else's runs here.
+    pub(super) async fn wait_for_puppet(&self, until: Instant) -> Result<(), RunFailure> {
+        loop {
+            self.check_disabled()?;
+            let Some(pid) = self.foreign_puppet() else {
+                return Ok(());
+            };
+            let held = format!("Puppet is applying a catalog (process {pid})");
+            self.wait_for_retry(until, &held).await?;
+        }
+    }
+
+    async fn wait_for_retry(&self, until: Instant, held: &str) -> Result<(), RunFailure> {
+        if Instant::now() >= until {
+            return Err(lock_timeout_failure(held));
+        }
+        tokio::select! {
+            () = self.live.cancel.cancelled() => Err(cancelled_failure()),
+            () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
+        }
+    }
+
+    pub(super) async fn acquire_permit(&mut self) -> Result<OptionalPermit, RunFailure> {
+        if self.wanted.limit.is_none() {
+            return Ok(OptionalPermit::default());
+        }
+        self.set_state(PuppetRunState::WaitingPermit);
+        let waited = Instant::now();
+        let (desk, id) = (&self.runs.desk, self.record.id);
+        let entered =
+            OptionalPermit::acquire_permit(desk, &self.wanted, id, &self.live.cancel).await;
+        self.record.outcome.waited_permit += waited.elapsed().as_secs_f64();
+        entered.map_err(|error| match error {
+            PermitError::Cancelled { .. } => cancelled_failure(),
+            error => RunFailure(RunFailureReason::NoPermit, error_chain(&error)),
+        })
+    }
+
+    /// Gives the permit back; from then on it is somebody else's turn.
+    pub(super) async fn release_permit(&mut self, room: OptionalPermit) {
+        if let Some(started) = self.record.outcome.started_at {
+            let now = unix_millis_now(&*self.system);
+            self.record.outcome.finished_at = Some(now);
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a run takes less than 2^52 milliseconds"
+            )]
+            let duration = now.saturating_sub(started) as f64 / 1000.0;
+            self.record.outcome.duration = Some(duration);
+        }
+        room.release().await;
+    }
+
+    pub(super) fn check_disabled(&self) -> Result<(), RunFailure> {
+        match lock::disabled_reason(&self.puppet_state()) {
+            Some(reason) => Err(RunFailure(
+                RunFailureReason::Disabled,
+                classification::disabled_message(&reason),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A Puppet that somebody else started. When our own engine runs, its lock keeps others out instead.
+    pub(super) fn foreign_puppet(&self) -> Option<u32> {
+        if self.runs.options.engine == CatalogEngine::Native {
+            return None;
+        }
+        lock::applying_process(&self.puppet_state())
+    }
+}

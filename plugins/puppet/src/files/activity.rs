@@ -1,0 +1,173 @@
+//! What Puppet's agent is doing, and how its last run went, from the files that it leaves.
+//!
+//! A lock counts only while a live Puppet holds it, as Puppet itself sees it. Paths are the node's own.
+
+use std::path::Path;
+
+use muster_api::system::{System, SystemError};
+use serde::Deserialize;
+
+use super::report::{self, PuppetRunReport};
+use super::summary::{self, PuppetRunSummary};
+use crate::paths::PuppetPaths;
+
+/// Largest lock or number file, in bytes.
+const MAX_LOCK_BYTES: u64 = 16 * 1024;
+
+/// What a lock of Puppet's says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockHolder {
+    /// There is no lock.
+    Nobody,
+    /// Nobody holds it: Puppet would take it.
+    Stale(Option<u32>),
+    /// A process that Puppet takes for itself.
+    Process(u32),
+}
+
+impl LockHolder {
+    pub(crate) fn pid(self) -> Option<u32> {
+        match self {
+            Self::Nobody => None,
+            Self::Stale(pid) => pid,
+            Self::Process(pid) => Some(pid),
+        }
+    }
+
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Process(_))
+    }
+}
+
+/// What Puppet is doing.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentActivity {
+    pub(crate) disabled: Option<String>,
+    pub(crate) run: LockHolder,
+    pub(crate) daemon_present: bool,
+    pub(crate) summary: Option<PuppetRunSummary>,
+}
+
+impl AgentActivity {
+    /// Of a machine without a Puppet.
+    pub(crate) fn without_puppet() -> Self {
+        Self {
+            disabled: None,
+            run: LockHolder::Nobody,
+            daemon_present: false,
+            summary: None,
+        }
+    }
+
+    pub(crate) fn is_idling(&self) -> bool {
+        self.daemon_present && !self.run.is_held()
+    }
+
+    /// In the field's words; the first that is true.
+    pub(crate) fn status_name(&self) -> &'static str {
+        match (&self.disabled, self.run.is_held(), self.daemon_present) {
+            (Some(_), ..) => "disabled",
+            (None, true, _) => "applying a catalog",
+            (None, false, true) => "idling",
+            (None, false, false) => "stopped",
+        }
+    }
+}
+
+/// Looks at everything.
+pub(crate) fn read_activity(
+    system: &dyn System,
+    places: &PuppetPaths,
+) -> Result<AgentActivity, SystemError> {
+    let mut daemon_present = false;
+    for directory in &places.rundirs {
+        daemon_present |= lock_holder(system, &directory.join("agent.pid"))?.is_held();
+    }
+    Ok(AgentActivity {
+        disabled: disabled_reason(system, places)?,
+        run: lock_holder(system, &places.run_lock_path())?,
+        daemon_present,
+        summary: read_summary(system, places)?,
+    })
+}
+
+/// Why runs are disabled. An empty or garbled lock disables without a reason.
+pub(crate) fn disabled_reason(
+    system: &dyn System,
+    places: &PuppetPaths,
+) -> Result<Option<String>, SystemError> {
+    #[derive(Deserialize)]
+    struct DisabledLockFile {
+        disabled_message: String,
+    }
+    let lock = read_bounded(system, &places.disabled_lock_path(), MAX_LOCK_BYTES)?;
+    Ok(lock.map(|lock| {
+        serde_json::from_str(&lock).map_or_else(
+            |_| "reason not specified".to_owned(),
+            |DisabledLockFile { disabled_message }| disabled_message,
+        )
+    }))
+}
+
+/// Who holds a lock that carries a process number.
+pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder, SystemError> {
+    let Some(text) = read_bounded(system, path, MAX_LOCK_BYTES)? else {
+        return Ok(LockHolder::Nobody);
+    };
+    let Ok(number) = text.trim().parse::<u32>() else {
+        return Ok(LockHolder::Stale(None));
+    };
+    let proc = |file: &str| {
+        read_bounded(
+            system,
+            format!("/proc/{number}/{file}").as_ref(),
+            MAX_LOCK_BYTES,
+        )
+    };
+    let name = proc("comm")?.unwrap_or_default();
+    let name = name.trim_end();
+    let is_puppet = name.ends_with("puppet")
+        || name.contains("puppet-")
+        || (name.contains("ruby")
+            && proc("cmdline")?.is_some_and(|words| words.contains("puppet")));
+    Ok(if is_puppet {
+        LockHolder::Process(number)
+    } else {
+        LockHolder::Stale(Some(number))
+    })
+}
+
+/// The newest summary of a run that can be understood. One that is being written is none.
+pub(crate) fn read_summary(
+    system: &dyn System,
+    places: &PuppetPaths,
+) -> Result<Option<PuppetRunSummary>, SystemError> {
+    for path in places.summary_paths() {
+        if let Some(text) = read_bounded(system, &path, summary::MAX_SUMMARY_BYTES)? {
+            return Ok(PuppetRunSummary::parse(&text));
+        }
+    }
+    Ok(None)
+}
+
+/// The report of the last run; one that is being written is none.
+pub(crate) fn read_report(
+    system: &dyn System,
+    places: &PuppetPaths,
+) -> Result<Option<PuppetRunReport>, SystemError> {
+    let text = read_bounded(system, &places.report_path(), report::MAX_REPORT_BYTES)?;
+    Ok(text.as_deref().and_then(PuppetRunReport::parse))
+}
+
+/// A file's text; nothing, where no file is, or where it went while we looked.
+fn read_bounded(
+    system: &dyn System,
+    path: &Path,
+    limit: u64,
+) -> Result<Option<String>, SystemError> {
+    match system.read_file(path, limit) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if system.metadata(path)?.is_some() => Err(error),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,162 @@
+//! What goes on beside requests: runs that an earlier daemon began are taken up, and runs that somebody else starts are counted.
+//!
+//! A run of cron, or of a person at the console, cannot be asked to wait. It takes room in the pool all the same, so that those
+//! who can wait do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::System;
+use muster_engine::lock;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::paths::{PuppetPaths, host_path};
+use crate::permit::OptionalPermit;
+use crate::runs::PuppetRunManager;
+
+/// How often Puppet's lock is looked at.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How often a run of somebody else that was not counted is tried to be counted again.
+const POLLS_PER_RETRY: u32 = 40;
+/// After how many looks it is found out anew where Puppet keeps its lock: that takes a dozen questions to the system, a look one, and
+/// an idle daemon does nothing else.
+const POLLS_PER_LOOKUP: u32 = 40;
+
+/// The agent's part that nobody asks for. Runs until the daemon stops.
+#[derive(Debug, Clone)]
+pub struct PuppetRunMonitor {
+    runs: Arc<PuppetRunManager>,
+    system: Arc<dyn System>,
+}
+
+impl PuppetRunMonitor {
+    pub(crate) fn new(runs: Arc<PuppetRunManager>, system: Arc<dyn System>) -> Self {
+        Self { runs, system }
+    }
+
+    /// Works until `stop` is cancelled; programs that run then go on without us.
+    pub async fn run(self, stop: CancellationToken) {
+        self.resume_runs().await;
+        tokio::select! {
+            () = self.watch_foreign_runs() => {}
+            () = stop.cancelled() => {}
+        }
+        self.runs.leaving.cancel();
+    }
+
+    /// Takes up what an earlier daemon began.
+    async fn resume_runs(&self) {
+        let records = self.runs.records.clone();
+        let kept = tokio::task::spawn_blocking(move || records.list());
+        for record in kept.await.unwrap_or_default() {
+            if !record.outcome.state.is_over() {
+                self.runs.resume_run(record, &self.system);
+            }
+        }
+    }
+
+    /// Counts the runs that somebody else starts.
+    async fn watch_foreign_runs(&self) {
+        if !self.runs.options.occupy {
+            return std::future::pending().await;
+        }
+        let mut lock = StateDirCache::default();
+        loop {
+            let Some(pid) = self.foreign_puppet(&mut lock) else {
+                tokio::time::sleep(lock.poll_delay()).await;
+                continue;
+            };
+            tracing::debug!(pid, "somebody else runs Puppet here");
+            let occupy =
+                || OptionalPermit::occupy_permit(&self.runs.desk, &self.runs.pool, Uuid::now_v7());
+            let mut room = occupy().await;
+            let mut looks = 0_u32;
+            while self.foreign_puppet(&mut lock) == Some(pid) {
+                tokio::time::sleep(LOCK_POLL_INTERVAL).await;
+                looks = looks.wrapping_add(1);
+                if room.fence().is_none() && looks.is_multiple_of(POLLS_PER_RETRY) {
+                    room = occupy().await;
+                }
+            }
+            room.release().await;
+        }
+    }
+
+    /// A process that holds Puppet's lock and is neither ours nor the daemon itself.
+    fn foreign_puppet(&self, whereabouts: &mut StateDirCache) -> Option<u32> {
+        if self.runs.is_applying() {
+            return None;
+        }
+        let state = whereabouts.cached_state_dir(|| {
+            let places = PuppetPaths::find(&self.runs.options, &*self.system).ok()?;
+            Some(host_path(&*self.system, &places.state_dir()))
+        })?;
+        lock::applying_process(&[state]).filter(|pid| *pid != std::process::id())
+    }
+}
+
+/// Where Puppet's state is, as long as that is believed.
+#[derive(Debug, Default)]
+struct StateDirCache {
+    state: Option<PathBuf>,
+    looks: u32,
+}
+
+impl StateDirCache {
+    /// What is known, or what `find` says: as long as nothing is known, and again after [`POLLS_PER_LOOKUP`] looks.
+    fn cached_state_dir(&mut self, find: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
+        if self.state.is_none() || self.looks.is_multiple_of(POLLS_PER_LOOKUP) {
+            self.state = find();
+        }
+        self.looks = self.looks.wrapping_add(1);
+        self.state.clone()
+    }
+
+    /// Until the next look. A machine without Puppet will not have one in the next moment.
+    fn poll_delay(&self) -> Duration {
+        match self.state {
+            Some(_) => LOCK_POLL_INTERVAL,
+            None => LOCK_POLL_INTERVAL * POLLS_PER_LOOKUP,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{LOCK_POLL_INTERVAL, POLLS_PER_LOOKUP, StateDirCache};
+
+    #[test]
+    fn where_puppet_is_is_found_out_now_and_then_and_a_move_is_noticed() {
+        let (mut whereabouts, mut asked) = (StateDirCache::default(), 0);
+        for look in 0..=2 * POLLS_PER_LOOKUP {
+            let place = if look < POLLS_PER_LOOKUP {
+                "/old"
+            } else {
+                "/new"
+            };
+            let found = whereabouts.cached_state_dir(|| {
+                asked += 1;
+                Some(PathBuf::from(place))
+            });
+            assert_eq!(found, Some(PathBuf::from(place)));
+        }
+        assert_eq!(asked, 3);
+    }
+
+    #[test]
+    fn a_machine_without_puppet_is_looked_at_seldom() {
+        let mut whereabouts = StateDirCache::default();
+        assert_eq!(whereabouts.cached_state_dir(|| None), None);
+        assert_eq!(
+            whereabouts.poll_delay(),
+            LOCK_POLL_INTERVAL * POLLS_PER_LOOKUP
+        );
+        let there = Some(PathBuf::from("/installed/meanwhile"));
+        assert_eq!(whereabouts.cached_state_dir(|| there.clone()), there);
+        assert_eq!(whereabouts.poll_delay(), LOCK_POLL_INTERVAL);
+    }
+}

@@ -1,0 +1,156 @@
+//! Where Puppet keeps things on this machine: as configured, or else where its own packages and Debian's do.
+
+use std::path::{Path, PathBuf};
+
+use muster_api::system::{System, SystemError};
+
+use crate::options::Options;
+
+/// Where programs are looked for when none is configured.
+const PROGRAM_CANDIDATES: [&str; 3] = [
+    "/opt/puppetlabs/bin/puppet",
+    "/usr/bin/puppet",
+    "/usr/local/bin/puppet",
+];
+/// Puppet's `vardir`, with the `publicdir` beside it, which there is since Puppet 7.
+const VARDIR_CANDIDATES: [(&str, &str); 3] = [
+    (
+        "/opt/puppetlabs/puppet/cache",
+        "/opt/puppetlabs/puppet/public",
+    ),
+    ("/var/cache/puppet", "/var/cache/puppet/public"),
+    ("/var/lib/puppet", "/var/lib/puppet/public"),
+];
+/// Where the number of Puppet's daemon is.
+const RUNDIR_CANDIDATES: [&str; 3] = ["/var/run/puppetlabs", "/run/puppetlabs", "/run/puppet"];
+/// Where certificates are.
+const SSLDIR_CANDIDATES: [&str; 3] = [
+    "/etc/puppetlabs/puppet/ssl",
+    "/var/lib/puppet/ssl",
+    "/etc/puppet/ssl",
+];
+
+/// Puppet's directories: the node's own paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PuppetPaths {
+    pub(crate) vardir: PathBuf,
+    pub(crate) publicdir: PathBuf,
+    pub(crate) rundirs: Vec<PathBuf>,
+    pub(crate) ssldir: PathBuf,
+}
+
+/// This machine has no Puppet.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PuppetPathsError {
+    #[error("there is no Puppet: looked for {0}")]
+    State(String),
+    #[error(
+        "there is no program `puppet`: looked for {0}; [plugins.puppet] command says where it is"
+    )]
+    Program(String),
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl PuppetPaths {
+    /// Where the configuration says, or else the first that is there.
+    pub(crate) fn find(options: &Options, system: &dyn System) -> Result<Self, PuppetPathsError> {
+        let mut found = None;
+        for (var, public) in VARDIR_CANDIDATES {
+            let vardir = PathBuf::from(var);
+            if found.is_none() && path_exists(system, &vardir.join("state"))? {
+                found = Some((vardir, PathBuf::from(public)));
+            }
+        }
+        let (vardir, publicdir) = match (&options.vardir, found) {
+            (Some(vardir), _) => (vardir.clone(), vardir.join("public")),
+            (None, Some(found)) => found,
+            (None, None) => {
+                let looked: Vec<String> = VARDIR_CANDIDATES
+                    .iter()
+                    .map(|(var, _)| format!("{var}/state"))
+                    .collect();
+                return Err(PuppetPathsError::State(looked.join(", ")));
+            }
+        };
+        let rundirs = match &options.rundir {
+            Some(rundir) => vec![rundir.clone()],
+            None => RUNDIR_CANDIDATES.map(PathBuf::from).to_vec(),
+        };
+        Ok(Self {
+            vardir,
+            publicdir: options.publicdir.clone().unwrap_or(publicdir),
+            rundirs,
+            ssldir: match &options.ssldir {
+                Some(ssldir) => ssldir.clone(),
+                None => find_ssldir(system)?,
+            },
+        })
+    }
+
+    /// Locks and reports.
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.vardir.join("state")
+    }
+
+    pub(crate) fn report_path(&self) -> PathBuf {
+        self.state_dir().join("last_run_report.yaml")
+    }
+
+    pub(crate) fn run_lock_path(&self) -> PathBuf {
+        self.state_dir().join("agent_catalog_run.lock")
+    }
+
+    pub(crate) fn disabled_lock_path(&self) -> PathBuf {
+        self.state_dir().join("agent_disabled.lock")
+    }
+
+    /// Where the summary may be, the likelier first: before Puppet 7 it was with the state.
+    pub(crate) fn summary_paths(&self) -> [PathBuf; 2] {
+        let name = "last_run_summary.yaml";
+        [self.publicdir.join(name), self.state_dir().join(name)]
+    }
+
+    /// Where agents keep the last catalog that they got.
+    pub(crate) fn catalog_dir(&self) -> PathBuf {
+        self.vardir.join("client_data").join("catalog")
+    }
+}
+
+/// Puppet's program.
+pub(crate) fn find_program(
+    options: &Options,
+    system: &dyn System,
+) -> Result<PathBuf, PuppetPathsError> {
+    if let Some(command) = &options.command {
+        return Ok(command.clone());
+    }
+    for path in PROGRAM_CANDIDATES {
+        if path_exists(system, Path::new(path))? {
+            return Ok(path.into());
+        }
+    }
+    Err(PuppetPathsError::Program(PROGRAM_CANDIDATES.join(", ")))
+}
+
+/// A path of the node, as the host has it.
+pub(crate) fn host_path(system: &dyn System, path: &Path) -> PathBuf {
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    system.root().join(inside)
+}
+
+fn find_ssldir(system: &dyn System) -> Result<PathBuf, SystemError> {
+    for path in SSLDIR_CANDIDATES {
+        if path_exists(system, Path::new(path))? {
+            return Ok(path.into());
+        }
+    }
+    Ok(SSLDIR_CANDIDATES
+        .first()
+        .map(PathBuf::from)
+        .unwrap_or_default())
+}
+
+fn path_exists(system: &dyn System, path: &Path) -> Result<bool, SystemError> {
+    Ok(system.metadata(path)?.is_some())
+}

@@ -1,0 +1,297 @@
+//! Follows a run of Puppet by its log: who owes whom a refresh, and who got one.
+//!
+//! Pure: lines go in, [`RefreshEvent`]s for the ledger come out. What a run forgets without a word is found at its end: containers that
+//! were changed inside and told nobody, and whoever was at work when the run broke off.
+
+use std::collections::BTreeSet;
+
+use super::relations::{CatalogRelations, comparison_key};
+use super::replay;
+use super::trace::{TraceEvent, TraceLine};
+
+/// Types of Puppet's own that refresh nothing, whoever tells them to.
+const NON_REFRESHABLE: [&str; 13] = [
+    "File",
+    "Filebucket",
+    "Group",
+    "Notify",
+    "Resources",
+    "Schedule",
+    "Stage",
+    "Tidy",
+    "User",
+    "Cron",
+    "Host",
+    "Ssh_authorized_key",
+    "Sshkey",
+];
+
+/// What a line means for the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefreshEvent {
+    /// The target is owed a refresh.
+    Owed {
+        /// Who was changed.
+        source: String,
+        /// Who is to be refreshed.
+        target: String,
+        /// Whether the change was made for certain.
+        is_certain: bool,
+    },
+    /// The target was refreshed, or needs it no more.
+    Paid {
+        /// Who.
+        target: String,
+    },
+    /// A refresh of the target was begun and failed.
+    Tried {
+        /// Who.
+        target: String,
+        /// Puppet's words.
+        reason: String,
+    },
+    /// The target could not be refreshed in this run.
+    Kept {
+        /// Who.
+        target: String,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// What is known of a run so far.
+#[derive(Debug, Default)]
+pub struct TraceInterpreter {
+    /// Whether nothing is changed in this run.
+    is_noop: bool,
+    turn: Option<ResourceEvaluation>,
+    changed: BTreeSet<String>,
+    failed: BTreeSet<String>,
+    /// Who told whom, as keys.
+    scheduled: BTreeSet<(String, String)>,
+    /// Containers that were told, and have not passed it on yet.
+    due: BTreeSet<String>,
+    /// Whether the resource that stands for what earlier runs owe had its turn.
+    replayed: bool,
+}
+
+/// The turn of one resource or container.
+#[derive(Debug)]
+struct ResourceEvaluation {
+    place: String,
+    reference: String,
+    said_noop: bool,
+    said_real: bool,
+}
+
+impl TraceInterpreter {
+    /// At the beginning of a run; `is_noop` when all of it is only told.
+    pub fn new(is_noop: bool) -> Self {
+        Self {
+            is_noop,
+            ..Self::default()
+        }
+    }
+
+    /// What a line means.
+    pub fn process_line(
+        &mut self,
+        line: &TraceLine,
+        relations: &CatalogRelations,
+    ) -> Vec<RefreshEvent> {
+        if self.is_noop {
+            return Vec::new();
+        }
+        let step = line.classify_line();
+        if step == TraceEvent::Other {
+            return Vec::new();
+        }
+        let reference = self.resource_reference(&line.source, relations);
+        match step {
+            TraceEvent::Started => {
+                self.turn = Some(ResourceEvaluation {
+                    place: line.source.clone(),
+                    reference,
+                    said_noop: false,
+                    said_real: false,
+                });
+                Vec::new()
+            }
+            TraceEvent::Evaluated => {
+                self.turn = None;
+                self.replayed |= reference == replay::replay_reference();
+                let passed_on = self.due.remove(&comparison_key(&reference));
+                event_list(passed_on.then_some(RefreshEvent::Paid { target: reference }))
+            }
+            TraceEvent::Scheduled { target } => {
+                self.record_scheduled(&reference, &target, relations)
+            }
+            TraceEvent::Triggered => {
+                self.mark_real_change();
+                self.changed.insert(reference.clone());
+                event_list(Some(RefreshEvent::Paid { target: reference }))
+            }
+            TraceEvent::Needless => event_list(Some(RefreshEvent::Paid { target: reference })),
+            TraceEvent::WouldTrigger => {
+                self.mark_noop_change();
+                event_list(Some(RefreshEvent::Kept {
+                    target: reference,
+                    reason: "noop",
+                }))
+            }
+            TraceEvent::RefreshFailed { reason } => {
+                self.failed.insert(reference.clone());
+                event_list(Some(RefreshEvent::Tried {
+                    target: reference,
+                    reason,
+                }))
+            }
+            TraceEvent::Unscheduled => {
+                self.due.remove(&comparison_key(&reference));
+                event_list(Some(RefreshEvent::Kept {
+                    target: reference,
+                    reason: "it was skipped, or something that it needs failed",
+                }))
+            }
+            TraceEvent::Noop => {
+                self.mark_noop_change();
+                Vec::new()
+            }
+            TraceEvent::Failed => {
+                self.failed.insert(reference);
+                Vec::new()
+            }
+            TraceEvent::Said => {
+                let of_turn = |turn: &ResourceEvaluation| {
+                    line.source.strip_prefix(turn.place.as_str()).is_some()
+                };
+                if self.turn.as_ref().is_some_and(of_turn) {
+                    self.mark_real_change();
+                    self.changed.insert(reference);
+                }
+                Vec::new()
+            }
+            TraceEvent::Applying | TraceEvent::Other => Vec::new(),
+        }
+    }
+
+    /// The run is over, in whatever way: what it forgot without a word.
+    pub fn finish_run(&mut self, relations: &CatalogRelations) -> Vec<RefreshEvent> {
+        let mut notes = Vec::new();
+        if self.is_noop {
+            return notes;
+        }
+        if let Some(turn) = self.turn.take() {
+            let source = turn.reference;
+            for giver in std::iter::once(source.clone()).chain(relations.container_chain(&source)) {
+                let told = |target: &String| self.has_scheduled(&giver, target);
+                let targets = relations.notify_targets(&giver);
+                notes.extend(
+                    targets
+                        .into_iter()
+                        .filter(|target| !told(target))
+                        .map(|target| RefreshEvent::Owed {
+                            source: source.clone(),
+                            target,
+                            is_certain: false,
+                        }),
+                );
+            }
+        }
+        for source in self.changed.difference(&self.failed) {
+            for container in relations.container_chain(source) {
+                let targets = relations.notify_targets(&container);
+                let missed = targets
+                    .into_iter()
+                    .filter(|target| !self.has_scheduled(&container, target));
+                notes.extend(missed.map(|target| RefreshEvent::Owed {
+                    source: container.clone(),
+                    target,
+                    is_certain: true,
+                }));
+            }
+        }
+        notes.retain(
+            |note| !matches!(note, RefreshEvent::Owed { target, .. } if is_non_refreshable(target)),
+        );
+        notes
+    }
+
+    /// Of the targets of a replay, those that cannot be refreshed at all: the run told nobody that they are to be.
+    pub fn unrefreshable_targets(&self, targets: &[String]) -> Vec<RefreshEvent> {
+        let source = replay::replay_reference();
+        let is_deaf = |target: &&String| self.replayed && !self.has_scheduled(&source, target);
+        let paid = |target: &String| RefreshEvent::Paid {
+            target: target.clone(),
+        };
+        targets.iter().filter(is_deaf).map(paid).collect()
+    }
+
+    fn has_scheduled(&self, source: &str, target: &str) -> bool {
+        self.scheduled
+            .contains(&(comparison_key(source), comparison_key(target)))
+    }
+
+    fn record_scheduled(
+        &mut self,
+        source: &str,
+        target: &str,
+        relations: &CatalogRelations,
+    ) -> Vec<RefreshEvent> {
+        let only_noop = |turn: &ResourceEvaluation| turn.said_noop && !turn.said_real;
+        if self.turn.as_ref().is_some_and(only_noop) {
+            return Vec::new();
+        }
+        self.scheduled
+            .insert((comparison_key(source), comparison_key(target)));
+        if relations.is_container(target) || target.starts_with("Class[") {
+            self.due.insert(comparison_key(target));
+        }
+        if source == replay::replay_reference() {
+            return Vec::new();
+        }
+        event_list(Some(RefreshEvent::Owed {
+            source: source.to_owned(),
+            target: catalog_spelling(target, relations),
+            is_certain: true,
+        }))
+    }
+
+    /// The resource that speaks: what is said of a property is said of its resource.
+    fn resource_reference(&self, place: &str, relations: &CatalogRelations) -> String {
+        if let Some(turn) = &self.turn
+            && place.starts_with(&turn.place)
+        {
+            return turn.reference.clone();
+        }
+        catalog_spelling(&relations.resource_for_source(place), relations)
+    }
+
+    fn mark_real_change(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.said_real = true;
+        }
+    }
+
+    fn mark_noop_change(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.said_noop = true;
+        }
+    }
+}
+
+fn catalog_spelling(reference: &str, relations: &CatalogRelations) -> String {
+    relations
+        .catalog_spelling(reference)
+        .unwrap_or(reference)
+        .to_owned()
+}
+
+fn is_non_refreshable(target: &str) -> bool {
+    let (type_name, _) = target.split_once('[').unwrap_or_default();
+    NON_REFRESHABLE.contains(&type_name)
+}
+
+fn event_list(note: Option<RefreshEvent>) -> Vec<RefreshEvent> {
+    note.into_iter().collect()
+}

@@ -1,0 +1,159 @@
+//! The ledger of one run of Puppet: notes become entries, on the disk before the next line is read.
+//!
+//! The same log may be read twice, by a daemon that was started anew: what is owed already is not entered again.
+
+use std::path::PathBuf;
+
+use muster_api::system::{StateDir, System, SystemError};
+use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
+use serde_json::Value;
+
+use super::interpreter::{RefreshEvent, TraceInterpreter};
+use super::relations::CatalogRelations;
+use super::trace::{TraceEvent, TraceLine};
+
+/// Largest catalog that is read, in bytes.
+pub(crate) const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Ledger, catalog and what is known of the run.
+#[derive(Debug)]
+pub(crate) struct RefreshTracker {
+    ledger: RefreshLedger,
+    run: String,
+    follower: TraceInterpreter,
+    /// Where the catalog will be, once the run has it; the node's own path.
+    catalog: Option<PathBuf>,
+    relations: Option<CatalogRelations>,
+    now: i64,
+}
+
+impl RefreshTracker {
+    pub(crate) fn open(
+        engine: &StateDir,
+        run: String,
+        is_noop: bool,
+        catalog: Option<PathBuf>,
+    ) -> Result<Self, SystemError> {
+        Ok(Self {
+            ledger: RefreshLedger::open(engine)?,
+            run,
+            follower: TraceInterpreter::new(is_noop),
+            catalog,
+            relations: None,
+            now: 0,
+        })
+    }
+
+    /// Takes in a line.
+    pub(crate) fn process_line(
+        &mut self,
+        line: &TraceLine,
+        system: &dyn System,
+    ) -> Result<(), SystemError> {
+        if self.relations.is_none() && line.classify_line() == TraceEvent::Started {
+            self.relations = Some(self.read_relations(system));
+        }
+        let relations = self.relations.get_or_insert_default();
+        let notes = self.follower.process_line(line, relations);
+        if line.classify_line() == TraceEvent::Applying {
+            // Read again: the lines before came without a catalog.
+            self.relations = None;
+        }
+        self.apply_events(notes, system)
+    }
+
+    /// The run is over. `replayed` are the targets that it was to pay.
+    pub(crate) fn finish_run(
+        &mut self,
+        replayed: &[String],
+        system: &dyn System,
+    ) -> Result<(), SystemError> {
+        let relations = self.relations.take().unwrap_or_default();
+        let mut notes = self.follower.finish_run(&relations);
+        notes.extend(self.follower.unrefreshable_targets(replayed));
+        self.apply_events(notes, system)
+    }
+
+    fn read_relations(&self, system: &dyn System) -> CatalogRelations {
+        let read = |path: &PathBuf| read_catalog(system, path);
+        let document = self.catalog.as_ref().and_then(read);
+        CatalogRelations::from_catalog(&document.unwrap_or_default())
+    }
+
+    fn apply_events(
+        &mut self,
+        notes: Vec<RefreshEvent>,
+        system: &dyn System,
+    ) -> Result<(), SystemError> {
+        if !notes.is_empty() {
+            self.now = unix_seconds(system);
+        }
+        for note in notes {
+            match note {
+                RefreshEvent::Owed {
+                    source,
+                    target,
+                    is_certain,
+                } => self.record_owed_refresh(&source, &target, is_certain)?,
+                RefreshEvent::Paid { target } => self.ledger.mark_refreshed(&target)?,
+                RefreshEvent::Tried { target, reason } => {
+                    self.ledger.begin_refresh(&target)?;
+                    self.ledger.record_reason(&target, &reason)?;
+                }
+                RefreshEvent::Kept { target, reason } => {
+                    self.ledger.record_reason(&target, reason)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record_owed_refresh(
+        &mut self,
+        source: &str,
+        target: &str,
+        is_certain: bool,
+    ) -> Result<(), SystemError> {
+        let same = |debt: &&OwedRefresh| debt.source == source && debt.target == target;
+        let known = self.ledger.owed_refreshes().find(same);
+        match known.map(|debt| (debt.id, debt.certainty)) {
+            Some((id, RefreshCertainty::Uncertain)) if is_certain => {
+                return self.ledger.confirm_owed(&[id]);
+            }
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let targets = [(target.to_owned(), String::new())];
+        let intent = self
+            .ledger
+            .record_intent(&self.run, source, "", self.now, &targets)?;
+        if is_certain {
+            self.ledger.mark_change_made(&intent)?;
+        }
+        Ok(())
+    }
+}
+
+/// A catalog of the node; what is none is nothing.
+pub(crate) fn read_catalog(system: &dyn System, path: &std::path::Path) -> Option<Value> {
+    let bytes = system.read_file(path, MAX_CATALOG_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Who is owed a refresh, each once, in the order of the oldest debts.
+pub(crate) fn owed_targets(engine: &StateDir) -> Result<Vec<String>, SystemError> {
+    let mut targets: Vec<String> = Vec::new();
+    for debt in RefreshLedger::read_owed(engine)? {
+        if !targets.contains(&debt.target) {
+            targets.push(debt.target);
+        }
+    }
+    Ok(targets)
+}
+
+fn unix_seconds(system: &dyn System) -> i64 {
+    let since = system.now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}

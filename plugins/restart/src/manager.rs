@@ -1,0 +1,180 @@
+//! Where restarts are asked for and asked about; and where workers come from.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::{System, SystemError, launch};
+use uuid::Uuid;
+
+use crate::cycle::{MachinePaths, RequestPlacement, RestartCycle, RestartOptions, RestartRecord};
+use crate::store::{RestartStore, read_clocks};
+use crate::target::RestartTarget;
+
+/// What is over is forgotten after this long.
+const RECORD_RETENTION: Duration = Duration::from_hours(30 * 24);
+
+/// Starts workers.
+pub trait WorkerLauncher: fmt::Debug + Send + Sync {
+    /// Sees to it that a worker for this key of this store gets to work, and does not wait for it.
+    fn launch(&self, store: &RestartStore, key: &str) -> Result<(), SystemError>;
+}
+
+/// Workers that are processes of their own, which nobody waits for: the program is called as
+/// `PROGRAM restart-worker --directory STORE KEY`.
+#[derive(Debug, Clone)]
+pub struct DetachedLauncher(pub PathBuf);
+
+impl WorkerLauncher for DetachedLauncher {
+    fn launch(&self, store: &RestartStore, key: &str) -> Result<(), SystemError> {
+        let unit = format!("muster-restart-{}", Uuid::now_v7().simple());
+        let argv = [
+            self.0.display().to_string(),
+            "restart-worker".to_owned(),
+            "--directory".to_owned(),
+            store.path().display().to_string(),
+            key.to_owned(),
+        ];
+        launch::launch_detached(&unit, &argv)
+    }
+}
+
+/// Why a restart cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum RestartError {
+    /// The request cannot be kept.
+    #[error("cannot keep the request of a restart")]
+    Keep(#[source] SystemError),
+    /// It is kept, but nobody does it.
+    #[error(
+        "the request is kept, but no worker can be started; the daemon tries it again when it starts"
+    )]
+    Launch(#[source] SystemError),
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedRestart {
+    /// The restart that it is part of.
+    pub id: Uuid,
+    /// Whether somebody had asked for it before.
+    pub merged: bool,
+}
+
+/// The restarts of a machine. Everything blocks, but for no longer than a write to the disk.
+#[derive(Debug, Clone)]
+pub struct RestartManager {
+    store: RestartStore,
+    places: MachinePaths,
+    launch: Arc<dyn WorkerLauncher>,
+    system: Arc<dyn System>,
+}
+
+impl RestartManager {
+    /// Those of this machine.
+    pub fn new(
+        store: RestartStore,
+        places: MachinePaths,
+        launch: Arc<dyn WorkerLauncher>,
+        system: Arc<dyn System>,
+    ) -> Self {
+        Self {
+            store,
+            places,
+            launch,
+            system,
+        }
+    }
+
+    /// Where requests are kept.
+    pub fn store(&self) -> &RestartStore {
+        &self.store
+    }
+
+    /// Asks for a restart. When this returns, the request is on the disk, and somebody is about to fulfil it.
+    pub fn request_restart(
+        &self,
+        target: &RestartTarget,
+        wish: &RestartOptions,
+    ) -> Result<AcceptedRestart, RestartError> {
+        let key = target.record_key();
+        let (id, now) = (Uuid::now_v7(), read_clocks(&*self.system));
+        let enter = |record: &mut Option<RestartRecord>| {
+            if let Some(record) = record {
+                // Where things are may have changed since.
+                record.places = self.places.clone();
+                return record.add_request(id, wish, now);
+            }
+            let (target, places) = (target.clone(), self.places.clone());
+            *record = Some(RestartRecord::new(target, places, id, wish, now));
+            RequestPlacement { id, merged: false }
+        };
+        let RequestPlacement { id, merged } = self
+            .store
+            .update_record(&key, enter)
+            .map_err(RestartError::Keep)?;
+        self.ensure_worker(&key)?;
+        Ok(AcceptedRestart { id, merged })
+    }
+
+    /// The restart that goes on, or the last one; or that of this name. `None` when there is none.
+    pub fn find_cycle(
+        &self,
+        target: &RestartTarget,
+        id: Option<Uuid>,
+    ) -> Result<Option<RestartCycle>, SystemError> {
+        let record = self.store.read_record(&target.record_key())?;
+        Ok(record.and_then(|record| match id {
+            None => Some(record.current),
+            Some(id) => record.find_cycle(id).cloned(),
+        }))
+    }
+
+    /// Goes on with everything that was asked for and is not done, and forgets what has been over for long. Tells how many workers
+    /// were started.
+    pub fn resume_pending(&self) -> Result<usize, RestartError> {
+        let mut started = 0;
+        let now = read_clocks(&*self.system).wall;
+        for key in self.store.list_keys().map_err(RestartError::Keep)? {
+            let forget = |record: &mut Option<RestartRecord>| {
+                let since = |record: &RestartRecord| record.current.finished_at().map(|at| at.wall);
+                let old = record
+                    .as_ref()
+                    .filter(|record| record.is_idle())
+                    .and_then(since)
+                    .is_some_and(|at| {
+                        u128::from(now.saturating_sub(at)) > RECORD_RETENTION.as_millis()
+                    });
+                if old {
+                    *record = None;
+                }
+                record.as_ref().is_some_and(|record| !record.is_idle())
+            };
+            let waits = self
+                .store
+                .update_record(&key, forget)
+                .map_err(RestartError::Keep)?;
+            if waits && self.ensure_worker(&key)? {
+                started += 1;
+            }
+        }
+        Ok(started)
+    }
+
+    /// Starts a worker unless there is one. A second one would find that out, and end.
+    fn ensure_worker(&self, key: &str) -> Result<bool, RestartError> {
+        let free = self
+            .store
+            .try_lock_worker(key)
+            .map_err(RestartError::Keep)?;
+        let Some(lock) = free else {
+            return Ok(false);
+        };
+        drop(lock);
+        self.launch
+            .launch(&self.store, key)
+            .map_err(RestartError::Launch)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,122 @@
+//! Restarts: by systemd, by an init script, or by a command; the daemon itself by telling it so.
+//!
+//! What a script or a command prints goes into files of ours, not into a pipe: a service that inherits it and is started without
+//! closing it must not end when the worker does.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use muster_api::system::error::error_chain;
+use muster_api::system::process::{OUTPUT_DRAIN_TIMEOUT, wait_until};
+use muster_api::system::{Command, ProcessSpool, Signal, StateDir, System};
+
+use crate::instance::DaemonInstance;
+use crate::target::RestartTarget;
+use crate::target_status::{has_systemd, systemd_unit};
+
+/// How long a restart may take.
+const RESTART_TIMEOUT: Duration = Duration::from_mins(5);
+/// How long it has to end after that.
+const TERM_GRACE: Duration = Duration::from_secs(5);
+/// Bytes that are kept of what it prints.
+const MAX_SPOOL_BYTES: u64 = 64 * 1024;
+/// Longest line of it that is told.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+/// Does it; `Err` says in words why it was not done. `directory` is ours, for what is printed.
+pub(crate) fn restart_target(
+    system: &dyn System,
+    target: &RestartTarget,
+    instance: Option<&DaemonInstance>,
+    directory: &Path,
+) -> Result<(), String> {
+    if let Some(instance) = instance.filter(|_| target.is_daemon()) {
+        return signal_daemon(system, instance);
+    }
+    match target {
+        RestartTarget::Unit(name) if has_systemd(system) => restart_with_systemd(system, name),
+        RestartTarget::Unit(name) => {
+            let script = format!("/etc/init.d/{name}");
+            run_spooled(system, vec![script, "restart".to_owned()], directory)
+        }
+        RestartTarget::Command(argv) => run_spooled(system, argv.clone(), directory),
+    }
+}
+
+fn signal_daemon(system: &dyn System, instance: &DaemonInstance) -> Result<(), String> {
+    match system.signal_process(&instance.process, Signal::SIGUSR2, false) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the daemon ended before it could be told to restart".to_owned()),
+        Err(error) => Err(error_chain(&error)),
+    }
+}
+
+fn restart_with_systemd(system: &dyn System, name: &str) -> Result<(), String> {
+    let words = ["systemctl", "restart", "--", &systemd_unit(name)];
+    let mut command = Command::new(words);
+    command.timeout = Some(RESTART_TIMEOUT);
+    let output = system
+        .run_command(&command)
+        .map_err(|error| error_chain(&error))?;
+    if output.is_success() {
+        return Ok(());
+    }
+    let said = output.combined_text();
+    Err(exit_message(&words.join(" "), output.code, &said))
+}
+
+/// Runs a program whose children may live on.
+fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(), String> {
+    let words = argv.join(" ");
+    StateDir::recreate(directory).map_err(|error| error_chain(&error))?;
+    let spool = ProcessSpool {
+        directory: directory.to_owned(),
+        limit: MAX_SPOOL_BYTES,
+    };
+    let process = system
+        .start_detached(&Command::new(argv), &spool)
+        .map_err(|error| error_chain(&error))?;
+    let exit = || -> Option<i32> {
+        let text = fs::read_to_string(directory.join(ProcessSpool::EXIT)).ok()?;
+        text.trim().parse().ok()
+    };
+    let runs = || system.is_running(&process);
+    wait_until(RESTART_TIMEOUT, || exit().is_some() || !runs());
+    let Some(code) = exit() else {
+        if !runs() {
+            return Err(format!("`{words}` was killed"));
+        }
+        stop_process(system, &process);
+        return Err(format!(
+            "`{words}` did not end within {} s and was stopped",
+            RESTART_TIMEOUT.as_secs()
+        ));
+    };
+    if code == 0 {
+        return Ok(());
+    }
+    wait_until(OUTPUT_DRAIN_TIMEOUT, || !runs());
+    let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
+    let said = [read(ProcessSpool::STDOUT), read(ProcessSpool::STDERR)].concat();
+    Err(exit_message(&words, code, &String::from_utf8_lossy(&said)))
+}
+
+fn stop_process(system: &dyn System, process: &muster_api::system::ProcessId) {
+    // Whoever does not hear the first hears the last.
+    let _ = system.signal_process(process, Signal::SIGTERM, true);
+    wait_until(TERM_GRACE, || !system.is_running(process));
+    let _ = system.signal_process(process, Signal::SIGKILL, true);
+}
+
+fn exit_message(words: &str, code: i32, said: &str) -> String {
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    let last: String = last
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .take(MAX_MESSAGE_CHARS)
+        .collect();
+    let colon = if last.is_empty() { "" } else { ": " };
+    format!("`{words}` ended with code {code}{colon}{last}")
+}

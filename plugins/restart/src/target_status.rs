@@ -1,0 +1,105 @@
+//! What is known of the thing that is restarted: whether it runs, and which process it is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use muster_api::system::command::CancelFlag;
+use muster_api::system::{Command, ProcessId, System};
+use muster_engine::providers::service::choose_provider;
+use muster_engine::{EngineError, ResourceContext, ResourceEngine};
+
+use crate::target::RestartTarget;
+
+/// Longest file with a process number that is read, in bytes.
+const MAX_PID_FILE_BYTES: u64 = 4096;
+/// Where init scripts' daemons write their process numbers; `NAME` is the service's name.
+const PID_FILES: [&str; 5] = [
+    "/run/NAME.pid",
+    "/run/NAME/NAME.pid",
+    "/run/NAME/agent.pid",
+    "/var/run/NAME.pid",
+    "/var/run/NAME/NAME.pid",
+];
+/// There when systemd is the first process.
+const SYSTEMD_DIRECTORY: &str = "/run/systemd/system";
+
+/// What is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TargetStatus {
+    /// Where it was looked for, when the machine does not know it.
+    pub(crate) missing: Option<String>,
+    /// Whether it runs.
+    pub(crate) running: bool,
+    /// Its main process, where that can be known.
+    pub(crate) process: Option<ProcessId>,
+}
+
+/// Whether systemd runs the machine.
+pub(crate) fn has_systemd(system: &dyn System) -> bool {
+    matches!(system.metadata(Path::new(SYSTEMD_DIRECTORY)), Ok(Some(_)))
+}
+
+/// Looks. `pid_file` is where the thing writes its process number, if it was said.
+pub(crate) fn query_target(
+    machine: &Arc<dyn System>,
+    target: &RestartTarget,
+    pid_file: Option<&Path>,
+) -> Result<TargetStatus, EngineError> {
+    let system = &**machine;
+    let process = pid_file.and_then(|path| process_from_file(system, path));
+    let RestartTarget::Unit(name) = target else {
+        return Ok(TargetStatus {
+            missing: None,
+            running: process.is_some(),
+            process,
+        });
+    };
+    let resource = ResourceEngine::new(Arc::clone(machine)).empty_resource("service", name)?;
+    let cx = ResourceContext::new(system, CancelFlag::default());
+    let found = choose_provider(&cx, &resource)?.query_service(&cx, &resource)?;
+    let main = || {
+        if has_systemd(system) {
+            main_pid(system, name)
+        } else {
+            let paths = PID_FILES.iter().map(|path| path.replace("NAME", name));
+            let mut found = paths.filter_map(|path| process_from_file(system, Path::new(&path)));
+            found.next()
+        }
+    };
+    Ok(TargetStatus {
+        missing: found.missing,
+        running: found.running,
+        process: if pid_file.is_some() { process } else { main() },
+    })
+}
+
+fn process_from_file(system: &dyn System, path: &Path) -> Option<ProcessId> {
+    let text = system.read_file(path, MAX_PID_FILE_BYTES).ok()?;
+    ProcessId::from_pid(String::from_utf8_lossy(&text).trim().parse().ok()?)
+}
+
+/// The main process, as systemd knows it.
+fn main_pid(system: &dyn System, name: &str) -> Option<ProcessId> {
+    let words = [
+        "systemctl",
+        "show",
+        "--property=MainPID",
+        "--",
+        &systemd_unit(name),
+    ];
+    let output = system.run_command(&Command::new(words)).ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let pid = text.trim().strip_prefix("MainPID=")?.parse().ok()?;
+    // It says 0 when there is none.
+    (pid != 0).then(|| ProcessId::from_pid(pid)).flatten()
+}
+
+/// systemd's name of a service.
+pub(crate) fn systemd_unit(name: &str) -> String {
+    let kinds = [".socket", ".timer", ".target", ".mount", ".path"];
+    if kinds.iter().any(|kind| name.ends_with(kind)) {
+        name.to_owned()
+    } else {
+        format!("{name}.service")
+    }
+}

@@ -1,0 +1,262 @@
+//! The lines that are the chain's own: header, checkpoint and gap.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signature, VerifyingKey};
+use serde::{Deserialize, Serialize};
+
+use super::chain::{ChainLink, ChainPosition, LineHash, NotAnObject};
+use super::{AUDIT_FORMAT, AuditKeyTrust};
+use crate::Millis;
+use crate::identity::Identity;
+use crate::token::{KeyPair, PublicKey};
+
+const SIGNATURE_FIELD_PREFIX: &[u8] = b",\"signature\":\"";
+const SIGNATURE_CHARACTERS: usize = 86;
+
+/// Whose log this is. The first line of every file, and the first one after every start of the daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditHeader {
+    audit: HeaderTag,
+    /// RFC 3339, for people.
+    pub time: String,
+    /// The same instant, by which the token is judged.
+    pub unix_ms: Millis,
+    /// [`AUDIT_FORMAT`].
+    pub format: String,
+    /// The node's name.
+    pub node: Identity,
+    /// The public key that signs the checkpoints that follow (`U...`).
+    pub key: PublicKey,
+    /// The node's token, which says so.
+    pub token: String,
+    /// The account's token, which vouches for the node's and is vouched for by the operator.
+    pub account: String,
+}
+
+/// What was closed off, or is known to be gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditGap {
+    audit: GapTag,
+    /// RFC 3339, for people.
+    pub time: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: GapKind,
+}
+
+/// Why there is a gap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum GapKind {
+    /// The line before this one was cut off by a crash or a full disk. It has no number of its own.
+    Torn {
+        /// How many bytes are left of it.
+        bytes: u64,
+        /// The hash of what is left.
+        fragment: String,
+    },
+    /// The daemon remembers having written more than it found.
+    Missing {
+        /// The number of the last line that it remembers.
+        written: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum HeaderTag {
+    #[serde(rename = "header")]
+    Header,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum GapTag {
+    #[serde(rename = "gap")]
+    Gap,
+}
+
+impl AuditHeader {
+    /// A header at this instant.
+    pub fn new(
+        (unix_ms, time): (Millis, String),
+        node: Identity,
+        key: PublicKey,
+        token: String,
+        account: String,
+    ) -> Self {
+        Self {
+            audit: HeaderTag::Header,
+            time,
+            unix_ms,
+            format: AUDIT_FORMAT.to_owned(),
+            node,
+            key,
+            token,
+            account,
+        }
+    }
+
+    /// Whether the key is the node's, as far as the tokens or the verifier's own keys tell; otherwise why not.
+    pub(super) fn verify_key(&self, trusting: &AuditKeyTrust) -> Result<VerifyingKey, String> {
+        if self.format != AUDIT_FORMAT {
+            return Err(format!("its format is not {AUDIT_FORMAT}"));
+        }
+        trusting.verify_header(self)?;
+        self.key.verifying_key().map_err(|error| error.to_string())
+    }
+}
+
+impl AuditGap {
+    /// What a crash or a full disk left of a line.
+    pub fn torn_line(time: String, fragment: &[u8]) -> Self {
+        Self::new(
+            time,
+            GapKind::Torn {
+                bytes: u64::try_from(fragment.len()).unwrap_or(u64::MAX),
+                fragment: LineHash::of_bytes(fragment).to_string(),
+            },
+        )
+    }
+
+    /// Lines up to this number were written, and are gone.
+    pub fn missing_lines(time: String, written: u64) -> Self {
+        Self::new(time, GapKind::Missing { written })
+    }
+
+    /// Whether what is left of a line stands before it.
+    pub fn is_torn(&self) -> bool {
+        matches!(self.what, GapKind::Torn { .. })
+    }
+
+    fn new(time: String, what: GapKind) -> Self {
+        Self {
+            audit: GapTag::Gap,
+            time,
+            what,
+        }
+    }
+}
+
+impl ChainPosition {
+    /// Appends one of the chain's own lines, or any other value that is written as a JSON object.
+    pub fn append_mark(
+        self,
+        mark: &impl Serialize,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, NotAnObject> {
+        let record = serde_json::to_vec(mark).map_err(|_| NotAnObject)?;
+        self.append_record(&record, out)
+    }
+
+    /// Appends a checkpoint: the node's signature of everything up to here.
+    #[must_use]
+    pub fn append_checkpoint(
+        self,
+        time: &str,
+        node: &Identity,
+        key: &KeyPair,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let start = self.begin_line(out);
+        // None of these texts can hold a character that JSON would escape.
+        let fields = format!(
+            r#""audit":"checkpoint","time":"{time}","node":"{node}","key":"{}""#,
+            key.public_key()
+        );
+        out.extend_from_slice(fields.as_bytes());
+        let signed = checkpoint_signed_bytes(out.get(start..).unwrap_or_default());
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(&signed).to_bytes());
+        out.extend_from_slice(SIGNATURE_FIELD_PREFIX);
+        out.extend_from_slice(signature.as_bytes());
+        out.extend_from_slice(b"\"}");
+        self.end_line(start, out)
+    }
+}
+
+/// What a checkpoint signs: the format's name, a NUL, and its own line up to the signature.
+fn checkpoint_signed_bytes(line: &[u8]) -> Vec<u8> {
+    [AUDIT_FORMAT.as_bytes(), &[0], line].concat()
+}
+
+/// A line, as far as the chain looks into it.
+#[derive(Debug)]
+pub enum AuditLineKind {
+    /// Whose log this is.
+    Header(Box<AuditHeader>),
+    /// A signature.
+    Checkpoint(AuditCheckpoint),
+    /// What was closed off.
+    Gap(AuditGap),
+    /// A record: anything that is not the chain's own.
+    Record,
+    /// It claims to be the chain's own, and is not.
+    Broken,
+}
+
+/// A signature of everything before it.
+#[derive(Debug)]
+pub struct AuditCheckpoint {
+    /// RFC 3339, for people.
+    pub time: String,
+    /// The node's name.
+    pub node: Identity,
+    /// The key that made the signature, it says.
+    pub key: PublicKey,
+    signed: Vec<u8>,
+    signature: Signature,
+}
+
+#[derive(Deserialize)]
+struct CheckpointFields {
+    time: String,
+    node: Identity,
+    key: PublicKey,
+}
+
+impl AuditLineKind {
+    /// Reads a whole line, whose beginning is that of a chain's.
+    pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
+        let (place, fields) = ChainLink::split_line(line)?;
+        let Some(kind) = fields.strip_prefix(b"\"audit\":\"") else {
+            return Some((place, Self::Record));
+        };
+        let mark = if kind.starts_with(b"header\"") {
+            serde_json::from_slice(line)
+                .ok()
+                .map(|header| Self::Header(Box::new(header)))
+        } else if kind.starts_with(b"gap\"") {
+            serde_json::from_slice(line).ok().map(Self::Gap)
+        } else if kind.starts_with(b"checkpoint\"") {
+            AuditCheckpoint::parse_line(line).map(Self::Checkpoint)
+        } else {
+            None
+        };
+        Some((place, mark.unwrap_or(Self::Broken)))
+    }
+}
+
+impl AuditCheckpoint {
+    fn parse_line(line: &[u8]) -> Option<Self> {
+        let fields: CheckpointFields = serde_json::from_slice(line).ok()?;
+        let rest = line.strip_suffix(b"\"}")?;
+        let (rest, text) = rest.split_at_checked(rest.len().checked_sub(SIGNATURE_CHARACTERS)?)?;
+        let body = rest.strip_suffix(SIGNATURE_FIELD_PREFIX)?;
+        let mut signature = [0; Signature::BYTE_SIZE];
+        match URL_SAFE_NO_PAD.decode_slice(text, &mut signature) {
+            Ok(Signature::BYTE_SIZE) => {}
+            _ => return None,
+        }
+        Some(Self {
+            time: fields.time,
+            node: fields.node,
+            key: fields.key,
+            signed: checkpoint_signed_bytes(body),
+            signature: Signature::from_bytes(&signature),
+        })
+    }
+
+    /// Whether this key made the signature.
+    pub(super) fn verify_signature(&self, key: &VerifyingKey) -> bool {
+        key.verify_strict(&self.signed, &self.signature).is_ok()
+    }
+}

@@ -1,0 +1,275 @@
+//! Sensitive inputs, each sealed for the one node that may read it: neither the broker nor another node can.
+//!
+//! ```text
+//! shared = X25519(the request's one-time key, the node's key)
+//! key    = sha256("muster.sealed.v1" NUL shared one-time-key node-key input)
+//! text   = base64url(ChaCha20-Poly1305(key, nonce 0, the input's value as JSON))
+//! ```
+//!
+//! The node's key is the ed25519 key of its token, as a point of the Montgomery curve. Each key encrypts one text, so the
+//! nonce need not differ. What is authenticated besides is the request's id, the node and the input: a text that is moved
+//! to another request, node or input does not open.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce};
+use rand::TryRngCore as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+use x25519_dalek::{PublicKey as Point, StaticSecret};
+use zeroize::Zeroizing;
+
+use crate::identity::Identity;
+use crate::limits;
+use crate::token::{KeyError, KeyPair, PublicKey};
+use crate::unique::check_unique_keys;
+
+const ENCRYPTION_DOMAIN: &[u8] = b"muster.sealed.v1\0";
+
+/// The sealed inputs of one request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EncryptedInputs {
+    /// The one-time key, 32 bytes in base64url.
+    key: String,
+    /// For each node, the inputs by name, and what they were sealed into.
+    nodes: BTreeMap<Identity, BTreeMap<String, String>>,
+}
+
+/// Why inputs cannot be sealed or opened. Never repeats what is in them.
+#[derive(Debug, thiserror::Error)]
+pub enum InputEncryptionError {
+    /// A node's key cannot be used.
+    #[error("the key of {node} cannot be used to seal an input")]
+    Key {
+        /// The node.
+        node: Identity,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// The operating system gave no randomness.
+    #[error("the operating system's random source failed")]
+    Random,
+    /// An input cannot be written as JSON, or encrypted.
+    #[error("the input `{0}` cannot be sealed")]
+    Input(String),
+    /// More than a request may carry.
+    #[error(
+        "{bytes} bytes of sealed inputs are more than a request may have: {max} bytes, and {inputs} inputs for a node",
+        max = limits::MAX_ENCRYPTED_INPUT_BYTES,
+        inputs = limits::MAX_ENCRYPTED_INPUTS
+    )]
+    TooMuch {
+        /// Bytes of text.
+        bytes: usize,
+    },
+    /// Nothing was sealed for this node.
+    #[error("no inputs were sealed for {0}")]
+    NotForUs(Identity),
+    /// The one-time key is none.
+    #[error("the sealed inputs have no usable one-time key")]
+    OneTimeKey,
+    /// The text was sealed for another key, request, node or input, or was altered.
+    #[error(
+        "the sealed input `{0}` cannot be opened: it was sealed for another node or request, or altered"
+    )]
+    Closed(String),
+}
+
+/// Seals the inputs of one request, with a key that is used for nothing else.
+pub struct InputEncryptor {
+    request: Uuid,
+    secret: StaticSecret,
+    public: Point,
+}
+
+impl std::fmt::Debug for InputEncryptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sealer")
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+impl InputEncryptor {
+    /// A sealer for the request with this id, with a new key.
+    pub fn new(request: Uuid) -> Result<Self, InputEncryptionError> {
+        let mut secret = Zeroizing::new([0_u8; 32]);
+        rand::rngs::OsRng
+            .try_fill_bytes(&mut *secret)
+            .map_err(|_| InputEncryptionError::Random)?;
+        Ok(Self::with_secret(request, *secret))
+    }
+
+    /// The same with a key that is known, for tests and examples.
+    pub fn with_secret(request: Uuid, secret: [u8; 32]) -> Self {
+        let secret = StaticSecret::from(secret);
+        Self {
+            request,
+            public: Point::from(&secret),
+            secret,
+        }
+    }
+
+    /// Seals the inputs for each of the nodes.
+    pub fn encrypt_inputs<'a>(
+        &self,
+        nodes: impl IntoIterator<Item = (&'a Identity, &'a PublicKey)>,
+        inputs: &Map<String, Value>,
+    ) -> Result<EncryptedInputs, InputEncryptionError> {
+        let mut sealed = EncryptedInputs {
+            key: URL_SAFE_NO_PAD.encode(self.public.as_bytes()),
+            nodes: BTreeMap::new(),
+        };
+        for (node, key) in nodes {
+            let unusable = |source| InputEncryptionError::Key {
+                node: node.clone(),
+                source,
+            };
+            let theirs = Point::from(key.exchange_point().map_err(unusable)?);
+            let shared = self.secret.diffie_hellman(&theirs);
+            let binding = NodeCipher {
+                shared: shared.as_bytes(),
+                one_time: &self.public,
+                theirs: &theirs,
+                request: self.request,
+                node,
+            };
+            let mut texts = BTreeMap::new();
+            for (input, value) in inputs {
+                texts.insert(input.clone(), binding.encrypt_input(input, value)?);
+            }
+            sealed.nodes.insert(node.clone(), texts);
+        }
+        if !sealed.is_within_limits() {
+            return Err(InputEncryptionError::TooMuch {
+                bytes: sealed.text_bytes(),
+            });
+        }
+        Ok(sealed)
+    }
+}
+
+impl EncryptedInputs {
+    /// The nodes that have something in it.
+    pub fn recipient_nodes(&self) -> impl Iterator<Item = &Identity> {
+        self.nodes.keys()
+    }
+
+    /// Bytes of all texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.nodes
+            .values()
+            .flat_map(BTreeMap::values)
+            .map(String::len)
+            .sum()
+    }
+
+    /// Whether a request may carry this much.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        let few = |texts: &BTreeMap<_, _>| texts.len() <= limits::MAX_ENCRYPTED_INPUTS;
+        self.nodes.values().all(few) && self.text_bytes() <= limits::MAX_ENCRYPTED_INPUT_BYTES
+    }
+
+    /// Opens what was sealed for this node in the request with this id.
+    pub fn decrypt_inputs(
+        &self,
+        node: &Identity,
+        key: &KeyPair,
+        request: Uuid,
+    ) -> Result<Map<String, Value>, InputEncryptionError> {
+        let texts = self
+            .nodes
+            .get(node)
+            .ok_or_else(|| InputEncryptionError::NotForUs(node.clone()))?;
+        let mut one_time = [0; 32];
+        match URL_SAFE_NO_PAD.decode_slice(&self.key, &mut one_time) {
+            Ok(32) => {}
+            _ => return Err(InputEncryptionError::OneTimeKey),
+        }
+        let one_time = Point::from(one_time);
+        let secret = StaticSecret::from(*key.exchange_secret());
+        let shared = secret.diffie_hellman(&one_time);
+        if !shared.was_contributory() {
+            return Err(InputEncryptionError::OneTimeKey);
+        }
+        let binding = NodeCipher {
+            shared: shared.as_bytes(),
+            one_time: &one_time,
+            theirs: &Point::from(&secret),
+            request,
+            node,
+        };
+        let open = |(input, text): (&String, &String)| {
+            let value = binding.decrypt_input(input, text);
+            let closed = || InputEncryptionError::Closed(input.clone());
+            value.map(|value| (input.clone(), value)).ok_or_else(closed)
+        };
+        texts.iter().map(open).collect()
+    }
+}
+
+/// What a text is bound to.
+struct NodeCipher<'a> {
+    shared: &'a [u8; 32],
+    one_time: &'a Point,
+    theirs: &'a Point,
+    request: Uuid,
+    node: &'a Identity,
+}
+
+impl NodeCipher<'_> {
+    fn input_cipher(&self, input: &str) -> ChaCha20Poly1305 {
+        let mut hash = Sha256::new();
+        hash.update(ENCRYPTION_DOMAIN);
+        hash.update(self.shared);
+        hash.update(self.one_time.as_bytes());
+        hash.update(self.theirs.as_bytes());
+        hash.update(input);
+        let key: Zeroizing<[u8; 32]> = Zeroizing::new(hash.finalize().into());
+        ChaCha20Poly1305::new(Key::from_slice(&*key))
+    }
+
+    /// A name has no NUL, so nothing can be moved from one part to the other.
+    fn authenticated_data(&self, input: &str) -> Vec<u8> {
+        let node = self.node.as_str().as_bytes();
+        [
+            ENCRYPTION_DOMAIN,
+            self.request.as_bytes(),
+            node,
+            b"\0",
+            input.as_bytes(),
+        ]
+        .concat()
+    }
+
+    fn encrypt_input(&self, input: &str, value: &Value) -> Result<String, InputEncryptionError> {
+        let failed = || InputEncryptionError::Input(input.to_owned());
+        let text = serde_json::to_vec(value).map_err(|_| failed())?;
+        let text = Zeroizing::new(text);
+        let payload = Payload {
+            msg: &text,
+            aad: &self.authenticated_data(input),
+        };
+        let closed = self.input_cipher(input).encrypt(&Nonce::default(), payload);
+        Ok(URL_SAFE_NO_PAD.encode(closed.map_err(|_| failed())?))
+    }
+
+    fn decrypt_input(&self, input: &str, text: &str) -> Option<Value> {
+        let closed = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let payload = Payload {
+            msg: &closed,
+            aad: &self.authenticated_data(input),
+        };
+        let opened = self.input_cipher(input).decrypt(&Nonce::default(), payload);
+        let opened = Zeroizing::new(opened.ok()?);
+        check_unique_keys(&opened).ok()?;
+        serde_json::from_slice(&opened).ok()
+    }
+}

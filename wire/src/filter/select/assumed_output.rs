@@ -1,0 +1,142 @@
+//! Questions to data sources, and their answers, as people state them: `service("sshd")`, `puppet().enabled=false`. Read as expressions
+//! are, so that there is one way to write them.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use super::SelectExpression;
+use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
+use crate::filter::error::{FilterError, FilterFault};
+use crate::filter::lookup::DataLookup;
+use crate::filter::number::NumericValue;
+use crate::filter::term::{FactOperand, FactOperator, LiteralOperand};
+
+/// What an output of a data source is said to be: `puppet().enabled=false`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssumedOutput {
+    /// The question.
+    pub lookup: DataLookup,
+    /// The output's name.
+    pub output: String,
+    /// Its value: a boolean or a number if it looks like one, else a text.
+    pub value: Value,
+}
+
+impl FromStr for AssumedOutput {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let wrong = || {
+            let expected =
+                "one output of a data source and its value, as in puppet().enabled=false";
+            FilterFault::new(0, expected).into_filter_error(text)
+        };
+        let SelectExpression(BooleanTree::Term(SelectCondition::Of(
+            ConditionSubject::Output(output),
+            demand,
+        ))) = SelectExpression::parse(text)?
+        else {
+            return Err(wrong());
+        };
+        let ValueTest::Compare(FactOperator::Equal, FactOperand::Literal(literal)) = demand else {
+            return Err(wrong());
+        };
+        let SourceOutput { lookup, name, .. } = output;
+        Ok(Self {
+            lookup,
+            output: name,
+            value: literal_to_json(literal),
+        })
+    }
+}
+
+impl FromStr for DataLookup {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let stated = AssumedOutput::from_str(&format!("{text}.x=1"));
+        let stated = stated.ok().filter(|stated| stated.output == "x");
+        stated.map(|stated| stated.lookup).ok_or_else(|| {
+            let expected = "a question to a data source, as in puppet() or service(\"sshd\")";
+            FilterFault::new(0, expected).into_filter_error(text)
+        })
+    }
+}
+
+fn literal_to_json(literal: LiteralOperand) -> Value {
+    let plain = || serde_json::from_str(&literal.text).ok();
+    let plain: Option<Value> = match literal.text.as_str() {
+        "true" | "false" => plain(),
+        _ => literal.number.and_then(|_: NumericValue| plain()),
+    };
+    plain.unwrap_or(Value::String(literal.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::AssumedOutput;
+    use crate::filter::DataLookup;
+
+    #[test]
+    fn what_is_stated_is_one_output_and_its_value() {
+        for (text, lookup, output, value) in [
+            (
+                "puppet().enabled=false",
+                "puppet()",
+                "enabled",
+                json!(false),
+            ),
+            ("puppet().enabled", "puppet()", "enabled", json!(true)),
+            (
+                "process('a=b').count == 2",
+                "process(\"a=b\")",
+                "count",
+                json!(2),
+            ),
+            (
+                "package('o').version='1.2.3'",
+                "package(\"o\")",
+                "version",
+                json!("1.2.3"),
+            ),
+        ] {
+            let stated: AssumedOutput = text.parse().unwrap();
+            assert_eq!(stated.lookup.to_string(), lookup);
+            assert_eq!((stated.output.as_str(), stated.value), (output, value));
+        }
+        for text in [
+            "",
+            "customer=acme",
+            "apache",
+            "not puppet().enabled",
+            "puppet().enabled!=true",
+            "process('x').count > 1",
+            "package('o').version=/1/",
+            "puppet().enabled and puppet().applying",
+            "puppet().enabled in [true, false]",
+        ] {
+            assert!(text.parse::<AssumedOutput>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_read_as_it_prints() {
+        for text in ["puppet()", "service(\"sshd\")", "a(\"\\\"b\\\\\")"] {
+            assert_eq!(text.parse::<DataLookup>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "puppet",
+            "puppet().enabled",
+            "a() or b()",
+            "not a()",
+            "fact(\"x\").value",
+            "a()=1 or b()",
+        ] {
+            assert!(text.parse::<DataLookup>().is_err(), "{text}");
+        }
+    }
+}
