@@ -1,6 +1,6 @@
-//! Which agents and data sources a daemon offers, and the sections of the configuration that they read.
+//! The agents and data sources of a daemon, and the configuration sections that they read.
 //!
-//! A plugin that is new is entered here, and nowhere else in the daemon.
+//! A new plugin is registered here, and nowhere else in the daemon.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use serde::de::DeserializeOwned;
 use crate::assemble::AssembleError;
 use crate::config::{self, Config};
 
-/// Where agents get what the broker keeps; wants to be connected when there is a broker.
+/// Access of agents to the data that the broker stores; connect it when there is a broker.
 #[derive(Debug, Clone)]
 pub struct BrokerHandles {
     /// Run permits.
     pub permits: muster_permits::PermitClient,
-    /// What the provisioning service keeps.
+    /// The provisioning service's data.
     pub provisioner: muster_provisioner::ProvisionerHandle,
 }
 
 impl BrokerHandles {
-    /// Desks of this node, without a broker yet.
+    /// The handles of this node, without a broker.
     pub fn new(config: &Config) -> Self {
         Self {
             permits: muster_permits::PermitClient::new(config.identity.clone()),
@@ -39,7 +39,7 @@ impl BrokerHandles {
     }
 }
 
-/// Everything that is only read, to prove that the configured plugins can be loaded.
+/// Loads everything that is read-only, to check that the configured plugins can be loaded.
 pub(crate) fn check_plugins(config: &Config) -> Result<(), AssembleError> {
     let desks = BrokerHandles::new(config);
     build_registry(config, &desks, &build_puppet(config, &desks.permits)?)?;
@@ -48,7 +48,7 @@ pub(crate) fn check_plugins(config: &Config) -> Result<(), AssembleError> {
     Ok(())
 }
 
-/// The built-in agents, each with its limits; what they need of the broker they ask these desks for.
+/// The built-in agents, each with its limits; they reach the broker through these handles.
 pub(crate) fn build_registry(
     config: &Config,
     desks: &BrokerHandles,
@@ -76,7 +76,7 @@ pub fn agent_limits(configured: &config::LimitsConfig, agent: &str) -> CallLimit
     }
 }
 
-/// What the configuration says of external agents.
+/// The configured options of external agents.
 pub fn external_options(
     config: &Config,
 ) -> Result<muster_host::external::ExternalOptions, AssembleError> {
@@ -89,7 +89,7 @@ pub fn external_options(
     })
 }
 
-/// The external agents of the configuration; their directories are not looked at yet.
+/// The external agents of the configuration; their directories are not scanned yet.
 pub fn open_agent_directory(
     config: &Config,
     config_file: &Path,
@@ -104,7 +104,7 @@ pub fn open_agent_directory(
     ))
 }
 
-/// What the node can be asked for in filters and by `get_data`, sorted by name. `state` is the daemon's state directory.
+/// The data sources for filters and `get_data`, sorted by name. `state` is the daemon's state directory.
 pub fn data_sources(
     catalog: muster_catalog::Options,
     puppet: muster_puppet::Options,
@@ -124,7 +124,7 @@ pub fn data_sources(
     Ok(sources)
 }
 
-/// The data sources as the configuration wants them.
+/// The data sources with their configured options.
 pub(crate) fn configured_data_sources(
     config: &Config,
 ) -> Result<Vec<ValidatedDataSource>, AssembleError> {
@@ -182,7 +182,7 @@ fn builtin_agents(
     Ok(agents)
 }
 
-/// Configuration, state, audit log and credentials of this daemon, wherever its configuration puts them.
+/// Configuration, state, audit log and credentials of this daemon, at their configured paths.
 fn daemon_paths(config: &Config) -> Vec<PathBuf> {
     let (paths, broker) = (&config.paths, &config.broker);
     let mut found = vec![
@@ -208,14 +208,14 @@ fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, Assem
     Ok(options)
 }
 
-/// What the configuration says of provisioning.
+/// The configured options of provisioning.
 pub(crate) fn provisioner_options(
     config: &Config,
 ) -> Result<muster_provisioner::Options, AssembleError> {
     plugin_options(config, "provisioner")
 }
 
-/// Where restarts are asked for on this node. Nothing is read or written before the first one.
+/// The restart manager of this node. Nothing is read or written before the first restart.
 pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, AssembleError> {
     let catalog = catalog_options(config)?;
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
@@ -235,12 +235,12 @@ pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, AssembleE
     ))
 }
 
-/// Where what is known of restarts is kept.
+/// The store of restart records.
 pub(crate) fn restart_store(config: &Config) -> RestartStore {
     RestartStore::new(config.paths.state.join("restart"))
 }
 
-/// The agent `puppet`, which goes on beside requests too.
+/// The agent `puppet`, which also works in the background between requests.
 pub(crate) fn build_puppet(
     config: &Config,
     permits: &muster_permits::PermitClient,
@@ -253,7 +253,7 @@ pub(crate) fn build_puppet(
     })
 }
 
-/// Runs are remembered below the daemon's state, and share the engine's ledger and lock.
+/// Run records are stored below the daemon's state and share the engine's ledger and lock.
 fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleError> {
     let mut options: muster_puppet::Options = plugin_options(config, "puppet")?;
     if options.state_dir.as_os_str().is_empty() {
@@ -265,7 +265,7 @@ fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleErr
     Ok(options)
 }
 
-/// The engine's state lies below the daemon's, unless the operator wants it elsewhere.
+/// The engine's state is below the daemon's, unless configured elsewhere.
 fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleError> {
     let mut options: muster_catalog::Options = plugin_options(config, "catalog")?;
     if options.state_dir.as_os_str().is_empty() {

@@ -1,6 +1,6 @@
 //! `rpcd apply`: applies a catalog to this machine, without a daemon, a broker or a caller.
 //!
-//! What happens is told as it happens: in Puppet's words, or with `--jsonl` a line of JSON for each event. The engine does the work.
+//! Events are printed as they occur: in Puppet's format, or with `--jsonl` as one line of JSON per event. The engine does the work.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Read, Write};
@@ -24,7 +24,7 @@ use muster_system::{StateDir, System};
 
 use crate::terminal::{escape_json, escape_text};
 
-/// Where the engine keeps its state when nothing is said.
+/// The default directory of the engine's state.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/muster/engine";
 
 /// What `rpcd apply` takes.
@@ -88,7 +88,7 @@ pub struct ApplyArgs {
     puppet_state: Vec<PathBuf>,
 }
 
-/// Does it.
+/// Applies the catalog.
 pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let system: Arc<dyn System> = Arc::new(RealSystem::new(arguments.root.clone()));
     let bytes = read_catalog(arguments)?;
@@ -123,7 +123,7 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         voice.print_event(event);
     })?;
     if !arguments.noop {
-        // `rpc ledger replay` begins from it.
+        // `rpc ledger replay` starts from this file.
         state.replace_file(run::run_files::CATALOG_FILE, &bytes)?;
     }
     if let Some(path) = &arguments.report {
@@ -186,7 +186,7 @@ fn exit_code(report: &RunReport, detailed: bool) -> ExitCode {
     }
 }
 
-/// Where the run is told: data on standard output.
+/// Prints events on standard output.
 struct EventPrinter {
     jsonl: bool,
     colour: bool,
@@ -201,7 +201,7 @@ impl EventPrinter {
         Self { jsonl, colour, out }
     }
 
-    /// A reader that went away does not stop a run that is half done.
+    /// A closed standard output does not stop a run halfway.
     fn print_event(&mut self, event: &RunEvent) {
         if self.jsonl {
             if let Ok(line) = serde_json::to_string(event) {
@@ -239,7 +239,7 @@ impl EventPrinter {
         }
     }
 
-    /// What is still owed is the last thing that is said: it is why the machine is not as described.
+    /// Prints pending refreshes last: they are the reason why the machine is not in the described state.
     fn print_pending_refreshes(&mut self, report: &RunReport) {
         if self.jsonl {
             return;

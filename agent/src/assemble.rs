@@ -1,6 +1,6 @@
-//! From a configuration to the parts of a daemon: reads the files that it names. Which agents it has: `agents.rs`.
+//! Builds the parts of a daemon from its configuration: reads the files that it names. `agents.rs` builds the agents.
 //!
-//! Everything that can be wrong with a node's set-up is found here, before anything is connected.
+//! All configuration errors of a node are found here, before any connection is made.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -39,7 +39,7 @@ use crate::renewal;
 use crate::seen::{SeenError, SeenRequests};
 use crate::services;
 
-/// Largest file of a seed, in bytes.
+/// Maximum size of a seed file, in bytes.
 const MAX_SEED_BYTES: u64 = 1024;
 
 /// The node's renewed token, in the state directory.
@@ -48,26 +48,26 @@ pub(crate) const RENEWED_TOKEN_FILE: &str = "token.jwt";
 /// The record of the audit log's last checkpoint, in the state directory.
 const AUDIT_HEAD_FILE: &str = "audit.head";
 
-/// Why a daemon cannot be put together.
+/// Why a daemon cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// A file that the configuration names cannot be read.
     #[error("cannot read {what} from {}", path.display())]
     Read {
-        /// What is in it.
+        /// The content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// The state directory cannot be made.
+    /// The state directory cannot be created.
     #[error("cannot make the directory {}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -76,43 +76,43 @@ pub enum AssembleError {
     Lock {
         /// The lock file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// Another daemon has the state directory.
+    /// Another daemon holds the lock of the state directory.
     #[error("another rpcd is running with the state in {}", path.display())]
     Occupied {
         /// The directory.
         path: PathBuf,
     },
-    /// A secret that others could read.
+    /// A secret file that other users can read.
     #[error(transparent)]
     Exposed(#[from] SecretFileError),
-    /// The credentials are none.
+    /// The credentials are invalid.
     #[error("the credentials in {} cannot be used", path.display())]
     Creds {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: UserCredentialsError,
     },
-    /// The name in the credentials is no identity.
+    /// The name in the credentials is not an identity.
     #[error("the credentials in {} carry a name that is no identity", path.display())]
     Name {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: NameError,
     },
-    /// The configured identity is not the one in the credentials.
+    /// The configured identity differs from the one in the credentials.
     #[error("this node is configured as {configured}, and its credentials in {} are those of {found}", path.display())]
     Identity {
-        /// What the configuration says.
+        /// The configured identity.
         configured: Identity,
-        /// What the token says.
+        /// The identity in the token.
         found: Identity,
         /// The credentials' file.
         path: PathBuf,
@@ -126,63 +126,63 @@ pub enum AssembleError {
         #[source]
         source: TokenError,
     },
-    /// A broker address.
+    /// A broker address is invalid.
     #[error("the broker's address cannot be used")]
     Broker(#[from] BusError),
-    /// An agent.
+    /// An agent is invalid.
     #[error("an agent cannot be loaded")]
     Agent(#[from] AgentError),
-    /// A data source.
+    /// A data source is invalid.
     #[error("a data source cannot be offered")]
     Data(#[from] DataSourceError),
-    /// A plugin's table in the configuration.
+    /// A plugin's configuration table is invalid.
     #[error("the section [plugins.{plugin}] is wrong")]
     Plugin {
         /// The plugin's name.
         plugin: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// The daemon's own program, which runs external agents.
+    /// The daemon's own program, which runs external agents, cannot be found.
     #[error("cannot find the daemon's own program")]
     Own(#[source] io::Error),
-    /// Two agents of one name.
+    /// Two agents have the same name.
     #[error("the agents do not go together")]
     Registry(#[from] RegistryError),
-    /// A service that cannot be started.
+    /// A service cannot be started.
     #[error("a service cannot be started")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
-    /// Newcomers cannot be let in.
+    /// The enrolment service cannot be set up.
     #[error("newcomers cannot be enrolled")]
     Enrol(#[source] muster_wire::enrol::NodeEnrollerError),
-    /// The journal of seen requests.
+    /// The journal of seen requests cannot be used.
     #[error(transparent)]
     Seen(#[from] SeenError),
-    /// The audit log.
+    /// The audit log cannot be used.
     #[error(transparent)]
     Audit(#[from] AuditLogError),
-    /// What this machine needs to become a node.
+    /// The enrolment state cannot be used.
     #[error(transparent)]
     Newcomer(#[from] NodeEnrolmentError),
 }
 
-/// A daemon's state, and how it connects.
+/// A daemon's state and its connection options.
 #[derive(Debug)]
 pub struct AssembledDaemon {
     /// The state.
     pub core: Arc<DaemonCore>,
-    /// How to connect.
+    /// The connection options.
     pub options: BusOptions,
-    /// What agents need of the broker; want to be connected too.
+    /// The agents' broker handles; they must be connected too.
     pub desks: BrokerHandles,
-    /// What takes up Puppet's runs of an earlier daemon, and counts those of others.
+    /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
-    /// The machine that the daemon itself runs on; facts come from it too.
+    /// The machine that the daemon itself runs on; a source of facts too.
     pub host: Arc<dyn System>,
 }
 
-/// Everything that is only read, to prove that a daemon can be built of it. Touches nothing that a running daemon uses.
+/// Loads everything that is read-only, to check that a daemon can be built. Does not touch files that a running daemon uses.
 pub fn check_config(config: &Config) -> Result<(), AssembleError> {
     if let Some(bootstrap) = enrolment::bootstrap_path(config) {
         enrolment::check_bootstrap(config, bootstrap)?;
@@ -200,7 +200,7 @@ pub fn check_config(config: &Config) -> Result<(), AssembleError> {
     Ok(())
 }
 
-/// Where facts come from.
+/// The sources of facts.
 pub fn fact_sources(config: &Config) -> FactSources {
     let facts = &config.facts;
     FactSources {
@@ -216,7 +216,7 @@ pub fn fact_sources(config: &Config) -> FactSources {
     }
 }
 
-/// Reads and builds everything, in a state directory that is ours. Blocks.
+/// Reads and builds everything, in a state directory that this process has locked. Blocks.
 pub fn assemble_daemon(
     config: &Config,
     config_file: &Path,
@@ -233,7 +233,7 @@ pub fn assemble_daemon(
     let (policy, problems) = load_policies(config);
     let desks = BrokerHandles::new(config);
     let puppet = agents::build_puppet(config, &desks.permits)?;
-    // Looked at before the log is opened, which makes it. A machine that was just enrolled has other files here already.
+    // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let core = DaemonCore::new(CoreParts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
@@ -277,7 +277,7 @@ pub fn assemble_daemon(
     })
 }
 
-/// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.
+/// Collects facts and reads classes again. A source that fails keeps its last good value, and the failure is reported. Blocks.
 pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     let mut problems = Vec::new();
     for problem in core.facts.reload(FactMachines {
@@ -298,7 +298,7 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
         .set_findings("classes", FindingLevel::Warning, &problems);
 }
 
-/// Reads the policies anew; what is wrong with them is told, and denies.
+/// Reads the policies again. Errors are reported, and the affected policies deny.
 pub fn reload_policies(core: &DaemonCore, config: &Config) {
     let (policy, problems) = load_policies(config);
     core.set_policy(policy);
@@ -337,29 +337,30 @@ fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> audi
     }
 }
 
-/// Where a changed account token is kept.
+/// The path of a changed account token.
 pub fn account_token_path(config: &Config) -> PathBuf {
     config.paths.state.join("account.jwt")
 }
 
-/// An empty file, written when the account token was last confirmed to be the newest: a restart makes no token fresher.
+/// An empty file, written when the account token was last confirmed to be the newest. Its time survives a restart, which does not confirm the
+/// token.
 pub(crate) fn confirmation_path(config: &Config) -> PathBuf {
     config.paths.state.join("account.confirmed")
 }
 
-/// When a file was last written, if there is one.
+/// When a file was last modified, if it exists.
 fn modified_at(path: &Path) -> Option<Millis> {
     let modified = fs::metadata(path).and_then(|found| found.modified()).ok()?;
     let since = modified.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
 }
 
-/// Where a renewed token of the node is kept. Its key stays where the credentials are.
+/// The path of the node's renewed token. Its key stays in the credentials file.
 pub fn renewed_token_path(config: &Config) -> PathBuf {
     config.paths.state.join(RENEWED_TOKEN_FILE)
 }
 
-/// Uses the renewed token that an earlier daemon kept, if it is this node's and ends later than the one in the credentials.
+/// Uses the renewed token that an earlier daemon stored, if it belongs to this node and expires later than the one in the credentials.
 fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now: Millis) {
     let path = renewed_token_path(config);
     let Ok(token) = read_token_file("the node's renewed token", &path) else {
@@ -383,7 +384,7 @@ fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
     Ok(signer)
 }
 
-/// Whose credentials these are. Those that others could read are refused.
+/// Reads a credentials file. Rejects a file that other users can read.
 pub(crate) fn read_signer(path: &Path) -> Result<Signer, AssembleError> {
     let text =
         muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
@@ -397,7 +398,7 @@ pub(crate) fn read_signer(path: &Path) -> Result<Signer, AssembleError> {
     })
 }
 
-/// The account token that was configured, or the one that was announced later, whichever is newer.
+/// The configured account token or the stored later one, whichever is newer.
 fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
     let configured = read_trust(config, &config.trust.account)?;
     let Ok(kept) = read_token_file("the account's token", &account_token_path(config)) else {
@@ -406,7 +407,7 @@ fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
     Ok(configured.update(kept.trim()).unwrap_or(configured))
 }
 
-/// An account of the operator whose key is pinned, by the token in this file.
+/// An account, verified against the pinned operator key, from the token in this file.
 pub(crate) fn read_trust(config: &Config, account: &Path) -> Result<AccountTrust, AssembleError> {
     let wrong = |source| AssembleError::Trust {
         path: account.to_owned(),
@@ -420,7 +421,7 @@ pub(crate) fn read_trust(config: &Config, account: &Path) -> Result<AccountTrust
     .map_err(wrong)
 }
 
-/// How this party connects to the broker of the configuration.
+/// The connection options for the configured broker.
 pub(crate) fn connect_options(
     config: &Config,
     signer: &Signer,
@@ -437,7 +438,7 @@ pub(crate) fn connect_options(
     Ok(with_signer(options, signer))
 }
 
-/// The same way to the broker, as this party.
+/// The same connection options with another signer.
 pub(crate) fn with_signer(options: BusOptions, signer: &Signer) -> BusOptions {
     BusOptions {
         name: signer.identity().to_string(),
@@ -447,7 +448,7 @@ pub(crate) fn with_signer(options: BusOptions, signer: &Signer) -> BusOptions {
     }
 }
 
-/// The key whose seed is in this file.
+/// Reads the key from a seed file.
 pub(crate) fn read_key(path: &Path) -> Result<KeyPair, AssembleError> {
     let seed = muster_secret::read_secret(path, SecretOwner::Daemon, MAX_SEED_BYTES)?;
     KeyPair::from_seed(seed.trim()).map_err(|source| AssembleError::Trust {
@@ -456,7 +457,7 @@ pub(crate) fn read_key(path: &Path) -> Result<KeyPair, AssembleError> {
     })
 }
 
-/// Reads a file that is no secret and no longer than a token.
+/// Reads a non-secret file of at most the size of a token.
 fn read_token_file(what: &'static str, path: &Path) -> Result<String, AssembleError> {
     let read = || {
         let mut text = String::new();

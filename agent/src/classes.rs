@@ -1,6 +1,6 @@
-//! The classes that configuration management gave this node: one a line, as Puppet writes `classes.txt`.
+//! The classes that configuration management assigned to this node: one per line, the format of Puppet's `classes.txt`.
 //!
-//! A file that cannot be read keeps the last good classes. It does not say where the file is.
+//! If the file cannot be read, the last good classes stay. The caller supplies the path.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Most lines of a file.
+/// Maximum number of lines of a file.
 pub const MAX_LINES: usize = 10_000;
-/// Most bytes of a file.
+/// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Why there are no new classes.
+/// Why the classes were not updated.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassesError {
     /// The file cannot be read.
@@ -21,17 +21,17 @@ pub enum ClassesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// More than any node has: it is another file.
+    /// The file exceeds the limits, so it is probably not a list of classes.
     #[error("{} has more than {MAX_LINES} lines or {MAX_FILE_BYTES} bytes; is it a list of classes?", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
-    /// The file was there before and now is empty or gone: a run is probably writing it.
+    /// The file existed before and is now empty or missing; a run is probably writing it.
     #[error("{} is empty or gone; the last good classes are kept", path.display())]
     Vanished {
         /// The file.
@@ -44,7 +44,7 @@ pub enum ClassesError {
 pub struct ClassStore {
     path: PathBuf,
     current: RwLock<Arc<[String]>>,
-    /// Whether the file was read once, or found missing; until then the classes are unknown.
+    /// Whether the file was read once, or found missing; the classes are unknown until then.
     known: AtomicBool,
 }
 
@@ -57,7 +57,7 @@ impl ClassStore {
         }
     }
 
-    /// Begins with these classes, which are lower-case, sorted, and each there once.
+    /// Starts with these classes, which must be lower-case, sorted and unique.
     pub fn with_classes(path: PathBuf, classes: Arc<[String]>) -> Self {
         Self {
             path,
@@ -71,12 +71,12 @@ impl ClassStore {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether they were read once. A file that is broken since before the daemon's start leaves them unknown.
+    /// Whether the classes were read once. A file that was invalid since before the daemon's start leaves them unknown.
     pub fn are_known(&self) -> bool {
         self.known.load(Ordering::Acquire)
     }
 
-    /// Reads the file anew. A file that was never there is a node without classes.
+    /// Reads the file again. A file that never existed means no classes.
     pub fn reload(&self) -> Result<(), ClassesError> {
         let classes =
             parse_classes(&read_classes(&self.path)?).ok_or_else(|| ClassesError::TooLarge {
@@ -94,7 +94,7 @@ impl ClassStore {
     }
 }
 
-/// The file's text; none if there is no file.
+/// The text of the file; empty if there is no file.
 fn read_classes(path: &Path) -> Result<String, ClassesError> {
     let read_error = |source| ClassesError::Read {
         path: path.to_owned(),
@@ -117,7 +117,7 @@ fn read_classes(path: &Path) -> Result<String, ClassesError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The classes of a text; nothing if it has too many lines.
+/// The classes of a text; `None` if it has too many lines.
 fn parse_classes(text: &str) -> Option<Vec<String>> {
     if text.lines().count() > MAX_LINES {
         return None;

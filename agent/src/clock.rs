@@ -1,4 +1,4 @@
-//! The wall clock, as a value that can be replaced: freshness is judged by it.
+//! The wall clock as a replaceable value; request freshness depends on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use muster_wire::Millis;
 
-/// Tells the time in milliseconds since the epoch.
+/// Returns the time in milliseconds since the epoch.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> Millis + Send + Sync>);
 
@@ -21,7 +21,7 @@ impl WallClock {
         })
     }
 
-    /// Any clock, as one that goes wrong.
+    /// Any clock, for example a wrong one in tests.
     pub fn new(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }

@@ -1,4 +1,4 @@
-//! What one daemon knows and holds, shared by all requests. It decides nothing: the pipeline's stages do.
+//! The state of one daemon, shared by all requests. The pipeline's stages make the decisions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,20 +38,20 @@ use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
 use crate::trust_sync::TrustFreshness;
 
-/// Between two lines of the log about messages that are nobody's.
+/// Minimum interval between log lines about unauthenticated messages.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A value that is read by many and replaced as a whole.
+/// A value with many readers that is replaced as a whole.
 #[derive(Debug)]
 pub struct SharedValue<T>(RwLock<Arc<T>>);
 
 impl<T> SharedValue<T> {
-    /// Begins with this value.
+    /// Creates it with this value.
     pub fn new(value: T) -> Self {
         Self::from_arc(Arc::new(value))
     }
 
-    /// Begins with this value, which others may hold already.
+    /// Creates it with this shared value.
     pub fn from_arc(value: Arc<T>) -> Self {
         Self(RwLock::new(value))
     }
@@ -61,18 +61,18 @@ impl<T> SharedValue<T> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces it; those who hold the old one keep it.
+    /// Replaces the value; readers that hold the old one keep it.
     pub fn set(&self, value: T) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }
 }
 
-/// How strict a node is besides its policies.
+/// Settings that restrict the node in addition to its policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyOptions {
-    /// Whether callers are told which rule denied them.
+    /// Whether a denial names its rule to the caller.
     pub tell_rules: bool,
-    /// Whether actions that their schema calls dangerous take a second person, whatever the policy says.
+    /// Whether actions that their schema marks as dangerous require a second person's approval, whatever the policy allows.
     pub approve_dangerous: bool,
 }
 
@@ -85,11 +85,11 @@ impl Default for PolicyOptions {
     }
 }
 
-/// Everything that a daemon is made of, before it is connected.
+/// The parts of a daemon before it is connected.
 pub struct CoreParts {
     /// The node's name and key.
     pub signer: Signer,
-    /// Whom to believe.
+    /// The trusted account.
     pub trust: Arc<AccountTrust>,
     /// The collectives; the first is the main one.
     pub collectives: Vec<SubjectName>,
@@ -97,33 +97,33 @@ pub struct CoreParts {
     pub facts: FactStore,
     /// Classes.
     pub classes: ClassStore,
-    /// The second lock.
+    /// The node's policies, applied in addition to the broker's permissions.
     pub policy: Arc<PolicySet>,
     /// The agents.
     pub registry: Arc<AgentRegistry>,
     /// The data sources.
     pub data_sources: Arc<[ValidatedDataSource]>,
-    /// The machine to act on.
+    /// The machine that actions operate on.
     pub system: Arc<dyn System>,
-    /// What was seen.
+    /// The seen requests.
     pub seen: SeenRequests,
-    /// Where decisions are recorded.
+    /// The audit log.
     pub audit: Arc<AuditLog>,
-    /// How far clocks may differ.
+    /// The tolerated clock difference, in milliseconds.
     pub skew: Millis,
-    /// How strict it is besides its policies.
+    /// Settings that restrict the node in addition to its policies.
     pub authority: PolicyOptions,
-    /// Whether sensitive inputs are taken that came readable for the broker.
+    /// Whether to accept sensitive inputs that the broker can read.
     pub plain_secrets: bool,
-    /// The time.
+    /// The clock.
     pub clock: WallClock,
-    /// The configuration, for those who ask about it.
+    /// The configuration, for queries.
     pub config: Option<Config>,
-    /// The file it came from.
+    /// Its file.
     pub config_file: PathBuf,
 }
 
-/// One daemon's state.
+/// The state of one daemon.
 pub struct DaemonCore {
     pub(crate) signer: Signer,
     pub(crate) trust: SharedValue<AccountTrust>,
@@ -134,9 +134,9 @@ pub struct DaemonCore {
     pub(crate) facts: FactStore,
     pub(crate) classes: ClassStore,
     pub(crate) policy: SharedValue<PolicySet>,
-    /// What is on offer.
+    /// The agents on offer.
     pub(crate) registry: SharedValue<AgentRegistry>,
-    /// What would be, if nothing were held back.
+    /// All agents, including those withheld during provisioning.
     everything: SharedValue<AgentRegistry>,
     held_back: AtomicBool,
     agent_problems: SharedValue<Vec<AgentProblem>>,
@@ -145,7 +145,7 @@ pub struct DaemonCore {
     pub(crate) system: Arc<dyn System>,
     pub(crate) seen: SeenRequests,
     pub(crate) audit: Arc<AuditLog>,
-    /// Lines about messages that are nobody's: whoever can publish can cause them.
+    /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
     pub(crate) strangers: LogThrottle,
     pub(crate) counters: MessageCounters,
     pub(crate) tallies: RequestMetrics,
@@ -161,7 +161,7 @@ pub struct DaemonCore {
 }
 
 impl DaemonCore {
-    /// Puts the parts together.
+    /// Builds the state from its parts.
     pub fn new(parts: CoreParts) -> Self {
         Self {
             collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
@@ -212,7 +212,7 @@ impl DaemonCore {
         self.trust.get()
     }
 
-    /// Takes over a changed account token, if it is newer and the operator's; what was verified under the old one counts no more.
+    /// Replaces the account token if the new one is newer and signed by the operator; invalidates verifications under the old one.
     pub fn update_trust(&self, account_token: &str) -> Result<(), TokenError> {
         let newer = self.trust.get().update(account_token)?;
         self.trust.set(newer);
@@ -221,12 +221,12 @@ impl DaemonCore {
         Ok(())
     }
 
-    /// The life of the node's own token; `None` if it never ends.
+    /// The lifetime of the node's own token; `None` if it never expires.
     pub(crate) fn token_life(&self) -> Option<TokenLife> {
         TokenLife::of_claims(&self.signer.claims())
     }
 
-    /// Uses a renewed token of the node's own from now on.
+    /// Replaces the node's own token with a renewed one.
     pub(crate) fn renew_token(&self, token: &str) -> Result<(), NodeTokenRenewalError> {
         renewal::renew_token(&self.signer, &self.trust(), token, self.now())
     }
@@ -241,7 +241,7 @@ impl DaemonCore {
         self.clock.now()
     }
 
-    /// What loading left behind.
+    /// The problems found while loading.
     pub fn health(&self) -> &HealthState {
         &self.health
     }
@@ -256,18 +256,18 @@ impl DaemonCore {
         self.registry.get()
     }
 
-    /// The agents that there are, those that are held back too.
+    /// All agents, including those withheld during provisioning.
     pub fn all_agents(&self) -> Arc<AgentRegistry> {
         self.everything.get()
     }
 
-    /// Replaces the agents; calls that were taken in before keep those that they came for.
+    /// Replaces the agents; calls that were accepted before keep the old registry.
     pub fn set_registry(&self, registry: AgentRegistry) {
         self.everything.set(registry);
         self.publish_agents();
     }
 
-    /// Holds back all agents but those of a node that is still provisioned, or offers all of them. Whether that is a change.
+    /// Withholds all agents except those for provisioning, or offers all agents. Returns whether this is a change.
     pub fn restrict_to_provisioning(&self, yes: bool) -> bool {
         let change = self.held_back.swap(yes, Ordering::AcqRel) != yes;
         if change {
@@ -288,37 +288,37 @@ impl DaemonCore {
         self.registry.set(offer);
     }
 
-    /// Replaces what is told of agents that cannot be offered.
+    /// Replaces the reported problems of agents that cannot be offered.
     pub fn set_agent_problems(&self, problems: Vec<AgentProblem>) {
         self.agent_problems.set(problems);
     }
 
-    /// Returns when every audit record is on the disk. Blocks.
+    /// Returns when every audit record is on disk. Blocks.
     pub fn flush_audit(&self) -> Result<(), AuditLogError> {
         self.audit.flush()
     }
 
-    /// The same, and the log is signed to its end. Blocks.
+    /// Flushes and signs the audit log. Blocks.
     pub fn seal_audit(&self) -> Result<(), AuditLogError> {
         self.audit.seal()
     }
 
-    /// Opens the audit log's path anew, after it was rotated. Blocks.
+    /// Reopens the audit log's path after rotation. Blocks.
     pub fn reopen_audit(&self) -> Result<(), AuditLogError> {
         self.audit.reopen()
     }
 
-    /// Forgets requests that are over, which every new one does too: for a node that nobody asks any more.
+    /// Forgets expired requests. Every new request does this too; call it for an idle node.
     pub fn forget_expired(&self) {
         self.seen.forget_expired(self.clock.now());
     }
 
-    /// What the daemon has counted.
+    /// The current values of the counters.
     pub fn snapshot_counters(&self) -> CounterSnapshot {
         self.counters.to_snapshot(self.started)
     }
 
-    /// Looks at the node as filters and policies see it.
+    /// Calls `look` with the node as filters and policies see it.
     pub(crate) fn with_node_view<T>(&self, look: impl FnOnce(&NodeView<'_>) -> T) -> T {
         let (facts, classes) = (self.facts.current(), self.classes.current());
         let registry = self.registry.get();

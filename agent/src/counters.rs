@@ -1,21 +1,21 @@
-//! What the daemon counts, and nothing more: counting never waits.
+//! The daemon's counters. Counting never waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_api::CounterSnapshot;
 use muster_wire::Millis;
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many so far.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -40,7 +40,7 @@ pub struct MessageCounters {
 }
 
 impl MessageCounters {
-    /// All of them now.
+    /// The current values.
     pub fn to_snapshot(&self, started: Millis) -> CounterSnapshot {
         CounterSnapshot {
             total: self.total.get(),

@@ -1,6 +1,6 @@
-//! One daemon at work: subscribed, taking requests, answering; and leaving in an order that loses no answer.
+//! A running daemon: subscribes, receives requests, replies, and shuts down in an order that loses no reply.
 //!
-//! It does not know where its parts came from (`assemble`), nor about signals (`main`).
+//! `assemble` builds its parts, and `lifecycle` handles signals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use crate::core::DaemonCore;
 use crate::pipeline::{self, IncomingMessage, OutgoingReply, RequestAdmission};
 use crate::trust_sync::{TokenChange, TrustSync};
 
-/// A daemon whose subscriptions the broker has confirmed: it is ready.
+/// A daemon whose subscriptions the broker has confirmed.
 #[derive(Debug)]
 pub struct Daemon {
     core: Arc<DaemonCore>,
     bus: Bus,
     requests: Vec<BusSubscription>,
     trust_sync: TrustSync,
-    /// Tokens that were taken over, to be kept by the owner of the disk.
+    /// Accepted tokens, for the task that stores them on disk.
     changes: Option<mpsc::Receiver<TokenChange>>,
 }
 
 impl Daemon {
-    /// Subscribes to everything that concerns this node, and returns when the broker knows it.
+    /// Subscribes to all subjects of this node, and returns when the broker has confirmed the subscriptions.
     pub async fn start(core: Arc<DaemonCore>, bus: Bus) -> Result<Self, BusError> {
         let mut subjects = Vec::new();
         for collective in &core.collectives {
             subjects.extend(subject::node_subscriptions(collective, core.identity()));
         }
         let (token_changed, changes) = mpsc::channel(4);
-        // Before the first request can come: who was revoked while this node was away is refused.
+        // Sync trust before the first request is received, so that callers revoked while this node was offline are rejected.
         let trust_sync = Box::pin(TrustSync::start(
             Arc::clone(&core),
             bus.clone(),
@@ -53,13 +53,12 @@ impl Daemon {
         })
     }
 
-    /// The tokens that this daemon takes over while it runs. There is one receiver.
+    /// The tokens that this daemon accepts while it runs. There is one receiver.
     pub fn token_changes(&mut self) -> Option<mpsc::Receiver<TokenChange>> {
         self.changes.take()
     }
 
-    /// Works until `stop` is cancelled; then takes no more, lets running actions answer for `patience` at most, and closes the
-    /// connection.
+    /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `patience` to reply, and closes the connection.
     pub async fn run(self, stop: CancellationToken, patience: Duration) {
         let Self {
             core,
@@ -70,7 +69,7 @@ impl Daemon {
         } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
-        // Dropped with this future: a daemon that is ended in the middle takes nothing more.
+        // Tasks in the set are aborted when this future is dropped, so an aborted daemon accepts nothing more.
         let mut receivers = JoinSet::new();
         for requests in requests {
             let worker = RequestWorker {
@@ -90,7 +89,7 @@ impl Daemon {
                 "cancelling actions that are still running"
             );
             cancel_actions.cancel();
-            // A cancelled action still sends its answer; only one that ignores its end is left behind.
+            // A cancelled action still sends its reply; only an action that ignores cancellation is abandoned after 6 s.
             let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;
         }
         if let Err(error) = bus.close().await {
@@ -99,7 +98,7 @@ impl Daemon {
     }
 }
 
-/// Takes requests from one subscription.
+/// Receives requests from one subscription.
 struct RequestWorker {
     core: Arc<DaemonCore>,
     bus: Bus,
@@ -122,7 +121,7 @@ impl RequestWorker {
         self.drain_remaining(requests).await;
     }
 
-    /// Nothing more is asked for; what the broker has sent already is still ours to answer.
+    /// Unsubscribes, then replies to the requests that the broker has already sent.
     async fn drain_remaining(&self, mut requests: BusSubscription) {
         if self.bus.drain_subscription(&mut requests).await.is_err() {
             return;
@@ -166,7 +165,7 @@ impl RequestWorker {
 }
 
 impl RequestWorker {
-    /// Hands an answer to the connection; only if that must wait, it waits beside the requests to come.
+    /// Passes a reply to the connection; if that would block, a separate task sends it, so that later requests do not wait.
     fn send_immediately(&self, answer: Option<OutgoingReply>) {
         let Some(answer) = answer else { return };
         let bus = self.bus.clone();
@@ -177,7 +176,7 @@ impl RequestWorker {
     }
 }
 
-/// What is to be said to a request that was taken in.
+/// The reply to an accepted request.
 async fn answer_request(
     core: &Arc<DaemonCore>,
     taken: Result<RequestAdmission, Option<OutgoingReply>>,

@@ -1,15 +1,15 @@
-//! `rpcd`: the daemon on every node. It takes signed requests from the broker, and answers them.
+//! `rpcd`: the daemon on every node. It receives signed requests from the broker and replies to them.
 //!
-//! - [`pipeline`]: one request's way, one file per stage: begin reading there.
-//! - [`core`]: what the stages share. [`daemon`]: the loop around them.
-//! - [`assemble`]: from configuration to a daemon; [`agents`]: which agents it has. [`lifecycle`]: from its start to its end.
-//! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
-//! - [`metrics`]: how it is, over HTTP, for those who watch machines.
+//! - [`pipeline`]: the stages of a request, one file per stage; start reading there.
+//! - [`core`]: the state that the stages share. [`daemon`]: the request loop.
+//! - [`assemble`]: builds a daemon from its configuration; [`agents`]: its agents. [`lifecycle`]: from start to shutdown.
+//! - [`lookup`]: queries data sources for filters and policies.
+//! - [`metrics`]: HTTP endpoints for monitoring.
 //! - [`enrolment`]: how a machine without credentials becomes a node.
-//! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: of services and of the daemon, from the command line.
-//! - [`virtual_nodes`]: many nodes in one process, whose machines are in memory.
-//! - [`external`]: agents that come and go while the daemon runs.
-//! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
+//! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: restarts of services and of the daemon, from the command line.
+//! - [`virtual_nodes`]: many nodes in one process, with in-memory machines.
+//! - [`external`]: agents that are added and removed while the daemon runs.
+//! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: the parts of a daemon.
 
 pub mod agents;
 pub mod apply;

@@ -1,21 +1,21 @@
-//! Takes answers from a subscription by the handful: verified together, a signature costs a third of what it costs alone, and the more there
-//! are the less. So who finds one waits a moment for others, unless it is all that is awaited. Judges nothing.
+//! Collects replies from a subscription into batches. Verification of a batch costs about a third per signature of single verification, and less the
+//! larger the batch. So the first reply waits at most 10 ms for others, unless all awaited replies are in. Verifies nothing itself.
 
 use std::time::Duration;
 
 use muster_bus::{BusMessage, BusSubscription};
 use tokio::time::{Instant, timeout_at};
 
-/// Most that are verified together: enough for the equation to pay, few enough for the screen to move.
+/// Maximum replies per batch: large enough for batch verification to pay, small enough for regular screen updates.
 pub(crate) const MAX_BATCH_SIZE: usize = 2048;
 
-/// So many are worth no further waiting.
+/// A batch of this size does not wait for more replies.
 const SUFFICIENT_BATCH_SIZE: usize = 256;
 
-/// How long the first of them waits for others: nothing to a person, and many answers of a large fleet.
+/// Maximum wait after the first reply of a batch: imperceptible to a user, but enough for many replies of a large fleet.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
-/// The first, and what comes within a moment of it; of no more than `awaited` the last is not waited for.
+/// Returns the first reply and those that arrive within [`BATCH_WINDOW`]. Stops early when `awaited` replies are in.
 pub(crate) async fn collect_batch(
     first: BusMessage,
     replies: &mut BusSubscription,

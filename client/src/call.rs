@@ -1,4 +1,4 @@
-//! What is asked, of whom, and for how long.
+//! The parameters of a call: agent, action, inputs, target nodes and time limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,25 +10,24 @@ use muster_wire::token::PublicKey;
 use muster_wire::trace::TraceContext;
 use serde_json::{Map, Value};
 
-/// Whom a call means.
+/// Target of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallTarget {
-    /// These nodes. The call ends when all of them have answered.
+    /// These nodes. The call ends when all of them have replied.
     Nodes(BTreeSet<Identity>),
-    /// Whoever matches. Nobody knows how many that are: a sliding window ends the call, unless [`RpcCall::expect`] is set.
+    /// All nodes that match. Their number is unknown: a sliding window ends the call, unless [`RpcCall::expect`] is set.
     Filter(NodeFilter),
 }
 
-/// Whether answers are wanted, and where.
+/// Where replies are delivered, if at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ReplyDelivery {
-    /// Here, on the call's own inbox.
+    /// To the call's own inbox.
     #[default]
     Here,
-    /// Nobody wants any: nodes are told not to answer, and the call ends when the broker has taken the question.
+    /// Nowhere: nodes send no reply, and the call ends when the broker has accepted the request.
     Unwanted,
-    /// At this address of the caller's own, where another process of the same caller listens. The call ends when the broker has taken
-    /// the question.
+    /// To this address of the same caller, where another process listens. The call ends when the broker has accepted the request.
     Elsewhere(AnswerAddress),
 }
 
@@ -39,37 +38,37 @@ pub struct RpcCall {
     pub agent: SubjectName,
     /// The action.
     pub action: SubjectName,
-    /// The inputs, validated against the DDL by whoever has it.
+    /// The inputs, already validated against the DDL if the caller has it.
     pub data: Map<String, Value>,
-    /// Whom it means.
+    /// The target nodes.
     pub aim: CallTarget,
-    /// How long the action may take on a node; the action's own deadline when absent.
+    /// Time limit for the action on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
-    /// How long to wait for answers at most. Should exceed `timeout`. Where nobody knows how many there are: for the first; while they
-    /// keep coming, waiting goes on as long as [`Window::most`](crate::DiscoveryWindow::most) at least.
+    /// Maximum time to wait for replies. Should exceed `timeout`. If the number of nodes is unknown, it limits the wait for the first reply; while
+    /// replies keep arriving, the wait lasts at least [`Window::most`](crate::DiscoveryWindow::most).
     pub wait: Duration,
-    /// How long a node may take until it begins.
+    /// Maximum time until a node starts the action.
     pub ttl: Duration,
-    /// Whether nodes are to tell of progress before they answer. Nodes of versions that do not know it refuse the call.
+    /// Whether nodes send progress before they reply. Node versions without progress support reject the call.
     pub stream: bool,
-    /// End after this many answers, whoever else could answer.
+    /// End the call after this many replies, even if more nodes could reply.
     pub expect: Option<usize>,
-    /// Whether answers are wanted, and where.
+    /// Where replies are delivered.
     pub answers: ReplyDelivery,
-    /// Whether nodes shall tell how long each of their stages took.
+    /// Whether nodes report the duration of each of their stages.
     pub trace: bool,
-    /// The trace that the call is part of.
+    /// The trace context that the call belongs to.
     pub traceparent: Option<TraceContext>,
-    /// That a second person agrees, for nodes that demand it: see [`crate::OfflineSigner::read_approval`].
+    /// Approval by a second user, for nodes that require it: see [`crate::OfflineSigner::read_approval`].
     pub approval: Option<String>,
-    /// Names of inputs in `data` that only the nodes may read: they travel sealed for each node. Needs [`CallTarget::Nodes`].
+    /// Names of inputs in `data` that are encrypted for each node. Needs [`CallTarget::Nodes`].
     pub sensitive: BTreeSet<String>,
-    /// Keys of nodes, to seal for them; those that a client does not know it finds out by itself.
+    /// Public keys of nodes, for encryption of sensitive inputs; the client requests missing keys itself.
     pub keys: BTreeMap<Identity, PublicKey>,
 }
 
 impl RpcCall {
-    /// A call with a ttl of 60 s that waits 30 s.
+    /// Returns a call with a ttl of 60 s and a wait of 30 s.
     pub fn new(agent: &str, action: &str, aim: CallTarget) -> Result<Self, NameError> {
         Ok(Self {
             agent: SubjectName::parse(agent)?,

@@ -1,4 +1,4 @@
-//! A caller's connection: its key, whom it trusts, and the door to the broker.
+//! The connected client: credentials, trust and the broker connection.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
@@ -19,12 +19,12 @@ use crate::event::{CallEvent, CallEventStream};
 use crate::offline_signer::OfflineSigner;
 use crate::reply_collector;
 
-/// Everything that a caller needs to know, resolved: no environment, no search for files.
+/// Complete client settings. The client reads no environment variables and searches for no files.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
     /// The broker's addresses.
     pub servers: Vec<BrokerAddress>,
-    /// PEM file of the authority of the broker's certificate.
+    /// PEM file of the CA that issued the broker's certificate.
     pub authority: Option<PathBuf>,
     /// The caller's `.creds` file.
     pub credentials: PathBuf,
@@ -32,20 +32,20 @@ pub struct ClientSettings {
     pub operator: String,
     /// File with the account's token.
     pub account: PathBuf,
-    /// The collective to ask.
+    /// The collective that requests are sent to.
     pub collective: SubjectName,
-    /// How long discovery waits.
+    /// Time limits of broadcast discovery.
     pub window: DiscoveryWindow,
 }
 
-/// A connected caller. Clones share the connection.
+/// A connected client. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) party: Arc<ClientInner>,
 }
 
 impl Client {
-    /// Reads credentials and trust, and connects.
+    /// Reads credentials and trust, then connects.
     pub async fn connect(settings: ClientSettings) -> Result<Self, ClientError> {
         let OfflineSigner { signer, trust } =
             OfflineSigner::load(&settings.credentials, &settings.operator, &settings.account)?;
@@ -55,12 +55,12 @@ impl Client {
         options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
         let bus = options.connect().await?;
         let client = Self::new(bus, signer, trust, settings.collective, settings.window);
-        // The broker itself refuses revoked parties, so a bucket that cannot be read stops no command.
+        // The broker itself rejects revoked users, so an unreadable trust bucket does not fail the connection.
         let _ = Box::pin(client.refresh_trust()).await;
         Ok(client)
     }
 
-    /// A caller on a connection that stands already.
+    /// Creates a client on an existing connection.
     pub fn new(
         bus: Bus,
         signer: Signer,
@@ -84,60 +84,60 @@ impl Client {
         }
     }
 
-    /// Takes over the account's newest token, if the fleet's bucket of trust names one: what it revokes is refused from then on. Returns
-    /// whether there was a newer one.
+    /// Adopts the account's newest token, if the fleet's trust bucket holds one; tokens that it revokes are rejected from then on. Returns whether
+    /// there was a newer one.
     pub async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
         self.party.refresh_trust().await
     }
 
-    /// The account token that is trusted.
+    /// The trusted account token.
     pub fn trust(&self) -> Arc<AccountTrust> {
         self.party.trust()
     }
 
-    /// Who asks.
+    /// The caller's identity.
     pub fn identity(&self) -> &Identity {
         self.party.signer.identity()
     }
 
-    /// The public key of who asks.
+    /// The caller's public key.
     pub fn key(&self) -> PublicKey {
         self.party.signer.public_key()
     }
 
-    /// Takes in which tokens of nodes an earlier client with the same key has verified, as [`Self::export_verified_tokens`] wrote it. What is not
-    /// that is ignored. Answers how many they are.
+    /// Imports the cache of verified node tokens that an earlier client with the same key exported with [`Self::export_verified_tokens`]. Ignores
+    /// anything else. Returns the number of imported tokens.
     pub fn import_verified_tokens(&self, bytes: &[u8]) -> usize {
         let ClientInner { tokens, .. } = &*self.party;
         tokens.import_verified(&self.party.trust(), self.key(), bytes, now())
     }
 
-    /// Which tokens were verified until now, signed with the caller's key, for a later client. `None` if there is no new one.
+    /// Exports the cache of verified node tokens, signed with the caller's key, for a later client. `None` if no token was added.
     pub fn export_verified_tokens(&self) -> Option<Vec<u8>> {
         let ClientInner { tokens, signer, .. } = &*self.party;
         tokens.export_verified(&self.party.trust(), signer.key_pair(), now())
     }
 
-    /// The collective that is asked.
+    /// The collective that requests are sent to.
     pub fn collective(&self) -> &SubjectName {
         &self.party.collective
     }
 
-    /// Asks, and hands out what happens. The call runs by itself; must be called within a tokio runtime.
+    /// Starts a call and returns its events. The call runs in its own task; requires a tokio runtime.
     pub fn call(&self, call: RpcCall) -> CallEventStream {
         let (sender, receiver) = mpsc::channel(1024);
         let party = Arc::clone(&self.party);
         tokio::spawn(async move {
             party.refresh_old_trust().await;
             if let Err(error) = reply_collector::run_call(&party, call, &sender).await {
-                // Nobody is listening any more: then nobody misses it.
+                // A send error means that the event stream was dropped; nothing to report.
                 let _ = sender.send(CallEvent::Failed(error)).await;
             }
         });
         CallEventStream(receiver)
     }
 
-    /// Leaves the broker.
+    /// Closes the broker connection.
     pub async fn close(&self) -> Result<(), ClientError> {
         Ok(self.party.bus.close().await?)
     }

@@ -1,4 +1,4 @@
-//! Who asks: a connection, a key, whom it trusts, and what it may ask. Shared by every call of a client.
+//! State shared by all calls of a client: connection, key, trust and granted agents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserRole, Verified
 use crate::discovery::DiscoveryWindow;
 use crate::error::ClientError;
 
-/// How old what is known of the account token may be when a call begins.
+/// Maximum age of the account token check when a call begins.
 const TRUST_REFRESH_INTERVAL: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
@@ -22,26 +22,26 @@ pub(crate) struct ClientInner {
     pub(crate) bus: Bus,
     pub(crate) signer: Signer,
     pub(crate) trust: RwLock<Arc<AccountTrust>>,
-    /// When the newest account token was last asked for.
+    /// Time of the last check for a newer account token.
     pub(crate) trust_checked: Mutex<Instant>,
     pub(crate) tokens: TokenCache,
     pub(crate) collective: SubjectName,
     pub(crate) window: DiscoveryWindow,
-    /// Keys of nodes that have answered, by their tokens.
+    /// Verified users of nodes that have replied, by identity.
     pub(crate) keys: Mutex<HashMap<Identity, Arc<VerifiedUser>>>,
 }
 
 impl ClientInner {
-    /// The key of a node that has answered.
+    /// The public key of a node that has replied.
     pub(crate) fn node_key(&self, node: &Identity) -> Option<PublicKey> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(node)?;
-        // A token that was revoked since counts no more.
+        // The token may have been revoked since it was verified.
         let good = self.trust().check_still_valid(known, now()).is_ok();
         good.then_some(known.key)
     }
 
-    /// Notes who answered. A service does not take a node's place.
+    /// Records the sender of a reply. A service identity never replaces a node.
     pub(crate) fn note_sender(&self, sender: &Arc<VerifiedUser>) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         match keys.get(&sender.identity) {
@@ -55,7 +55,7 @@ impl ClientInner {
         Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes over the account's newest token, if the fleet's bucket of trust names one. Returns whether there was a newer one.
+    /// Adopts the account's newest token, if the fleet's trust bucket holds one. Returns whether there was a newer one.
     pub(crate) async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
         self.note_trust_check();
         let head = self.bus.account_head().await?;
@@ -67,10 +67,10 @@ impl ClientInner {
         Ok(true)
     }
 
-    /// The same, if that was not done for a while: a client that runs for hours learns of revocations, too.
+    /// Refreshes the account token if the last check is older than [`TRUST_REFRESH_INTERVAL`], so that a long-running client applies revocations.
     pub(crate) async fn refresh_old_trust(&self) {
         if self.last_trust_check().elapsed() >= TRUST_REFRESH_INTERVAL {
-            // The broker itself refuses revoked parties, so a bucket that cannot be read stops no call.
+            // The broker itself rejects revoked users, so an unreadable trust bucket does not fail the call.
             let _ = self.refresh_trust().await;
         }
     }
@@ -90,7 +90,7 @@ impl ClientInner {
         *checked = Instant::now();
     }
 
-    /// Trusts a newer account token from now on. What was verified under the old one is verified again.
+    /// Trusts a newer account token from now on. Tokens verified under the old one are verified again.
     pub(crate) fn set_trust(&self, newer: AccountTrust) {
         let mut trust = self.trust.write().unwrap_or_else(PoisonError::into_inner);
         if newer.issued_at() > trust.issued_at() {
@@ -99,7 +99,7 @@ impl ClientInner {
         }
     }
 
-    /// Whether our own token lets us ask this agent. The broker refuses the rest, but tells the connection, not the call.
+    /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
     pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<(), ClientError> {
         let trust = self.trust();
         let Ok(own) = self.tokens.verify_user(&trust, &self.signer.token(), now()) else {
@@ -121,7 +121,7 @@ impl ClientInner {
         })
     }
 
-    /// The address under a name, or under a subject of our own; an error where other callers would read the answers.
+    /// Parses a mailbox name or one of the caller's own subjects. Rejects subjects whose replies other callers could read.
     pub(crate) fn answer_address(&self, name: &str) -> Result<AnswerAddress, ClientError> {
         let key = self.signer.public_key().to_string();
         AnswerAddress::of_word(&key, name)

@@ -1,4 +1,4 @@
-//! The schemas that a caller knows: the built-in ones, and files in a directory.
+//! DDLs of agents: the built-in ones, and files in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,41 +7,40 @@ use std::sync::OnceLock;
 
 use muster_ddl::{AgentDdl, BUILTIN_AGENTS, DdlError};
 
-/// Schemas by agent name.
+/// DDLs by agent name.
 #[derive(Debug, Clone, Default)]
 pub struct DdlStore {
-    /// From files and from nodes; these win.
+    /// From files and from nodes; these take precedence over the built-in ones.
     given: BTreeMap<String, AgentDdl>,
-    /// Those that come with the product, each read when it is first asked for: a command needs one of them, and to read all takes
-    /// longer than to ask a node.
+    /// Built-in DDLs, each parsed on first use: a command needs one of them, and parsing all of them takes longer than a request to a node.
     builtin: BTreeMap<&'static str, OnceLock<AgentDdl>>,
 }
 
-/// Why schemas cannot be read.
+/// Why DDLs cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DdlStoreError {
-    /// A file or the directory.
+    /// A file or the directory cannot be read.
     #[error("cannot read schemas from {}", path.display())]
     Read {
         /// The path.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A schema that is none.
+    /// A file that is not a valid DDL.
     #[error("{} is not a usable DDL", path.display())]
     Ddl {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The parse error.
         #[source]
         source: DdlError,
     },
 }
 
 impl DdlStore {
-    /// The built-in schemas, and those in `directory/*.json`, which win. A directory that does not exist has none.
+    /// Loads the built-in DDLs, and those in `directory/*.json`, which take precedence. A missing directory counts as empty.
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
         let builtin = BUILTIN_AGENTS
             .iter()
@@ -65,8 +64,8 @@ impl DdlStore {
         Ok(())
     }
 
-    /// Adds a schema from elsewhere, unless one of that name is known already: what comes with the product, and what the
-    /// user has put into the directory, wins. Tells whether it was added.
+    /// Adds a DDL from another source, unless that name is known already: built-in DDLs and those in the user's directory take precedence. Returns
+    /// whether it was added.
     pub fn add_absent(&mut self, ddl: AgentDdl) -> bool {
         let absent = self.get(ddl.name()).is_none();
         if absent {
@@ -75,25 +74,25 @@ impl DdlStore {
         absent
     }
 
-    /// One agent's schema.
+    /// The DDL of one agent.
     pub fn get(&self, agent: &str) -> Option<&AgentDdl> {
         self.given.get(agent).or_else(|| self.builtin_ddl(agent))
     }
 
-    /// All schemas, by name.
+    /// All DDLs, by name.
     pub fn all(&self) -> impl Iterator<Item = &AgentDdl> {
         let given = self.given.keys().map(String::as_str);
         let names: BTreeSet<&str> = given.chain(self.builtin.keys().copied()).collect();
         names.into_iter().filter_map(|name| self.get(name))
     }
 
-    /// One that comes with the product; a test of `ddl` proves that all of them can be read.
+    /// A built-in DDL; a test of `ddl` ensures that all of them parse.
     fn builtin_ddl(&self, agent: &str) -> Option<&AgentDdl> {
         let place = self.builtin.get(agent)?;
         if place.get().is_none() {
             let document = muster_ddl::builtin_agent(agent)?;
             let read = AgentDdl::from_slice(document.as_bytes()).ok()?;
-            // Who came first has read the same.
+            // Another thread may have set it first, to the same value.
             let _ = place.set(read);
         }
         place.get()
@@ -107,7 +106,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, DdlStoreError> {
     })
 }
 
-/// The documents in a directory, sorted. A directory that does not exist has none.
+/// The JSON files in a directory, sorted. A missing directory counts as empty.
 pub(crate) fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError> {
     let failed = |source| DdlStoreError::Read {
         path: directory.to_owned(),

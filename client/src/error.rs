@@ -1,4 +1,4 @@
-//! What can go wrong at the caller's side, before or beside the nodes' own answers.
+//! Errors of the client itself, as opposed to errors in replies of nodes.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,80 +9,80 @@ use muster_wire::identity::NameError;
 use muster_wire::sign::EnvelopeSignError;
 use muster_wire::token::{TokenError, UserCredentialsError};
 
-/// A failure of the client.
+/// A client error.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file that the settings name cannot be read.
     #[error("cannot read {what} from {}", path.display())]
     Read {
-        /// What is in it.
+        /// Description of the content.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A secret that cannot be read, or that others could read too.
+    /// A secret file that cannot be read, or that other users could read.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// The credentials are none.
+    /// The credentials file is invalid.
     #[error("the credentials in {} cannot be used", path.display())]
     Creds {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The parse error.
         #[source]
         source: UserCredentialsError,
     },
-    /// The operator's key or the account's token cannot be used.
+    /// The operator's key or the account's token is invalid.
     #[error("the trust in {} cannot be used", path.display())]
     Trust {
         /// The account token's file.
         path: PathBuf,
-        /// Why.
+        /// The token error.
         #[source]
         source: TokenError,
     },
-    /// A name of a caller, agent or action that is none.
+    /// An invalid name of a caller, agent or action.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The broker.
+    /// A broker error.
     #[error(transparent)]
     Bus(#[from] BusError),
-    /// The request cannot be sealed.
+    /// The request cannot be signed.
     #[error("the request cannot be sent")]
     Seal(#[from] EnvelopeSignError),
-    /// The filter does not allow what is added to it.
+    /// The filter does not allow the added condition.
     #[error("the filter cannot be used")]
     Filter(#[from] muster_wire::filter::FilterError),
-    /// The caller's token does not let it ask this agent; the broker would refuse it without a word.
+    /// The caller's token does not grant this agent; the broker would reject the request without a reply.
     #[error("your credentials do not let you ask the agent {agent}; they allow {allowed}")]
     NotGranted {
         /// The agent.
         agent: String,
-        /// What they allow, as `agent` tags.
+        /// The granted agents, from `agent` tags.
         allowed: String,
     },
-    /// The task that made the call is gone: the program is ending.
+    /// The task of the call is gone because the program is ending.
     #[error("the call broke off")]
     Unfinished,
-    /// Sensitive inputs can be sealed only for nodes that are known.
+    /// Sensitive inputs can be encrypted only for known nodes.
     #[error(
         "{inputs} must not be read on the way, so it is sealed for each node, and a broadcast names none; find the nodes first"
     )]
     SecretBroadcast {
-        /// The inputs.
+        /// Names of the inputs.
         inputs: String,
     },
-    /// Answers are wanted where the caller cannot read them.
+    /// A reply address that the caller cannot read.
     #[error(
         "answers cannot go to `{subject}`: use a name of 1 to 64 letters, digits, - and _, or {inbox}"
     )]
     ForeignInbox {
-        /// Where they were wanted.
+        /// The requested subject.
         subject: String,
-        /// The form of the caller's own addresses.
+        /// Form of the caller's own addresses.
         inbox: String,
     },
 }

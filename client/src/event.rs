@@ -1,4 +1,4 @@
-//! What a call tells while it goes on: the whole interface between the library and whoever draws it.
+//! Events of a running call: the interface between this library and its user interfaces.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,56 +11,56 @@ use crate::error::ClientError;
 use crate::progress::ProgressUpdate;
 use crate::stats::CallStats;
 
-/// Something happened in a call.
+/// An event of a call.
 #[derive(Debug)]
 pub enum CallEvent {
-    /// The question is out.
+    /// The request was sent.
     Published {
         /// The request's id.
         request: uuid::Uuid,
-        /// Who is expected to answer; `None` when nobody knows.
+        /// The expected nodes; `None` when unknown.
         expected: Option<BTreeSet<Identity>>,
     },
-    /// What a node that was expected tells before its answer; only with [`crate::RpcCall::stream`].
+    /// Progress of an expected node before its reply; only with [`crate::RpcCall::stream`].
     Progress(Box<ProgressUpdate>),
-    /// A verified answer of a node that was expected, or of any node when nobody knows.
+    /// A verified reply of an expected node, or of any node when the expected nodes are unknown.
     Reply(Box<ReceivedReply>),
-    /// A verified answer of a node that was not asked, or answers twice.
+    /// A verified reply of a node that was not expected, or a second reply of the same node.
     Unexpected(Box<ReceivedReply>),
-    /// The broker says that this node is not there.
+    /// The broker reports no subscriber for this node.
     Absent(Identity),
-    /// An answer that is not believed, in a stable word.
+    /// A reply that failed verification, with a stable reason code.
     Disbelieved(&'static str),
-    /// The call is over.
+    /// The call has ended.
     Finished(Box<CallStats>),
-    /// The call could not be made, or broke off. Nothing follows.
+    /// The call could not be sent, or was aborted. Always the last event.
     Failed(ClientError),
 }
 
-/// One node's answer.
+/// A verified reply of one node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceivedReply {
-    /// What it says.
+    /// The reply itself.
     pub reply: Reply,
-    /// Time from the question to this answer.
+    /// Time from the request to this reply.
     pub after: Duration,
-    /// How long it took to verify it; answers that are verified together share their time evenly.
+    /// Verification time; replies that are verified in one batch share its time evenly.
     pub verifying: Duration,
 }
 
 impl ReceivedReply {
-    /// Whether the action did what was asked.
+    /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.reply.statuscode == muster_wire::status::ReplyStatus::Ok
     }
 }
 
-/// The events of one call, in their order. Dropping it ends the call at the caller; nodes that were asked are not told.
+/// The events of one call, in order. Dropping it ends the call locally; nodes that received the request are not notified.
 #[derive(Debug)]
 pub struct CallEventStream(pub(crate) mpsc::Receiver<CallEvent>);
 
 impl CallEventStream {
-    /// The next event; `None` after the last one.
+    /// Returns the next event; `None` after the last one.
     pub async fn next(&mut self) -> Option<CallEvent> {
         self.0.recv().await
     }

@@ -1,15 +1,15 @@
-//! The client library: one call, many answers.
+//! Client library for calls: one request, many replies.
 //!
 //! ```no_run
-//! # async fn example(settings: muster_client::Settings) -> Result<(), Box<dyn std::error::Error>> {
-//! use muster_client::{Aim, Call, Client, Event};
-//! use muster_wire::filter::Filter;
+//! # async fn example(settings: muster_client::ClientSettings) -> Result<(), Box<dyn std::error::Error>> {
+//! use muster_client::{CallEvent, CallTarget, Client, RpcCall};
+//! use muster_wire::filter::NodeFilter;
 //!
 //! let client = Client::connect(settings).await?;
-//! let found = client.discover(&Filter::default().with_class("apache")?.with_agent("rpcutil")?).await?;
-//! let mut events = client.call(Call::new("rpcutil", "ping", Aim::Nodes(found.nodes))?);
+//! let found = client.discover_nodes(&NodeFilter::default().with_class("apache")?.with_agent("rpcutil")?).await?;
+//! let mut events = client.call(RpcCall::new("rpcutil", "ping", CallTarget::Nodes(found.nodes))?);
 //! while let Some(event) = events.next().await {
-//!     if let Event::Reply(answer) = event {
+//!     if let CallEvent::Reply(answer) = event {
 //!         // One verified reply.
 //!     }
 //! }
@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! A call ends when every expected node has answered, when the broker says that nobody listens, or at its deadline; never
-//! because some fixed time has passed. Everything that happens is an [`CallEvent`]; nothing here prints.
+//! A call ends when every expected node has replied, when the broker reports that there is no subscriber, or at its deadline; never because some
+//! fixed time has passed. Every event is a [`CallEvent`]; this crate prints nothing.
 
 #![warn(missing_docs)]
 

@@ -1,11 +1,11 @@
-//! Fewer nodes than were found: so many, or such a part, the first by name or a chosen few.
+//! Limits a set of nodes to a count or percentage: the first by name, or a random selection by seed.
 //!
 //! ```
-//! use muster_client::{Amount, choose};
+//! use muster_client::{CountOrPercent, choose_nodes};
 //!
 //! let nodes = ["a", "b", "c", "d"].map(|name| name.parse().unwrap()).into();
-//! let half: Amount = "50%".parse().unwrap();
-//! assert_eq!(choose(&nodes, half, None).len(), 2);
+//! let half: CountOrPercent = "50%".parse().unwrap();
+//! assert_eq!(choose_nodes(&nodes, half, None).len(), 2);
 //! ```
 
 use std::collections::BTreeSet;
@@ -14,23 +14,22 @@ use std::str::FromStr;
 
 use muster_wire::identity::Identity;
 
-/// A number of nodes, or a part of all.
+/// A number of nodes, or a percentage of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountOrPercent {
-    /// So many.
+    /// Number of nodes.
     Count(usize),
-    /// So many of every hundred; at most 100.
+    /// Percentage of nodes; at most 100.
     Percent(u8),
 }
 
-/// A text that is no amount.
+/// A text that is not a number or percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a number of nodes as in `10`, or a part of them as in `10%`")]
 pub struct CountOrPercentError;
 
 impl CountOrPercent {
-    /// How many of `total` these are, as something to ask: a part is rounded up, so that a part of something is never
-    /// nothing.
+    /// The number of nodes out of `total`, for a selection: a percentage is rounded up, so that it never selects zero nodes of a non-empty set.
     pub fn count_rounded_up(self, total: usize) -> usize {
         match self {
             Self::Count(count) => count.min(total),
@@ -38,8 +37,7 @@ impl CountOrPercent {
         }
     }
 
-    /// How many of `total` these are, as something to bear: a part is rounded down, so that never more is borne than
-    /// was said.
+    /// The number of nodes out of `total`, for a limit: a percentage is rounded down, so that the limit is never exceeded.
     pub fn count_rounded_down(self, total: usize) -> usize {
         match self {
             Self::Count(count) => count.min(total),
@@ -47,13 +45,13 @@ impl CountOrPercent {
         }
     }
 
-    /// Whether it is nothing of anything.
+    /// Whether this is zero for any total.
     pub fn is_zero(self) -> bool {
         matches!(self, Self::Count(0) | Self::Percent(0))
     }
 }
 
-/// In 128 bits nothing overflows, and the part is never more than the whole.
+/// Computed in 128 bits, which cannot overflow; the result never exceeds `total`.
 fn percent_of(percent: u8, total: usize, carry: u128) -> usize {
     let part = (total as u128 * u128::from(percent) + carry) / 100;
     usize::try_from(part).unwrap_or(total).min(total)
@@ -67,7 +65,7 @@ impl FromStr for CountOrPercent {
             Some(digits) => (digits, true),
             None => (text, false),
         };
-        // Rust's own reading takes a sign, too.
+        // Rust's integer parser also accepts a sign, so require digits.
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(CountOrPercentError);
         }
@@ -93,8 +91,8 @@ impl fmt::Display for CountOrPercent {
     }
 }
 
-/// As many of the nodes: the first by name, or with a seed those that the seed draws. The same seed draws the same nodes
-/// everywhere and in every version, and a node that comes or goes changes the place of no other.
+/// Selects nodes: the first by name, or with a seed a pseudorandom selection. The same seed selects the same nodes on every machine and in every
+/// version; adding or removing a node does not change the order of the others.
 pub fn choose_nodes(
     nodes: &BTreeSet<Identity>,
     amount: CountOrPercent,
@@ -108,7 +106,7 @@ pub fn choose_nodes(
     order.into_iter().take(count).cloned().collect()
 }
 
-/// The lot that a seed draws for a node: FNV-1a of the seed and the name, mixed as splitmix64 does. No secret hangs on it.
+/// Pseudorandom sort key of a node for a seed: FNV-1a of the seed and the name, mixed as splitmix64 does. Not for security.
 pub(crate) fn seeded_hash(seed: u64, node: &Identity) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(node.as_str().bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

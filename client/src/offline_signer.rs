@@ -1,4 +1,4 @@
-//! Somebody with a key, and whom that somebody trusts: what it takes to propose and to approve. No connection is made.
+//! Signs and verifies proposals and approvals with a local key and trust, without a connection.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,16 +18,16 @@ use uuid::Uuid;
 use crate::client_inner::now;
 use crate::error::ClientError;
 
-/// A key and its token, and the trust that others' tokens are held against.
+/// A key with its token, and the trust against which the tokens of others are verified.
 #[derive(Debug, Clone)]
 pub struct OfflineSigner {
-    /// Name and key.
+    /// The caller's name and key.
     pub signer: Signer,
-    /// Whom to believe.
+    /// The trust against which tokens are verified.
     pub trust: AccountTrust,
 }
 
-/// What somebody wants to ask, before it is a proposal.
+/// The content of a proposal before it is signed.
 #[derive(Debug, Clone)]
 pub struct ProposalDraft {
     /// The collective.
@@ -36,18 +36,18 @@ pub struct ProposalDraft {
     pub agent: SubjectName,
     /// The action.
     pub action: SubjectName,
-    /// The nodes, each by its name.
+    /// The target nodes, by name.
     pub nodes: BTreeSet<Identity>,
     /// The inputs.
     pub data: Map<String, Value>,
-    /// Those of them that an approver must not see.
+    /// Names of inputs that the approver must not see.
     pub secret: BTreeSet<String>,
-    /// How long it may be asked.
+    /// Lifetime of the request.
     pub lifetime: Duration,
 }
 
 impl OfflineSigner {
-    /// Reads credentials and trust. Credentials that others could read are refused.
+    /// Reads credentials and trust. Rejects credentials that other users could read.
     pub fn load(credentials: &Path, operator: &str, account: &Path) -> Result<Self, ClientError> {
         Ok(Self {
             signer: load_signer(credentials)?,
@@ -55,7 +55,7 @@ impl OfflineSigner {
         })
     }
 
-    /// The sealed proposal of a draft.
+    /// Signs a draft and returns the encoded proposal.
     pub fn sign_proposal(&self, draft: &ProposalDraft) -> Result<Vec<u8>, ClientError> {
         let id = Uuid::now_v7();
         let lifetime = u64::try_from(draft.lifetime.as_millis()).unwrap_or(u64::MAX);
@@ -78,12 +78,12 @@ impl OfflineSigner {
         )?)
     }
 
-    /// Opens somebody's sealed proposal.
+    /// Verifies an encoded proposal of another user.
     pub fn read_proposal(&self, bytes: &[u8]) -> Result<OpenProposal, ApprovalError> {
         open_proposal(bytes, &self.trust, &TokenCache::new(2), now())
     }
 
-    /// The sealed approval of a sealed proposal. Whoever calls this has shown the proposal to the approver.
+    /// Signs an approval of an encoded proposal. The caller must have shown the proposal to the approver.
     pub fn sign_approval(&self, proposal: &[u8]) -> Result<Vec<u8>, ClientError> {
         let approval = ProposalApproval {
             proposal: encode_envelope(proposal),
@@ -97,7 +97,7 @@ impl OfflineSigner {
         )?)
     }
 
-    /// Opens a sealed approval as nodes do. Gives what [`Call::approval`](crate::RpcCall::approval) takes, too.
+    /// Verifies an encoded approval as nodes do. Also returns the value for [`Call::approval`](crate::RpcCall::approval).
     pub fn read_approval(&self, bytes: &[u8]) -> Result<(ApprovedProposal, String), ApprovalError> {
         let text = encode_envelope(bytes);
         let approved = open_approval(&text, &self.trust, &TokenCache::new(2), now())?;
@@ -105,7 +105,7 @@ impl OfflineSigner {
     }
 }
 
-/// Reads the credentials of whoever signs. Those that others could read are refused.
+/// Reads the credentials of a signer. Rejects credentials that other users could read.
 pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
     let text =
         muster_secret::read_secret(path, SecretOwner::Person, UserCredentials::MAX_FILE_BYTES)?;

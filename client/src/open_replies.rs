@@ -1,4 +1,4 @@
-//! Opens a handful of replies: on one processor if it is a small one, otherwise on as many as pay. The results are in the replies' order.
+//! Verifies a batch of replies, on several processors if the batch is large enough. The results are in the order of the replies.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use uuid::Uuid;
 
 use crate::client_inner::{ClientInner, now};
 
-/// Fewer than these are not worth the way to another processor. With 512 the processor time for each was hardly less on two threads of one
-/// core, and a thousand nodes took a tenth longer, because of the last answers.
+/// Minimum replies per processor; for smaller shares the handover costs more than it saves. With 512 the processor time per reply was hardly lower on
+/// two threads of one core, and a call to a thousand nodes took a tenth longer because of the last replies.
 const MIN_SHARE_SIZE: usize = 64;
 
-/// More processors are not taken from whoever else uses the machine. Two threads of one core count as two: what they cost together is a twelfth
-/// more, and the last of ten thousand answers is opened a twelfth sooner.
+/// Maximum processors, to leave the others to the other programs of the machine. Two threads of one core count as two: together they cost a twelfth
+/// more processor time, and open the last of ten thousand replies a twelfth sooner.
 const MAX_PROCESSORS: usize = 8;
 
 type OpenedReplies = Vec<Result<OpenReply, MessageRefusal>>;
 
-/// What replies must answer.
+/// The values that a reply must match.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplyExpectation {
     pub(crate) request: Uuid,
@@ -39,7 +39,7 @@ impl ReplyExpectation {
     }
 }
 
-/// Opens replies to a question.
+/// Opens the replies to a request.
 pub(crate) async fn open_reply_batch(
     party: &Arc<ClientInner>,
     question: &ReplyExpectation,
@@ -55,14 +55,14 @@ pub(crate) async fn open_reply_batch(
     run_in_shares(&replies, share, work).await
 }
 
-/// How many of so many replies each of so many processors opens.
+/// Number of replies per processor.
 fn share_size(replies: usize, processors: usize) -> usize {
     replies
         .div_ceil(processors.min(MAX_PROCESSORS))
         .max(MIN_SHARE_SIZE)
 }
 
-/// Has each share worked on, all at the same time; a single one here.
+/// Runs the work for each share concurrently; a single share runs on the current task.
 async fn run_in_shares<T, R>(
     items: &[T],
     share: usize,
@@ -82,7 +82,7 @@ where
     let tasks: Vec<_> = items.chunks(share).map(elsewhere).collect();
     let mut results = Vec::with_capacity(items.len());
     for (task, share) in tasks.into_iter().zip(items.chunks(share)) {
-        // A runtime that is about to end takes no more work.
+        // A runtime that is shutting down cancels the task, so do the work here.
         results.extend(task.await.unwrap_or_else(|_| work(share)));
     }
     results

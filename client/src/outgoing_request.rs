@@ -1,8 +1,7 @@
-//! What a call puts on the wire: signed messages, and the subjects that each goes to. Sends nothing.
+//! Builds the signed messages of a call and the subjects to which each is published. Sends nothing.
 //!
-//! Known nodes share a signature in groups: a message names its whole group, so that one signature serves many nodes without
-//! every node having to read the whole list. Each node has a reply subject of its own, so that the broker's "nobody listens"
-//! names the one who is not there.
+//! Known nodes share a signature in groups: a message names its whole group, so one signature serves many nodes, and no node has to read the whole
+//! list. Each node has a reply subject of its own, so that a "no responders" status of the broker identifies the absent node.
 
 use std::time::Duration;
 
@@ -17,20 +16,20 @@ use uuid::Uuid;
 
 use crate::call::{CallTarget, ReplyDelivery, RpcCall};
 
-/// Nodes that share one signature. More would save signatures, and cost every node the reading of longer lists.
+/// Maximum nodes per signature. A larger group would save signatures, but every node would have to read a longer list.
 const MAX_NODES_PER_SIGNATURE: usize = 64;
 
-/// Bytes of one message that may be sealed inputs: well below what a request may have.
+/// Maximum bytes of sealed inputs per message: well below the size limit of a request.
 const MAX_SEALED_BYTES: usize = 512 * 1024;
 
-/// One signed message, and everywhere it is published.
+/// One signed message, and all its publications.
 #[derive(Debug, Clone)]
 pub struct OutgoingRequest {
-    /// What it says.
+    /// The request.
     pub request: Request,
-    /// It, in its envelope, as it is sent.
+    /// The request in its signed envelope, as sent.
     pub sealed: Vec<u8>,
-    /// Where it goes.
+    /// The publications of this message.
     pub to: Vec<RequestPublication>,
 }
 
@@ -39,13 +38,13 @@ pub struct OutgoingRequest {
 pub struct RequestPublication {
     /// The subject.
     pub subject: String,
-    /// Where the answer shall go; `None` when none is wanted.
+    /// The reply subject; `None` when no reply is wanted.
     pub reply_to: Option<String>,
-    /// The node that is asked; `None` for a broadcast.
+    /// The target node; `None` for a broadcast.
     pub node: Option<Identity>,
 }
 
-/// The messages of a call with this id, each written and signed when it is taken.
+/// The messages of the call with this id. Each is encoded and signed lazily, when the iterator yields it.
 pub fn outgoing_requests<'a>(
     signer: &'a Signer,
     collective: &'a SubjectName,
@@ -106,7 +105,7 @@ pub fn outgoing_requests<'a>(
     })
 }
 
-/// Whom each message means.
+/// The targets of each message.
 fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
     let together = nodes_per_request(call);
     match &call.aim {
@@ -121,7 +120,7 @@ fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
     }
 }
 
-/// The inputs in clear, and those that are sealed for each of the nodes.
+/// Splits the inputs into plain ones and those that are sealed for each node.
 fn split_inputs(
     call: &RpcCall,
     id: Uuid,
@@ -140,11 +139,11 @@ fn split_inputs(
     Ok((clear, Some(sealed)))
 }
 
-/// How many nodes share a message: fewer when each has much that is sealed for it alone.
+/// Number of nodes per message: fewer when each node has large sealed inputs of its own.
 fn nodes_per_request(call: &RpcCall) -> usize {
     let secret = |name: &String| call.data.get(name).map(|value| value.to_string().len());
     let bytes: usize = call.sensitive.iter().filter_map(secret).sum();
-    // Base64, and names.
+    // Base64 expansion, and names.
     let each = 2 * bytes + 512;
     (MAX_SEALED_BYTES / each).clamp(1, MAX_NODES_PER_SIGNATURE)
 }

@@ -1,4 +1,4 @@
-//! What nodes tell before they answer: in order, once, and with what was lost on the way. A function of values.
+//! Tracks progress messages of nodes: orders them, drops duplicates and counts losses. A pure function of values.
 
 use std::collections::HashMap;
 
@@ -6,29 +6,29 @@ use muster_wire::identity::Identity;
 use muster_wire::progress::{ProgressCounts, ProgressMessage};
 use serde_json::Value;
 
-/// What a node told while its action ran.
+/// Progress of a node while its action runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgressUpdate {
-    /// Who tells.
+    /// The sender.
     pub node: Identity,
-    /// What happened since it told last, in order. Empty when only a loss became known.
+    /// Events since the previous update, in order. Empty when the update only reports a loss.
     pub events: Vec<Value>,
-    /// Messages before these events that did not arrive.
+    /// Number of messages that were lost before these events.
     pub lost: u64,
-    /// Events before these that the node gave up, because they came faster than they may be sent.
+    /// Number of events that the node dropped before these, because they exceeded the send rate.
     pub dropped: u64,
 }
 
-/// How far each node's tale has come.
+/// Progress received so far, by node.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressTracker(HashMap<Identity, ProgressCounts>);
 
 impl ProgressTracker {
-    /// Takes a message in. `None`: it was heard before. A node's messages come in order, because they take one way; what
-    /// comes late all the same is counted as lost when its successor comes, and not told after it.
+    /// Records a progress message. Returns `None` for a duplicate. A node's messages arrive in order because they share one connection; a message
+    /// that arrives late was already counted as lost with its successor, and is dropped.
     pub(crate) fn record_progress(&mut self, progress: ProgressMessage) -> Option<ProgressUpdate> {
         let told = self.0.entry(progress.sender.clone()).or_default();
-        // Both numbers are a node's word, up to the largest there is.
+        // Both numbers come from the node unchecked, up to the maximum of the type, so subtract with overflow checks.
         let lost = progress.seq.checked_sub(told.messages)?.checked_sub(1)?;
         let dropped = progress.dropped.saturating_sub(told.dropped);
         *told = ProgressCounts {
@@ -43,7 +43,7 @@ impl ProgressTracker {
         })
     }
 
-    /// The node has answered, and says how much it told: what is missing of that, if anything.
+    /// The node has replied with its final counts: returns the messages and events that are missing, if any.
     pub(crate) fn finish_node(
         &mut self,
         node: &Identity,

@@ -1,12 +1,12 @@
-//! One call, from the signed question to the last answer.
+//! Runs one call, from the signed request to the last reply.
 //!
 //! ```text
-//! subscribe _R.<key>.<request>.>  ->  publish  ->  receive what is there -> verify together -> tell -> ... -> finish
+//! subscribe _R.<key>.<request>.>  ->  publish  ->  receive available -> verify batch -> emit events -> ... -> finish
 //! ```
 //!
-//! Known nodes are asked one by one, on a reply subject of their own each, so that the broker's "nobody listens" names the one
-//! who is not there. They share a signature in groups: a message names its whole group, so that one signature serves many nodes
-//! without every node having to read the whole list.
+//! Each known node receives its own publication with its own reply subject, so that a "no responders" status of the broker identifies the absent
+//! node. Nodes share a signature in groups: a message names its whole group, so one signature serves many nodes, and no node has to read the whole
+//! list.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,12 +32,12 @@ use crate::progress::ProgressTracker;
 use crate::secrets::{self, PreparedCall};
 use crate::stats::CallStats;
 
-/// How long after the end of waiting the broker may say that it has sent everything.
+/// Maximum time, after the wait has ended, for the broker to confirm that it has delivered everything.
 const ROUND_TRIP_TIMEOUT: Duration = Duration::from_secs(1);
 
 type CallEventSender = mpsc::Sender<CallEvent>;
 
-/// Makes the call and tells everything; an error means that it could not be made.
+/// Runs the call and sends its events; an error means that the call could not be sent.
 pub(crate) async fn run_call(
     party: &Arc<ClientInner>,
     call: RpcCall,
@@ -91,15 +91,15 @@ pub(crate) async fn run_call(
     Ok(())
 }
 
-/// A question that is out.
+/// A call whose request has been sent.
 struct PublishedCall {
-    /// Which node is asked on which reply subject.
+    /// The node for each reply subject.
     asked: HashMap<String, Identity>,
-    /// How long writing and signing took.
+    /// Duration of encoding and signing.
     signing: Duration,
 }
 
-/// Sends the question.
+/// Publishes the request.
 async fn publish_requests(
     party: &ClientInner,
     call: &RpcCall,
@@ -135,7 +135,7 @@ async fn publish_requests(
     Ok(published)
 }
 
-/// Asks, and leaves the answers to somebody else, or to nobody.
+/// Publishes the request without waiting for replies, which go to another process or are not wanted.
 async fn publish_without_waiting(
     party: &ClientInner,
     call: &RpcCall,
@@ -147,7 +147,7 @@ async fn publish_without_waiting(
     }
     let begun = Instant::now();
     let signing = publish_requests(party, call, id).await?.signing;
-    // Nothing will tell whether the question arrived; so at least the broker shall have it.
+    // No reply will confirm the request, so at least confirm that the broker received it.
     party.bus.confirm_delivery().await?;
     let publishing = begun.elapsed();
     let told = CallEvent::Published {
@@ -173,7 +173,7 @@ async fn publish_without_waiting(
     Ok(())
 }
 
-/// A call whose question is out.
+/// State of a call that waits for replies.
 struct ReplyCollector<'a> {
     party: &'a Arc<ClientInner>,
     call: &'a RpcCall,
@@ -183,11 +183,11 @@ struct ReplyCollector<'a> {
     begun: Instant,
     signing: Duration,
     published: Instant,
-    /// Nodes by the reply subject that is theirs.
+    /// The node for each reply subject.
     asked: HashMap<String, Identity>,
-    /// Expected, and not asked: they did not tell the key that the question would be sealed for.
+    /// Expected nodes that were not sent the request, because their encryption key is unknown.
     silent: BTreeSet<Identity>,
-    /// Expected and not yet heard of.
+    /// Expected nodes without a reply so far.
     awaited: BTreeSet<Identity>,
     expected: Option<usize>,
     answered: BTreeSet<Identity>,
@@ -195,9 +195,9 @@ struct ReplyCollector<'a> {
     unexpected: BTreeSet<Identity>,
     tally: ReplyCounts,
     telling: ProgressTracker,
-    /// The broker says that nobody listens to the broadcast.
+    /// The broker reports no subscriber for the broadcast.
     nobody: bool,
-    /// When waiting ended, more was on its way.
+    /// More messages were on their way when the wait ended.
     behind: bool,
     last: Option<Instant>,
 }
@@ -230,7 +230,7 @@ impl ReplyCollector<'_> {
         self.outstanding_count() == 0
     }
 
-    /// How many answers may still come that are waited for; as many as there can be where nobody knows.
+    /// Maximum number of outstanding replies; `usize::MAX` when the number of nodes is unknown.
     fn outstanding_count(&self) -> usize {
         let all = match self.expected {
             Some(_) => self.awaited.len(),
@@ -242,8 +242,8 @@ impl ReplyCollector<'_> {
         wanted.map_or(all, |wanted| wanted.min(all))
     }
 
-    /// What comes although it has been quiet, where nobody knows how many there are: a line is quiet too that is slow. So the broker is
-    /// asked what it answers by itself, that nobody listens; everything that it has sent before is here before that answer.
+    /// Waits for a late reply to a broadcast after the quiet window. Silence may mean a slow link, so probe the broker with a request that it answers
+    /// itself ("no responders"): messages are ordered, so everything it sent before arrives before that answer.
     async fn wait_for_straggler(&mut self, replies: &mut BusSubscription) -> Option<BusMessage> {
         if !self.is_open_ended() {
             return None;
@@ -264,7 +264,7 @@ impl ReplyCollector<'_> {
             };
             match next {
                 Some(message) if message.subject() == answer => return None,
-                // Of an earlier silence.
+                // The confirmation of an earlier probe.
                 Some(message) if self.answers.is_confirmation(message.subject()) => {}
                 next => return next,
             }
@@ -275,7 +275,7 @@ impl ReplyCollector<'_> {
         self.expected.is_none() && self.call.expect.is_none()
     }
 
-    /// When waiting ends if nothing more comes.
+    /// The end of the wait if no further message arrives.
     fn ends_at(&self) -> Instant {
         match self.last {
             Some(last) if self.is_open_ended() => {
@@ -285,7 +285,7 @@ impl ReplyCollector<'_> {
         }
     }
 
-    /// When waiting ends, whatever comes: while answers come that nobody has counted, time is given for more of them.
+    /// The latest end of the wait: while uncounted replies keep arriving, the wait is extended.
     fn latest_end(&self) -> Instant {
         let wait = self.call.wait;
         let longest = match self.last {
@@ -301,7 +301,7 @@ impl ReplyCollector<'_> {
         for silence in silences {
             self.handle_no_responders(silence.subject(), tell).await;
         }
-        // A node's progress comes before its answer, and is told before it.
+        // A node sends progress before its reply, so report it before the reply.
         let (told, replies): (Vec<Bytes>, Vec<Bytes>) = answers
             .iter()
             .map(|answer| answer.payload().clone())
@@ -329,7 +329,7 @@ impl ReplyCollector<'_> {
 
     async fn handle_no_responders(&mut self, reply_subject: &str, tell: &CallEventSender) {
         let Some(node) = self.asked.get(reply_subject) else {
-            // Other subjects are late confirmations, or a node that says of itself that it is absent.
+            // Other subjects are late confirmations, or a node that reports itself absent.
             self.nobody |= reply_subject == self.answers.of_broadcast();
             return;
         };
@@ -339,7 +339,7 @@ impl ReplyCollector<'_> {
         }
     }
 
-    /// Only who still owes an answer is listened to.
+    /// Ignores progress of nodes that have already replied.
     async fn handle_progress(
         &mut self,
         progress: Result<ProgressMessage, MessageRefusal>,

@@ -1,6 +1,6 @@
-//! Answers to requests that were sent elsewhere and that want them here: `--reply-to`. Verified as a call's own answers are.
+//! Receives replies to requests that another process sent with `--reply-to`. Verifies them like the replies of a call.
 //!
-//! Nothing is kept for whoever does not listen: who waits for answers must listen before the request is sent.
+//! The broker stores no replies: the listener must subscribe before the request is sent.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::progress::ProgressTracker;
 
-/// What is listened for.
+/// Selects the replies to receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplySelector {
-    /// The agent that is asked.
+    /// The agent of the request.
     pub agent: SubjectName,
-    /// The action that is asked.
+    /// The action of the request.
     pub action: SubjectName,
-    /// The request; any, when absent.
+    /// The id of the request; any when absent.
     pub request: Option<Uuid>,
 }
 
-/// A place where answers arrive.
+/// A subscription to replies at one address.
 #[derive(Debug)]
 pub struct ReplyListener {
     party: Arc<ClientInner>,
@@ -41,20 +41,20 @@ pub struct ReplyListener {
     arriving: BusSubscription,
     mark: ConnectionMark,
     begun: Instant,
-    /// Who has answered which request.
+    /// Pairs of request and node that have already replied.
     answered: BTreeSet<(Uuid, Identity)>,
     telling: HashMap<Uuid, ProgressTracker>,
-    /// What has arrived and was not handed out.
+    /// Events that were received but not yet returned.
     events: VecDeque<CallEvent>,
 }
 
 impl Client {
-    /// The caller's own address with this name: 1 to 64 letters, digits, `-` and `_`. A whole address of the caller's own is taken too.
+    /// Returns the caller's own address with this name: 1 to 64 letters, digits, `-` and `_`. Also accepts a complete address of the caller.
     pub fn mailbox_address(&self, name: &str) -> Result<AnswerAddress, ClientError> {
         self.party.answer_address(name)
     }
 
-    /// Listens at an address of the caller's own. Every answer that is sent there after this returns arrives.
+    /// Subscribes to one of the caller's own addresses. Receives every reply that is sent there after this returns.
     pub async fn listen_for_replies(
         &self,
         address: &AnswerAddress,
@@ -80,18 +80,18 @@ impl Client {
 }
 
 impl ReplyListener {
-    /// Where it listens.
+    /// The subject of the subscription.
     pub fn subject(&self) -> &str {
         self.address.prefix()
     }
 
-    /// Whether answers may have been lost on the way since it listens.
+    /// Whether replies may have been lost since the subscription began.
     pub fn disturbance(&self) -> Option<ConnectionDisturbance> {
         self.party.bus.disturbed_since(self.mark)
     }
 
-    /// What arrives next: [`CallEvent::Reply`], [`CallEvent::Progress`], [`CallEvent::Unexpected`] for a node that answers the same request again,
-    /// or [`CallEvent::Disbelieved`]. `None` when the connection is closed. Nothing is lost when it is not awaited to its end.
+    /// Returns the next event: [`CallEvent::Reply`], [`CallEvent::Progress`], [`CallEvent::Unexpected`] for a second reply of a node to the same
+    /// request, or [`CallEvent::Disbelieved`]. `None` when the connection is closed. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<CallEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {

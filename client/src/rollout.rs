@@ -1,5 +1,4 @@
-//! A request that is made batch after batch, and ends early when it does harm: who is asked when, and whether it goes on.
-//! Plain decisions over values; whoever makes the calls waits, counts and sleeps.
+//! Decides the batches of a rollout and whether it continues after failures. Pure functions; the caller sends requests, counts failures and waits.
 
 use std::collections::BTreeSet;
 
@@ -7,36 +6,36 @@ use muster_wire::identity::Identity;
 
 use crate::limit::CountOrPercent;
 
-/// How a request is rolled out. The default asks everybody at once.
+/// Parameters of a rollout. The default is one batch with all nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchedRollout {
-    /// So many are asked first and alone; unless all of them succeed nobody else is asked.
+    /// Number of nodes in the first batch; the rollout stops unless all of them succeed.
     pub canary: usize,
-    /// So many are asked at a time; a part is one of all nodes.
+    /// Batch size; a percentage is of all nodes.
     pub batch: Option<CountOrPercent>,
-    /// So many may fail or not answer; a part is one of all nodes. Any number when absent.
+    /// Maximum number of failed or missing nodes; a percentage is of all nodes. Unlimited when absent.
     pub max_failures: Option<CountOrPercent>,
 }
 
-/// Why a rollout ends before everybody was asked.
+/// Why a rollout stopped before all nodes received the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchedRolloutStopReason {
     /// Not all canaries succeeded.
     Canary {
-        /// How many failed or did not answer.
+        /// Number of canaries that failed or did not reply.
         bad: usize,
     },
-    /// More failed or did not answer than may.
+    /// More nodes failed or did not reply than allowed.
     Failures {
-        /// How many did.
+        /// Number of nodes that failed or did not reply.
         bad: usize,
-        /// How many may.
+        /// Maximum allowed number.
         allowed: usize,
     },
 }
 
 impl BatchedRollout {
-    /// The batches in their order, each by name: every node is in exactly one, and none is empty.
+    /// The batches in order, nodes sorted by name: every node is in exactly one batch, and no batch is empty.
     pub fn batches(&self, nodes: &BTreeSet<Identity>) -> Vec<BTreeSet<Identity>> {
         let total = nodes.len();
         let size = self
@@ -57,7 +56,7 @@ impl BatchedRollout {
         batches
     }
 
-    /// What to do after `asked` batches of a rollout to `total` nodes, `bad` of which failed or did not answer so far.
+    /// Checks the limits after `asked` batches of a rollout to `total` nodes, of which `bad` have failed or not replied so far.
     pub fn check_limits(
         &self,
         asked: usize,

@@ -1,5 +1,5 @@
-//! Sensitive inputs travel sealed for each node. For that the nodes' keys must be known: they come with every reply, and
-//! nodes that have never answered are pinged first.
+//! Prepares calls with sensitive inputs, which are sealed for each node. Nodes' keys arrive with every reply; nodes that have never replied are
+//! pinged first.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use crate::client_inner::ClientInner;
 use crate::error::ClientError;
 use crate::reply_collector;
 
-/// How long a node may take to tell its key.
+/// Maximum wait for a node's key.
 const KEY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 type KeyRequestFuture<'a> = Pin<Box<dyn Future<Output = Result<(), ClientError>> + Send + 'a>>;
 
-/// A call that can be sent.
+/// A call with all keys that it needs.
 pub(crate) struct PreparedCall {
-    /// The call, to the nodes whose keys are known if it has something to seal.
+    /// The call; if it has sensitive inputs, only to the nodes with known keys.
     pub(crate) call: RpcCall,
-    /// Nodes that were meant, and did not tell their key. They are not asked.
+    /// Target nodes whose key is unknown. They receive no request.
     pub(crate) silent: BTreeSet<Identity>,
 }
 
-/// Finds out the keys that a call with sensitive inputs needs.
+/// Requests the keys that a call with sensitive inputs needs.
 pub(crate) async fn prepare_call(
     party: &Arc<ClientInner>,
     mut call: RpcCall,
@@ -60,7 +60,7 @@ pub(crate) async fn prepare_call(
     Ok(PreparedCall { call, silent })
 }
 
-/// Pings nodes; their keys are noted as their answers are verified. Boxed, because a ping is a call, and a call may need keys.
+/// Pings nodes; their keys are recorded when their replies are verified. Boxed to break the recursion: a ping is a call, and a call may need keys.
 fn request_keys(party: &Arc<ClientInner>, nodes: BTreeSet<Identity>) -> KeyRequestFuture<'_> {
     Box::pin(async move {
         let mut ping = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes))?;

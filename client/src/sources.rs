@@ -1,4 +1,4 @@
-//! The schemas of data sources that a caller knows: what expressions are checked against before they are sent.
+//! DDLs of data sources, used to check filter expressions before they are sent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,17 +12,17 @@ use muster_wire::filter::{
 
 use crate::ddl::{DdlStoreError, json_files, read_file};
 
-/// Longest time that nodes take for the data sources of one request.
+/// Maximum time that nodes spend on the data sources of one request.
 const MAX_NODE_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
-/// Schemas of data sources by name.
+/// DDLs of data sources by name.
 #[derive(Debug, Clone, Default)]
 pub struct DataDdlStore {
     ddls: BTreeMap<String, Arc<DataDdl>>,
 }
 
 impl DataDdlStore {
-    /// The built-in schemas, and those in `directory/data/*.json`, which win.
+    /// Loads the built-in DDLs, and those in `directory/data/*.json`, which take precedence.
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
         let mut store = Self::default();
         for (name, text) in BUILTIN_DATA_SOURCES {
@@ -44,12 +44,12 @@ impl DataDdlStore {
         Ok(())
     }
 
-    /// All schemas, by name.
+    /// All DDLs, by name.
     pub fn all(&self) -> impl Iterator<Item = &DataDdl> {
         self.ddls.values().map(Arc::as_ref)
     }
 
-    /// The schemas as expressions are checked against them.
+    /// The declarations for expression checks.
     pub fn declared_sources(&self) -> DeclaredSources {
         let mut sources = DeclaredSources::default();
         for (name, ddl) in &self.ddls {
@@ -58,7 +58,7 @@ impl DataDdlStore {
         sources
     }
 
-    /// How long nodes may take to tell whether they match, beyond the time that any answer takes.
+    /// Additional time that nodes may need to evaluate this filter, beyond the normal reply time.
     pub fn evaluation_time(&self, filter: &NodeFilter) -> Duration {
         let lookups = filter
             .select()
@@ -92,7 +92,7 @@ fn declare_source(ddl: &Arc<DataDdl>) -> DeclaredSource {
     }
 }
 
-/// How expressions may compare an output of a declared type.
+/// The comparisons that expressions may use for an output of this type.
 pub fn value_kind(value_type: ValueType) -> OutputKind {
     match value_type {
         ValueType::String | ValueType::List => OutputKind::Text,

@@ -1,4 +1,4 @@
-//! What a call came to: counts, names and times.
+//! Statistics of a call: counts, names and times.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use muster_bus::ConnectionDisturbance;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-/// The balance of one call.
+/// Statistics of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStats {
     /// The request's id.
     pub request: Uuid,
-    /// How many nodes were expected; `None` when nobody knew.
+    /// Number of expected nodes; `None` when unknown.
     pub expected: Option<usize>,
-    /// Answers with status OK.
+    /// Replies with status OK.
     pub ok: usize,
-    /// Answers with another status.
+    /// Replies with another status.
     pub failed: usize,
-    /// Nodes that were expected and did not answer.
+    /// Expected nodes that did not reply.
     pub missing: BTreeSet<Identity>,
-    /// Those of them that the broker says are not connected.
+    /// Those of them that the broker reports as not connected.
     pub absent: BTreeSet<Identity>,
-    /// Nodes that answered without being expected.
+    /// Nodes that replied without being expected.
     pub unexpected: BTreeSet<Identity>,
-    /// Answers that were not believed.
+    /// Replies that failed verification.
     pub disbelieved: usize,
-    /// Answers may have been lost on the way: the balance is not the whole truth.
+    /// Replies may have been lost: the counts may be too low.
     pub incomplete: Option<ConnectionDisturbance>,
-    /// Time for writing and signing the question; part of `publishing`.
+    /// Time to encode and sign the request; part of `publishing`.
     pub signing: Duration,
-    /// Time until the question was out.
+    /// Time until the request was sent.
     pub publishing: Duration,
-    /// Time from then to the last answer, or the end of waiting.
+    /// Time from then to the last reply, or the end of the wait.
     pub waiting: Duration,
 }
 
 impl CallStats {
-    /// How many answers were believed.
+    /// Number of verified replies.
     pub fn response_count(&self) -> usize {
         self.ok + self.failed
     }

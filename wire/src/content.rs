@@ -1,5 +1,5 @@
-//! Replaces contents of files by their digest, for what is written down of a request: audit records and jobs. A digest tells whether two
-//! requests carried the same content, and which; it does not keep what may hold a secret.
+//! Replaces file contents by their digest before a request is recorded in audit records and jobs. Equal digests prove equal
+//! content, and the record keeps no content that may hold a secret.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 /// The input, parameter or key whose value is the content of a file, at any depth.
 const CONTENT_KEY: &str = "content";
-/// Texts of more bytes are replaced whatever their name. Command lines are shorter, and stay.
+/// Longer texts, in bytes, are replaced under any key. Command lines are shorter and are kept.
 pub const MAX_RECORDED_BYTES: usize = 8192;
 
-/// The inputs as they are recorded, and the names of those in which something was replaced by `{"bytes": ..., "sha256": ...}`.
+/// Returns the inputs as recorded, and the names of those in which a value was replaced by `{"bytes": ..., "sha256": ...}`.
 #[must_use]
 pub fn digest_contents(inputs: &Map<String, Value>) -> (Map<String, Value>, BTreeSet<String>) {
     let mut replaced = BTreeSet::new();
@@ -25,7 +25,7 @@ pub fn digest_contents(inputs: &Map<String, Value>) -> (Map<String, Value>, BTre
     (recorded.collect(), replaced)
 }
 
-/// A value below this key, as it is recorded. Values nest as deep as a decoder lets them.
+/// Returns the recorded form of a value below this key. The decoder bounds the recursion depth.
 fn recorded_value(key: &str, value: &Value) -> Value {
     match value {
         Value::String(text) if is_content(key) || text.len() > MAX_RECORDED_BYTES => {

@@ -1,4 +1,4 @@
-//! Sensitive inputs, each sealed for the one node that may read it: neither the broker nor another node can.
+//! Sensitive inputs, each encrypted for one node. Neither the broker nor another node can decrypt them.
 //!
 //! ```text
 //! shared = X25519(the request's one-time key, the node's key)
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The node's key is the ed25519 key of its token, as a point of the Montgomery curve. Each key encrypts one text, so the
-//! nonce need not differ. What is authenticated besides is the request's id, the node and the input: a text that is moved
-//! to another request, node or input does not open.
+//! nonce is constant. The request id, the node and the input name are authenticated as associated data: a text moved to
+//! another request, node or input fails to decrypt.
 
 use std::collections::BTreeMap;
 
@@ -31,58 +31,58 @@ use crate::unique::check_unique_keys;
 
 const ENCRYPTION_DOMAIN: &[u8] = b"muster.sealed.v1\0";
 
-/// The sealed inputs of one request.
+/// The encrypted inputs of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncryptedInputs {
     /// The one-time key, 32 bytes in base64url.
     key: String,
-    /// For each node, the inputs by name, and what they were sealed into.
+    /// Per node, the ciphertext of each input by name.
     nodes: BTreeMap<Identity, BTreeMap<String, String>>,
 }
 
-/// Why inputs cannot be sealed or opened. Never repeats what is in them.
+/// Errors of encryption and decryption. The texts never contain input values.
 #[derive(Debug, thiserror::Error)]
 pub enum InputEncryptionError {
-    /// A node's key cannot be used.
+    /// A node's key is not usable for encryption.
     #[error("the key of {node} cannot be used to seal an input")]
     Key {
         /// The node.
         node: Identity,
-        /// Why.
+        /// The key error.
         #[source]
         source: KeyError,
     },
-    /// The operating system gave no randomness.
+    /// The operating system's random source failed.
     #[error("the operating system's random source failed")]
     Random,
-    /// An input cannot be written as JSON, or encrypted.
+    /// An input cannot be serialized as JSON or encrypted.
     #[error("the input `{0}` cannot be sealed")]
     Input(String),
-    /// More than a request may carry.
+    /// The encrypted inputs exceed the limit of a request.
     #[error(
         "{bytes} bytes of sealed inputs are more than a request may have: {max} bytes, and {inputs} inputs for a node",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
     TooMuch {
-        /// Bytes of text.
+        /// Total bytes of ciphertext text.
         bytes: usize,
     },
-    /// Nothing was sealed for this node.
+    /// The request has no encrypted inputs for this node.
     #[error("no inputs were sealed for {0}")]
     NotForUs(Identity),
-    /// The one-time key is none.
+    /// The one-time key is invalid.
     #[error("the sealed inputs have no usable one-time key")]
     OneTimeKey,
-    /// The text was sealed for another key, request, node or input, or was altered.
+    /// The text was encrypted for another key, request, node or input, or was modified.
     #[error(
         "the sealed input `{0}` cannot be opened: it was sealed for another node or request, or altered"
     )]
     Closed(String),
 }
 
-/// Seals the inputs of one request, with a key that is used for nothing else.
+/// Encrypts the inputs of one request with a one-time key.
 pub struct InputEncryptor {
     request: Uuid,
     secret: StaticSecret,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for InputEncryptor {
 }
 
 impl InputEncryptor {
-    /// A sealer for the request with this id, with a new key.
+    /// Creates an encryptor with a new one-time key for the request with this id.
     pub fn new(request: Uuid) -> Result<Self, InputEncryptionError> {
         let mut secret = Zeroizing::new([0_u8; 32]);
         rand::rngs::OsRng
@@ -107,7 +107,7 @@ impl InputEncryptor {
         Ok(Self::with_secret(request, *secret))
     }
 
-    /// The same with a key that is known, for tests and examples.
+    /// Creates an encryptor with a fixed key, for tests and examples.
     pub fn with_secret(request: Uuid, secret: [u8; 32]) -> Self {
         let secret = StaticSecret::from(secret);
         Self {
@@ -117,7 +117,7 @@ impl InputEncryptor {
         }
     }
 
-    /// Seals the inputs for each of the nodes.
+    /// Encrypts the inputs for each of the nodes.
     pub fn encrypt_inputs<'a>(
         &self,
         nodes: impl IntoIterator<Item = (&'a Identity, &'a PublicKey)>,
@@ -157,12 +157,12 @@ impl InputEncryptor {
 }
 
 impl EncryptedInputs {
-    /// The nodes that have something in it.
+    /// The nodes that have encrypted inputs.
     pub fn recipient_nodes(&self) -> impl Iterator<Item = &Identity> {
         self.nodes.keys()
     }
 
-    /// Bytes of all texts.
+    /// Total bytes of all ciphertext texts.
     pub(crate) fn text_bytes(&self) -> usize {
         self.nodes
             .values()
@@ -171,13 +171,13 @@ impl EncryptedInputs {
             .sum()
     }
 
-    /// Whether a request may carry this much.
+    /// Whether the encrypted inputs are within the limits of a request.
     pub(crate) fn is_within_limits(&self) -> bool {
         let few = |texts: &BTreeMap<_, _>| texts.len() <= limits::MAX_ENCRYPTED_INPUTS;
         self.nodes.values().all(few) && self.text_bytes() <= limits::MAX_ENCRYPTED_INPUT_BYTES
     }
 
-    /// Opens what was sealed for this node in the request with this id.
+    /// Decrypts the inputs of this node in the request with this id.
     pub fn decrypt_inputs(
         &self,
         node: &Identity,
@@ -215,7 +215,7 @@ impl EncryptedInputs {
     }
 }
 
-/// What a text is bound to.
+/// The values that a ciphertext is bound to.
 struct NodeCipher<'a> {
     shared: &'a [u8; 32],
     one_time: &'a Point,
@@ -236,7 +236,7 @@ impl NodeCipher<'_> {
         ChaCha20Poly1305::new(Key::from_slice(&*key))
     }
 
-    /// A name has no NUL, so nothing can be moved from one part to the other.
+    /// Names contain no NUL, so the separator makes the concatenation unambiguous.
     fn authenticated_data(&self, input: &str) -> Vec<u8> {
         let node = self.node.as_str().as_bytes();
         [

@@ -1,7 +1,7 @@
-//! Names of parties and things: identities of nodes and callers, and the plain names in subjects.
+//! Identities of nodes and callers, and the plain names in subjects.
 //!
-//! The grammar is strict, and there is one spelling for each name, because a name becomes part of a subject, a file
-//! name, an argument of `ssh` and a line in an audit log. It does not ask whether the name exists.
+//! The grammar is strict and each name has one spelling, because a name becomes part of a subject, a file name, an `ssh`
+//! argument and an audit log line. Parsing does not check that the name exists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,20 +19,20 @@ use crate::limits;
 #[serde(try_from = "String", into = "String")]
 pub struct Identity(String);
 
-/// Why a text is not a name.
+/// Parse errors of names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("the name is empty")]
     Empty,
-    /// More bytes than the limit.
+    /// The text is longer than the limit.
     #[error("the name begins `{start}` and is {length} bytes long, more than {limit}")]
     TooLong {
-        /// The first characters of what was given.
+        /// The first characters of the text.
         start: String,
         /// Its length in bytes.
         length: usize,
-        /// The longest that is accepted.
+        /// The limit in bytes.
         limit: usize,
     },
     /// A character outside the grammar.
@@ -40,19 +40,19 @@ pub enum NameError {
     Character {
         /// The whole text.
         name: String,
-        /// The first character that does not belong.
+        /// The first character outside the grammar.
         character: char,
-        /// Whether this kind of name may have dots.
+        /// Whether this kind of name allows dots.
         dots: bool,
     },
-    /// A label that is empty, too long, or has a hyphen at an end.
+    /// A label that is empty, too long, or begins or ends with a hyphen.
     #[error(
         "`{name}` has the part `{label}`; a part has 1 to 63 characters and no hyphen at its ends"
     )]
     Label {
         /// The whole text.
         name: String,
-        /// The offending part between two dots.
+        /// The invalid label.
         label: String,
     },
 }

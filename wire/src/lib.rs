@@ -1,11 +1,11 @@
-//! What the bytes mean: requests, replies, subjects, identities, tokens, signatures and filters.
+//! The wire protocol: requests, replies, subjects, identities, tokens, signatures and filters.
 //!
-//! Everything here is a function of values. Nothing opens a file, a socket or a clock: instants come in as
-//! [`Millis`], keys come in as bytes, and the rooms around (`bus`, `agent`, `client`) do the input and output.
+//! Everything here is a pure function of its arguments. Nothing opens a file or a socket or reads a clock: instants are passed in as
+//! [`Millis`], keys are passed in as bytes, and the crates `bus`, `agent` and `client` do the input and output.
 //!
-//! The path of one request through this crate: [`request::Request`] is sealed by [`sign::sign_envelope`], travels on a
-//! [`subject`], is opened by [`sign::open_request`] against a [`token::AccountTrust`], judged by [`fresh`], matched by
-//! [`filter`]; the [`reply::Reply`] goes back the same way.
+//! The path of one request through this crate: [`sign::sign_envelope`] signs a [`request::Request`], the caller publishes it on a
+//! [`subject`], [`sign::open_request`] verifies it against a [`token::AccountTrust`], [`fresh`] rejects expired and repeated
+//! requests, and [`filter`] matches it against the node. The [`reply::Reply`] returns the same way.
 
 #![warn(missing_docs)]
 
@@ -32,5 +32,5 @@ pub mod token;
 pub mod trace;
 pub mod unique;
 
-/// Milliseconds since the Unix epoch, UTC: the only form in which an instant travels.
+/// Milliseconds since the Unix epoch, UTC: the only form in which an instant is transmitted.
 pub type Millis = u64;

@@ -1,4 +1,4 @@
-//! Progress: what a node signs while an action still runs, for a caller that asked to hear it. Not its envelope (see [`crate::sign`]).
+//! Progress messages: signed by a node while an action runs, for callers that requested streaming. The envelope is in [`crate::sign`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,55 +7,55 @@ use uuid::Uuid;
 use crate::Millis;
 use crate::identity::{Identity, SubjectName};
 
-/// Most progress messages that a node sends for one request. The broker lets a node answer one message 1024 times, and the
-/// reply itself must always get through.
+/// Most progress messages that a node sends for one request. The broker permits 1024 responses per message, and the
+/// final reply must always fit.
 pub const MAX_PROGRESS_MESSAGES: u64 = 1000;
 
-/// The body of a signed progress message. Unknown fields are ignored: a newer node may tell more.
+/// The body of a signed progress message. Unknown fields are ignored, so newer nodes can add fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgressMessage {
-    /// The request that is being worked on.
+    /// The request that is being executed.
     pub request: Uuid,
-    /// Who tells: the name in the node's token, repeated so that it is signed.
+    /// The name in the node's token, repeated here because the body is signed.
     pub sender: Identity,
-    /// The agent that was asked.
+    /// The requested agent.
     pub agent: SubjectName,
-    /// The action that was asked.
+    /// The requested action.
     pub action: SubjectName,
-    /// Counts this node's messages of this request, from 1 without gaps: a gap is a message that was lost.
+    /// Sequence number of this node's messages for this request, from 1. A gap means a lost message.
     pub seq: u64,
-    /// What happened since the last message, in order; what an event holds is the agent's business.
+    /// Events since the last message, in order. The agent defines their content.
     pub events: Vec<Value>,
-    /// How many events the node has given up so far, because they came faster than they may be sent.
+    /// Number of events dropped so far because of rate limiting.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// The node's clock when it signed, in milliseconds since the epoch.
+    /// The node's clock at signing, in milliseconds since the epoch.
     pub time: Millis,
 }
 
-/// What a reply says about the progress messages before it.
+/// Counters in a reply about the preceding progress messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressCounts {
-    /// How many messages were sent: the `seq` of the last one.
+    /// Number of messages sent: the `seq` of the last one.
     pub messages: u64,
-    /// How many events were not sent.
+    /// Number of dropped events.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
 }
 
-/// Why a decoded progress message is not one.
+/// Decode errors of progress messages.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgressDecodeError {
-    /// Not JSON of this shape.
+    /// The body is not valid JSON of this type.
     #[error("the message is not valid JSON of a progress message")]
     Json(#[source] serde_json::Error),
-    /// Counts from 1 to what a node may send.
+    /// The sequence number is out of range.
     #[error("the progress message has the number {0}; 1 to {MAX_PROGRESS_MESSAGES} are allowed")]
     Seq(u64),
 }
 
 impl ProgressMessage {
-    /// Decodes a body and checks what types cannot say.
+    /// Decodes a body and validates the sequence number.
     pub fn decode(body: &[u8]) -> Result<Self, ProgressDecodeError> {
         let progress: Self = serde_json::from_slice(body).map_err(ProgressDecodeError::Json)?;
         if progress.seq == 0 || progress.seq > MAX_PROGRESS_MESSAGES {

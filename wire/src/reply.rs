@@ -1,4 +1,4 @@
-//! A reply: what a node signs. Not its envelope (see [`crate::sign`]).
+//! Replies, signed by a node. The envelope is in [`crate::sign`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,41 +10,41 @@ use crate::progress::ProgressCounts;
 use crate::status::{ReplyReason, ReplyStatus};
 use crate::trace::StageTiming;
 
-/// The body of a signed reply. Unknown fields are ignored: a newer node may tell more.
+/// The body of a signed reply. Unknown fields are ignored, so newer nodes can add fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The request that is answered.
+    /// The request that this reply answers.
     pub request: Uuid,
-    /// Who answers: the name in the node's token, repeated so that it is signed.
+    /// The name in the node's token, repeated here because the body is signed.
     pub sender: Identity,
-    /// The agent that was asked.
+    /// The requested agent.
     pub agent: SubjectName,
-    /// The action that was asked.
+    /// The requested action.
     pub action: SubjectName,
-    /// How it ended.
+    /// The result status.
     pub statuscode: ReplyStatus,
-    /// The status in words; `OK`, or what went wrong.
+    /// The status as text: `OK`, or the error message.
     pub statusmsg: String,
-    /// What the code cannot say.
+    /// Details that the status code does not express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReplyReason>,
     /// The action's outputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
-    /// The node's clock when it signed, in milliseconds since the epoch.
+    /// The node's clock at signing, in milliseconds since the epoch.
     pub time: Millis,
-    /// How long the action ran on the node, in milliseconds.
+    /// Run time of the action on the node, in milliseconds.
     #[serde(default)]
     pub took: Millis,
-    /// The way through the node, if the request asked for it.
+    /// Pipeline stage timings, if the request asked for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageTiming>,
-    /// What was told before this reply, if progress was asked for.
+    /// Progress counters, if the request asked for streaming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressCounts>,
 }
 
-/// Why a decoded reply is not one.
+/// The body is not valid JSON of a reply.
 #[derive(Debug, thiserror::Error)]
 #[error("the reply is not valid JSON of a reply")]
 pub struct ReplyDecodeError(#[source] serde_json::Error);

@@ -1,4 +1,4 @@
-//! A request: what a caller signs. Not its envelope (see [`crate::sign`]).
+//! Requests, signed by a caller. The envelope is in [`crate::sign`].
 
 use std::collections::BTreeSet;
 
@@ -14,53 +14,53 @@ use crate::limits;
 use crate::trace::TraceContext;
 use crate::unique::check_unique_keys;
 
-/// The body of a signed request. Unknown fields are refused: an older node must not ignore what narrows a request.
+/// The body of a signed request. Unknown fields are refused: an older node must not ignore a field that restricts a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// UUID version 7; the same for every node that is asked, unique for ever.
+    /// UUID version 7: globally unique, and the same for all target nodes.
     pub id: Uuid,
-    /// Who asks: the name in the caller's token, repeated so that it is signed.
+    /// The name in the caller's token, repeated here because the body is signed.
     pub caller: Identity,
-    /// The collective that is asked.
+    /// The target collective.
     pub collective: SubjectName,
     /// The agent.
     pub agent: SubjectName,
     /// The action.
     pub action: SubjectName,
-    /// The nodes that are meant.
+    /// The target nodes.
     pub target: RequestTarget,
-    /// When the caller signed, in milliseconds since the epoch by its own clock.
+    /// The caller's clock at signing, in milliseconds since the epoch.
     pub issued_at: Millis,
-    /// How long after `issued_at` a node may still start, in milliseconds.
+    /// How long after `issued_at` a node may still start the action, in milliseconds.
     pub ttl: Millis,
-    /// How long the caller wants the action to take at most, in milliseconds; the action's own deadline when absent.
+    /// Longest run time that the caller allows, in milliseconds; if absent, the action's own timeout applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
-    /// Whether the caller wants an answer.
+    /// Whether nodes send a reply.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub reply: bool,
-    /// Whether the reply shall tell how long each stage took at the node.
+    /// Whether the reply includes the duration of each pipeline stage on the node.
     #[serde(default, skip_serializing_if = "is_false")]
     pub trace: bool,
-    /// The trace that the request is part of, for the node's logs and for programs that it starts.
+    /// The trace context of the request, for the node's logs and for programs that the action starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
-    /// Whether the caller wants to hear of progress before the reply. Nodes of versions that do not know it refuse the request.
+    /// Whether nodes send progress messages before the reply. Nodes of versions without this field refuse the request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stream: bool,
-    /// That a second person agrees, where a node demands it: a sealed [`crate::approval::ProposalApproval`] in base64url.
+    /// The second person's approval, if the node's policy requires one: a signed [`crate::approval::ProposalApproval`] in base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,
     /// The action's inputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
-    /// Inputs that only the nodes themselves may read. Their values are not in `data`.
+    /// Encrypted inputs that only the target nodes can decrypt. Their values are not in `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed: Option<EncryptedInputs>,
 }
 
-/// Which nodes a request means. There is no way to leave it out.
+/// Selects the target nodes of a request. It is mandatory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RequestTarget {
@@ -71,7 +71,7 @@ pub enum RequestTarget {
 }
 
 impl RequestTarget {
-    /// The named nodes, or `None` when a filter decides.
+    /// The listed nodes, or `None` for a filter.
     pub fn nodes(&self) -> Option<&BTreeSet<Identity>> {
         match self {
             Self::Nodes(nodes) => Some(nodes),
@@ -80,22 +80,22 @@ impl RequestTarget {
     }
 }
 
-/// Why a decoded request is not one.
+/// Decode errors of requests.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestDecodeError {
-    /// Not JSON of this shape.
+    /// The body is not valid JSON of this type.
     #[error("the request is not valid JSON of a request")]
     Json(#[source] serde_json::Error),
-    /// Names more nodes than allowed, or none.
+    /// Lists no nodes, or more than allowed.
     #[error("the request names {0} nodes; 1 to {max} are allowed", max = limits::MAX_TARGET_NODES)]
     Targets(usize),
-    /// Lives longer than allowed, or not at all.
+    /// The time to live is zero or above the limit.
     #[error("the request's ttl is {0} ms; 1 to {max} are allowed", max = limits::MAX_TTL_MILLIS)]
     Ttl(Millis),
-    /// Sealed for nodes that it does not name.
+    /// Has encrypted inputs for nodes that it does not list.
     #[error("the request has inputs that are sealed for nodes it does not name")]
     Sealed,
-    /// More is sealed than allowed.
+    /// The encrypted inputs exceed the limits.
     #[error(
         "the request has {0} bytes of sealed inputs; {max} are allowed, and {inputs} inputs for a node",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
@@ -108,7 +108,7 @@ pub enum RequestDecodeError {
 }
 
 impl Request {
-    /// Decodes a body and checks what types cannot say. No object in it may hold a key twice.
+    /// Decodes and validates a body. Duplicate keys in any object are refused.
     pub fn decode(body: &[u8]) -> Result<Self, RequestDecodeError> {
         check_unique_keys(body).map_err(RequestDecodeError::Json)?;
         let request: Self = serde_json::from_slice(body).map_err(RequestDecodeError::Json)?;

@@ -1,4 +1,4 @@
-//! How a request ended on a node: the field's six status codes, and the reason that they cannot tell.
+//! The result of a request on a node: `MCollective`'s six status codes, and a structured reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum ReplyStatus {
     Other,
 }
 
-/// A status code that the protocol does not have.
+/// A status code outside the protocol.
 #[derive(Debug, thiserror::Error)]
 #[error("status code {0} is not one of 0 to 5")]
 pub struct UnknownStatus(u8);
@@ -32,7 +32,7 @@ impl ReplyStatus {
         self as u8
     }
 
-    /// The field's words for the status, as shown beside a node's name.
+    /// The standard `MCollective` text for the status, as shown beside a node's name.
     pub fn display_text(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -105,7 +105,7 @@ pub enum ReplyReason {
 }
 
 impl ReplyReason {
-    /// The word for it, as it stands in `kind`.
+    /// The identifier of the reason, as in `kind`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => "timeout",

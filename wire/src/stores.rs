@@ -1,28 +1,28 @@
-//! The buckets that a fleet keeps in its broker, and their keys. What a value in them means is its owner's business; who may write which
-//! key is the broker's, by [`Role::template`](crate::token::UserRole::permission_template).
+//! The key-value buckets of a fleet in its broker, and their keys. The owning module defines the meaning of the values. The broker
+//! enforces write permissions per key, from [`Role::template`](crate::token::UserRole::permission_template).
 //!
-//! A bucket is a `JetStream` stream over `$KV.<bucket>.>` that keeps the last value of each key. The broker publishes each change on
-//! `_W.<bucket>.<key>`, and answers reads directly, so that no reader needs a consumer.
+//! A bucket is a `JetStream` stream over `$KV.<bucket>.>` that keeps the last value of each key. The broker republishes each change on
+//! `_W.<bucket>.<key>` and serves direct gets, so readers need no consumer.
 
 use std::time::Duration;
 
-/// One bucket.
+/// The definition of one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketDefinition {
-    /// Its name, as in `$KV.NAME.key`.
+    /// Bucket name, as in `$KV.NAME.key`.
     pub name: &'static str,
-    /// For people.
+    /// Description in plain text.
     pub description: &'static str,
-    /// Values that were not written for this long go away by themselves.
+    /// Values not written for this long are removed by the broker.
     pub max_age: Option<Duration>,
     /// Largest value with its headers, in bytes.
     pub max_value_bytes: u32,
-    /// Largest size of the whole bucket, in bytes; the broker refuses writes beyond it.
+    /// Largest size of the bucket, in bytes; the broker refuses writes beyond it.
     pub max_bytes: u64,
 }
 
-/// Run permits: who waits and who runs. Each node writes keys that end in its own name. What a node that is gone for good left behind
-/// goes away by itself. The size is that of 4,000 nodes that use all their keys at once, or 50,000 that use one.
+/// Run permits: waiting and running nodes. Each node writes keys that end in its own name. Entries of removed nodes expire
+/// through `max_age`. The size fits 4,000 nodes that use all their keys at once, or 50,000 that use one.
 pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
     name: "PERMITS",
     description: "Run permits: who waits, who runs",
@@ -31,7 +31,7 @@ pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: 64 * MIB,
 };
 
-/// What is known of instances that become nodes, and who leads. Services write it, and nobody else reads it.
+/// State of instances being provisioned, and the leader lease. Only services read and write it.
 pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
     name: "PROVISION",
     description: "Instances that become nodes",
@@ -40,7 +40,7 @@ pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: 256 * MIB,
 };
 
-/// What the fleet trusts: the newest account token, and renewed tokens of nodes. Nothing in it is secret, and readers verify each
+/// Trust data of the fleet: the newest account token, and renewed node tokens. It holds no secrets, and readers verify each
 /// signature up to the operator.
 pub const TRUST_BUCKET: BucketDefinition = BucketDefinition {
     name: "TRUST",
@@ -50,19 +50,19 @@ pub const TRUST_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: 96 * MIB,
 };
 
-/// Every bucket.
+/// All buckets.
 pub const ALL_BUCKETS: [BucketDefinition; 3] = [PERMITS_BUCKET, PROVISION_BUCKET, TRUST_BUCKET];
 
-/// Pools of permits in which one node may take part at a time.
+/// Number of permit pools that one node may use at a time.
 pub const MAX_PERMIT_SLOTS: u8 = 4;
 
-/// What a node writes into one slot of the bucket of permits.
+/// Key prefixes that a node writes for one slot of the permits bucket.
 pub const PERMIT_KEY_PREFIXES: [&str; 3] = ["wait", "claim", "beat"];
 
-/// In [`TRUST_BUCKET`]: the account's newest token.
+/// In [`TRUST_BUCKET`]: the newest account token.
 pub const TRUST_ACCOUNT_KEY: &str = "account";
 
-/// In [`TRUST_BUCKET`]: serial number and digest of the newest token, so that only readers of an older one fetch it.
+/// In [`TRUST_BUCKET`]: serial number and digest of the newest account token, so that only readers with an older one fetch it.
 pub const TRUST_HEAD_KEY: &str = "head";
 
 /// The keys of [`TRUST_BUCKET`] that nodes and callers read.
@@ -72,8 +72,8 @@ const MIB: u64 = 1024 * 1024;
 
 /// The key of a run permit: `SIGN.SLOT.NODE`.
 ///
-/// The pool is in the value, and the slot is a small number, so that the broker's permission lists all keys of a node: one stolen node
-/// key cannot fill the bucket.
+/// The value names the pool and the slot is a small number, so the broker's permission can list all keys of a node. A stolen node
+/// key therefore cannot fill the bucket.
 pub fn permit_key(sign: &str, slot: u8, node: &str) -> String {
     format!("{sign}.{slot}.{node}")
 }

@@ -1,6 +1,6 @@
-//! Following one request: the W3C trace context that it carries, and the stages that a node tells of when it is asked to.
+//! Request tracing: the W3C trace context of a request, and the stage timings that a node reports on demand.
 //!
-//! Nobody here exports spans, so a trace context is handed on as it came: a parent that nobody recorded would tear the
+//! Muster exports no spans, so a trace context is passed on unchanged: an unrecorded parent span would break the
 //! trace. Source: W3C Trace Context, level 1, `traceparent`.
 
 use std::fmt;
@@ -9,13 +9,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The name of the environment variable in which a trace context travels between programs.
+/// The environment variable that passes a trace context between programs.
 pub const TRACEPARENT_VARIABLE: &str = "TRACEPARENT";
 
-/// Bytes of a `traceparent` of version 00.
+/// Length in bytes of a `traceparent` of version 00.
 const TRACEPARENT_BYTES: usize = 55;
 
-/// A trace, and the span in it that asks: `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`.
+/// A trace id with its parent span: `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TraceContext {
@@ -24,14 +24,14 @@ pub struct TraceContext {
     flags: u8,
 }
 
-/// A text that is no `traceparent`.
+/// The text is not a valid `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a W3C traceparent, as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
 pub struct TraceContextError;
 
 impl TraceContext {
-    /// A new trace with the number of `trace`, begun by a span with the last half of `span`: two UUIDs of version 4 or 7, neither of
-    /// whose halves is ever zero. It counts as sampled.
+    /// Starts a trace with `trace` as its id and the last half of `span` as the span id. Both must be UUIDs of version 4 or 7, whose
+    /// halves are never zero. The trace is marked as sampled.
     pub fn new_trace(trace: Uuid, span: Uuid) -> Self {
         Self {
             trace: trace.as_u128(),
@@ -40,7 +40,7 @@ impl TraceContext {
         }
     }
 
-    /// Reads a text. Of a later version the part that this one knows is taken, as the standard asks.
+    /// Parses a text. For later versions only the fields of version 00 are read, as the standard requires.
     pub fn parse(text: &str) -> Result<Self, TraceContextError> {
         let bytes = text.as_bytes();
         let (Some(head), rest) = (
@@ -71,13 +71,13 @@ impl TraceContext {
         })
     }
 
-    /// The trace's number, as 32 hex digits.
+    /// The trace id, as 32 hex digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace)
     }
 }
 
-/// So many lower-case hex digits, and nothing else.
+/// Parses exactly `count` lower-case hex digits.
 fn parse_hex(digits: &[u8], count: usize) -> Option<u128> {
     let all = digits.len() == count
         && digits
@@ -168,7 +168,7 @@ pub enum StageName {
 }
 
 impl StageName {
-    /// The word for it, as on the wire.
+    /// The identifier, as on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Decode => "decode",

@@ -1,22 +1,22 @@
-//! Refuses JSON whose objects hold a key twice, at any depth. Parsers differ in which of two values they take, so what one reader shows
-//! need not be what another one does. Builds no value.
+//! Refuses JSON with duplicate keys in an object, at any depth. Parsers differ in which of two values they keep, so two readers
+//! could see different requests. Builds no value.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Reads the whole text, and fails at the first key that its object holds already.
+/// Reads the whole text and fails at the first duplicate key of an object.
 ///
 /// # Errors
-/// Names the key and its place, or says why the text is not JSON.
+/// Names the key and its position, or describes the JSON syntax error.
 pub fn check_unique_keys(json: &[u8]) -> Result<(), serde_json::Error> {
     let mut source = serde_json::Deserializer::from_slice(json);
     UniqueKeysVisitor.deserialize(&mut source)?;
     source.end()
 }
 
-/// Walks a value without keeping it.
+/// Visits a value without storing it.
 #[derive(Clone, Copy)]
 struct UniqueKeysVisitor;
 

@@ -1,4 +1,4 @@
-//! The audit log's files: how they are made, found again after a restart, and put aside. What stands in them is `log`'s.
+//! The files of the audit log: creation, recovery after a restart, and rotation. `log` defines their content.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -12,12 +12,12 @@ use muster_wire::limits;
 
 use super::AuditOptions;
 
-/// How much of a file's end is looked at first for its last line.
+/// How many bytes at the end of a file are read first to find its last line.
 const INITIAL_TAIL_BYTES: u64 = 64 * 1024;
-/// Largest file of the last position, in bytes.
+/// Maximum size of the head file, which stores the last checkpoint, in bytes.
 const MAX_HEAD_BYTES: u64 = 8192;
 
-/// Opens the log for appending. A new one gets the configured mode and group; one that is there keeps its own.
+/// Opens the log for appending. A new file gets the configured mode and group; an existing file keeps its own.
 pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         let mut builder = DirBuilder::new();
@@ -30,7 +30,7 @@ pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> 
             if let Some(group) = &options.group {
                 set_group(&file, group)?;
             }
-            // Said outright, so that the process's umask has no part in it.
+            // Set the mode explicitly, because the umask applies at creation.
             file.set_permissions(Permissions::from_mode(options.mode))?;
             Ok(file)
         }
@@ -45,25 +45,25 @@ fn set_group(file: &File, group: &str) -> io::Result<()> {
     Ok(nix::unistd::fchown(file, None, Some(group.gid))?)
 }
 
-/// Whether both are the same file, under whichever name.
+/// Whether both handles refer to the same file, under any name.
 pub(super) fn is_same_file(a: &File, b: &File) -> io::Result<bool> {
     let (a, b) = (a.metadata()?, b.metadata()?);
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
-/// How a log ends.
+/// The end of a log file.
 #[derive(Debug, Default)]
 pub(super) struct AuditLogTail {
-    /// Where its chain stands; nothing without a whole line of a chain.
+    /// The chain position; `None` without a complete chained line.
     pub(super) position: Option<ChainPosition>,
-    /// What stands behind the last line end.
+    /// The bytes after the last newline.
     pub(super) torn: Vec<u8>,
-    /// It has whole lines, and the last of them is of no chain.
+    /// The file has complete lines, and the last one is not part of a chain.
     pub(super) foreign: bool,
 }
 
 impl AuditLogTail {
-    /// Looks at a file's end.
+    /// Reads the end of a file.
     pub(super) fn read_file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -87,7 +87,7 @@ impl AuditLogTail {
         }
     }
 
-    /// Reads the last bytes of a file; nothing if the last line begins before them.
+    /// Parses the last bytes of a file; `None` if the last line begins before them.
     fn parse_tail(mut bytes: Vec<u8>, whole: bool) -> Option<Self> {
         let is_end = |byte: &u8| *byte == b'\n';
         let Some(last) = bytes.iter().rposition(is_end) else {
@@ -116,7 +116,7 @@ pub(super) fn numbered_path(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Puts the log aside as number 1; every older file becomes one number older, and what is beyond `keep` goes.
+/// Renames the log to number 1, increments the number of each older file, and deletes those beyond `keep`.
 pub(super) fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
     for number in (1..keep).rev() {
         match fs::rename(numbered_path(path, number), numbered_path(path, number + 1)) {
@@ -127,7 +127,7 @@ pub(super) fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
     fs::rename(path, numbered_path(path, 1))
 }
 
-/// The last checkpoint that this daemon remembers having made; nothing if there is no such memory.
+/// The last checkpoint that this daemon stored; `None` if there is none.
 pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
     let mut text = String::new();
     let read =
@@ -140,12 +140,12 @@ pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => error.to_string(),
     };
-    // A crash may leave it empty. The log itself is still there.
+    // A crash may leave the head file empty. The log itself still exists.
     tracing::warn!(problem, path = %head.display(), "it is not known where the audit log should end");
     None
 }
 
-/// Remembers a checkpoint of the log at this path outside of it.
+/// Stores a checkpoint of the log at this path in a separate file.
 pub(super) fn write_head(head: &Path, anchor: AuditAnchor, log: &Path) -> io::Result<()> {
     let fresh = head.with_extension("new");
     let mut file = OpenOptions::new()
@@ -155,7 +155,7 @@ pub(super) fn write_head(head: &Path, anchor: AuditAnchor, log: &Path) -> io::Re
         .mode(0o600)
         .open(&fresh)?;
     let log = fs::canonicalize(log)?;
-    // A path that is not UTF-8 is left out: then only `--anchor` can name the record.
+    // Omit a path that is not UTF-8: then only `--anchor` can name the record.
     let log = log.to_str().map(str::to_owned);
     write!(file, "{}", HeadRecord { anchor, log })?;
     fs::rename(&fresh, head)

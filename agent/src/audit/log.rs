@@ -1,4 +1,4 @@
-//! The chained log on disk: appends records in groups, signs checkpoints, turns over to a new file. One owner, no threads.
+//! The chained log on disk: appends records in groups, signs checkpoints, rotates files. Single owner, no threads.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,40 +10,40 @@ use serde::Serialize;
 use super::files::{self, AuditLogTail};
 use super::{AuditOptions, record, wall_clock};
 
-/// The log that is being written.
+/// The open log.
 #[derive(Debug)]
 pub(super) struct ChainedLog {
     options: AuditOptions,
     account: String,
     file: File,
-    /// Whether it is a file, and no pipe or device: those cannot be read back, cut or moved.
+    /// Whether it is a regular file. A pipe or device cannot be read back, truncated or moved.
     regular: bool,
     size: u64,
-    /// The size at which the next turn is tried.
+    /// The size at which the next rotation is attempted.
     turn_at: u64,
     position: ChainPosition,
     last: Option<AuditAnchor>,
     pending: PendingPreamble,
-    /// Lines since the last checkpoint, and when the first of them was written.
+    /// The number of lines since the last checkpoint, and when the first of them was written.
     unsigned: Option<(u64, Instant)>,
 }
 
-/// What must be written before any record.
+/// What must be written before the next record.
 #[derive(Debug, Default)]
 struct PendingPreamble {
-    /// What is left of a line, to be closed off.
+    /// The remains of a torn line, which must be terminated.
     torn: Vec<u8>,
     header: bool,
-    /// The number of a line that should be there, and is not.
+    /// The number of a missing line.
     missing: Option<u64>,
 }
 
-/// A group of records was not written as a whole.
+/// A group of records was written only in part.
 #[derive(Debug)]
 pub(super) struct ShortWrite {
-    /// Records that were.
+    /// The number of records that were written.
     pub(super) written: usize,
-    /// Why not more.
+    /// The cause.
     pub(super) error: io::Error,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct ShortWrite {
 struct LineGroup {
     bytes: Vec<u8>,
     position: ChainPosition,
-    /// Where each line ends, and where the chain stands behind it.
+    /// The end of each line, and the chain position after it.
     ends: Vec<(usize, ChainPosition)>,
 }
 
@@ -68,7 +68,7 @@ impl LineGroup {
 }
 
 impl ChainedLog {
-    /// Takes the log up where it ended, in whichever way that was.
+    /// Continues the log from its end, in any state.
     pub(super) fn open(options: AuditOptions) -> io::Result<Self> {
         let mut file = files::open_log(&options.path, &options)?;
         let regular = file.metadata()?.is_file();
@@ -112,14 +112,14 @@ impl ChainedLog {
             },
             unsigned: None,
         };
-        // What cannot be written now is tried again with the first record, which tells whoever must know.
+        // A write that fails now is retried with the first record, which reports the failure to its caller.
         if let Err(short) = log.write_records(&[]) {
             tracing::error!(error = %short.error, path = %log.options.path.display(), "cannot write the audit log");
         }
         Ok(log)
     }
 
-    /// Where to go on when the file is new: behind the newest line that is known of.
+    /// The position for a new file: after the newest known line.
     fn position_without_file(
         options: &AuditOptions,
         remembered: Option<AuditAnchor>,
@@ -148,12 +148,12 @@ impl ChainedLog {
         self.last
     }
 
-    /// The account's token for headers to come.
+    /// The account token for later headers.
     pub(super) fn set_account(&mut self, token: String) {
         self.account = token;
     }
 
-    /// Appends records, with one write, and turns to a new file if this one is full.
+    /// Appends records with one write, and rotates the file if it is full.
     pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
         self.write_records(records)?;
         if self.options.max_bytes > 0 && self.regular && self.size >= self.turn_at {
@@ -179,7 +179,7 @@ impl ChainedLog {
             })
     }
 
-    /// Signs what was written since the last checkpoint.
+    /// Signs the lines since the last checkpoint.
     pub(super) fn write_checkpoint(&mut self) -> io::Result<()> {
         if self.unsigned.is_none() {
             return Ok(());
@@ -193,7 +193,7 @@ impl ChainedLog {
         self.write_group(&group).map_err(|(_, error)| error)?;
         self.unsigned = None;
         if let (Some(head), Some(last)) = (&self.options.head, self.last) {
-            // First the log: a memory of lines that a power cut took would look like tampering.
+            // Sync the log first: a stored checkpoint of lines that a power cut removed would look like tampering.
             let remembered = self
                 .sync()
                 .and_then(|()| files::write_head(head, last, &self.options.path));
@@ -204,7 +204,7 @@ impl ChainedLog {
         Ok(())
     }
 
-    /// When the next checkpoint is due, if there is anything to sign.
+    /// Time until the next checkpoint, if there are unsigned lines.
     pub(super) fn checkpoint_due(&self, now: Instant) -> Option<Duration> {
         let (lines, since) = self.unsigned?;
         if lines >= self.options.checkpoint_lines {
@@ -213,12 +213,12 @@ impl ChainedLog {
         Some((since + self.options.checkpoint_every).saturating_duration_since(now))
     }
 
-    /// Forces everything to the disk.
+    /// Syncs the file to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Opens the path again, after somebody moved the file away. What is open then is kept if that fails.
+    /// Reopens the path after the file was moved away. Keeps the open file if that fails.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let file = files::open_log(&self.options.path, &self.options)?;
         if files::is_same_file(&file, &self.file)? {
@@ -228,14 +228,14 @@ impl ChainedLog {
         self.replace_file(file)
     }
 
-    /// Puts the file aside and begins a new one. Failing to do so is told, and tried again later: nothing is lost by it.
+    /// Rotates the file. A failure is logged and retried later; no records are lost.
     fn rotate(&mut self) {
         self.turn_at = self.size.saturating_add(self.options.max_bytes);
         let turned = self.write_checkpoint().and_then(|()| {
             self.sync()?;
             let path = &self.options.path;
             let fresh = path.with_extension("new");
-            // The new file is there before the old one is moved.
+            // Create the new file before the old one is moved.
             let file = files::open_log(&fresh, &self.options)?;
             files::rotate_files(path, self.options.keep)?;
             std::fs::rename(&fresh, path)?;
@@ -255,7 +255,7 @@ impl ChainedLog {
             ..PendingPreamble::default()
         };
         let begun = self.write_records(&[]).map_err(|short| short.error);
-        // A file must have room for more than its header, or there would be no end of files.
+        // Allow at least twice the header size, or rotation would repeat without end.
         self.turn_at = self.options.max_bytes.max(self.size.saturating_mul(2));
         begun
     }
@@ -268,7 +268,7 @@ impl ChainedLog {
         }
     }
 
-    /// What must stand before everything else: the end of a torn line, whose log this is, what is missing.
+    /// Adds what must precede the records: the end of a torn line, the header, and the missing line numbers.
     fn add_preamble(&self, group: &mut LineGroup) -> io::Result<()> {
         let time = || record::format_rfc3339(wall_clock());
         if !self.pending.torn.is_empty() {
@@ -293,8 +293,7 @@ impl ChainedLog {
         Ok(())
     }
 
-    /// One write, as a rule. What is left of a line that was cut short is cut off again; where that cannot be, it is closed
-    /// off by the next write.
+    /// Normally one write. A partially written line is truncated; if that fails, the next write terminates it.
     fn write_group(&mut self, group: &LineGroup) -> Result<(), (usize, io::Error)> {
         if group.bytes.is_empty() {
             return Ok(());
@@ -322,9 +321,9 @@ impl ChainedLog {
         result.map_err(|error| (lines, error))
     }
 
-    /// After a write that was cut short: `kept` bytes are whole lines, `count` bytes are in the file.
+    /// Recovers from a partial write: `kept` bytes are complete lines, `count` bytes are in the file.
     fn recover_short_write(&mut self, group: &LineGroup, lines: usize, kept: usize, count: usize) {
-        // What must come first was written line by line in this order.
+        // The preamble lines were written in this order.
         let mut lines = lines;
         let mut done = |due: bool| {
             let written = due && lines > 0;
@@ -356,7 +355,7 @@ fn add_mark(group: &mut LineGroup, mark: &impl Serialize) -> io::Result<()> {
     group.add_line(|position, out| position.append_mark(mark, out))
 }
 
-/// Writes as much as can be; how much that was, and why not more.
+/// Writes as many bytes as possible; returns their number and the error, if any.
 fn write_bytes(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut count = 0;
     loop {

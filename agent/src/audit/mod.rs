@@ -1,10 +1,9 @@
-//! The audit log: a line of JSON for every decision, denials too, with its outcome; each line chained to the one before.
+//! The audit log: one line of JSON for every decision, including denials, with its outcome; each line is chained to the previous one.
 //!
-//! Lines go through a bounded queue to a thread that owns the file, so that neither a slow disk nor hashing holds up
-//! requests. What does not fit is counted, and the count is written; with `audit.fail_closed` the request is refused
-//! instead. Messages that no caller vouches for are counted, not listed, so that a flood cannot fill the disk. A file that
-//! is full is put aside; logrotate may do it as well: move the file away and call [`AuditLog::reopen`]. Changes, refusals and reads are
-//! files of their own. What a chain is and how it is verified is [`muster_wire::audit`]'s.
+//! Lines go through a bounded queue to a thread that owns the file, so that neither a slow disk nor hashing delays requests. Lines that do not fit
+//! are counted, and the count is written; with `audit.fail_closed` the request is refused instead. Messages of unauthenticated senders are counted,
+//! not listed, so that a flood cannot fill the disk. A full file is rotated; logrotate may do this too: move the file away and call
+//! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_wire::audit`] defines the chain and its verification.
 
 mod files;
 mod log;
@@ -24,12 +23,12 @@ use muster_wire::sign::Signer;
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass};
 use stream::AuditStream;
 
-/// Lines that may wait for the disk.
+/// Maximum number of lines in the queue.
 const MAX_QUEUED_LINES: usize = 1024;
-/// How long the thread is waited for: a disk that hangs must not keep the daemon from stopping.
+/// How long to wait for the thread on close: a disk that hangs must not keep the daemon from stopping.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a decision is not, or will not be, on record.
+/// Why a decision is not recorded, or will not be.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditLogError {
     /// The file cannot be opened, written or flushed.
@@ -37,53 +36,53 @@ pub enum AuditLogError {
     File {
         /// The log.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
     /// The last write failed, and `audit.fail_closed` is set.
     #[error("the audit log cannot be written ({0}), so nothing may be done")]
     Failing(String),
-    /// More lines wait than may, and `audit.fail_closed` is set.
+    /// The queue is full, and `audit.fail_closed` is set.
     #[error("the audit log is {MAX_QUEUED_LINES} lines behind, so nothing may be done")]
     Full,
-    /// The record is not JSON, which cannot be.
+    /// The record cannot be encoded as JSON. Does not happen with the types in use.
     #[error("cannot encode an audit record")]
     Encode(#[source] serde_json::Error),
-    /// The thread did not answer in time, or is gone.
+    /// The thread did not reply in time, or has ended.
     #[error("the audit log's writer does not answer")]
     Stuck,
 }
 
-/// What the log is, and whose.
+/// The options of an audit log.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// The file of changes. Those of refusals and reads stand beside it: `audit-refusals.log` and `audit-reads.log`.
+    /// The file of changes. The files of refusals and reads are beside it: `audit-refusals.log` and `audit-reads.log`.
     pub path: PathBuf,
-    /// Whether [`AuditLog::record_decision`] fails where the record would be lost.
+    /// Whether [`AuditLog::record_decision`] fails if the record would be lost.
     pub fail_closed: bool,
-    /// The size at which a file is put aside and a new one begun; 0 for never. Counted for each of the three files by itself.
+    /// The size in bytes at which a file is rotated; 0 for never. Applies to each of the three files separately.
     pub max_bytes: u64,
-    /// How many files that were put aside are kept of each; at least 1.
+    /// How many rotated files are kept of each; at least 1.
     pub keep: u32,
     /// The permission bits of a new file.
     pub mode: u32,
-    /// The group of a new file; the process's own when absent.
+    /// The group of a new file; absent: the group of the process.
     pub group: Option<String>,
-    /// Lines after which a checkpoint is signed.
+    /// Number of lines after which a checkpoint is signed.
     pub checkpoint_lines: u64,
-    /// Time after which lines are signed, however few.
+    /// Maximum time until written lines are signed.
     pub checkpoint_every: Duration,
-    /// Where the last checkpoint is remembered outside of the log, so that a log that was cut short is noticed.
+    /// Where the last checkpoint is stored outside the log, so that truncation of the log is detected.
     pub head: Option<PathBuf>,
-    /// Whose log it is, and who signs.
+    /// The node's identity and signing key.
     pub signer: Signer,
-    /// The account's token, which vouches for the signer's.
+    /// The account token, which certifies the signer's token.
     pub account: String,
 }
 
 impl AuditOptions {
-    /// The log of this node at this path: closed to others, signed every minute, for each class a gigabyte in ten files at most.
+    /// The options of this node's log at this path: not readable by others, signed every minute, at most 1 GB in ten files per class.
     pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
         Self {
             path,
@@ -101,25 +100,25 @@ impl AuditOptions {
     }
 }
 
-/// How the log is doing.
+/// The state of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditLogStatus {
-    /// Records that wait for the disk.
+    /// Records in the queue.
     pub waiting: usize,
-    /// Records that were lost since the start.
+    /// Records lost since the start.
     pub lost: u64,
-    /// The last line; nothing before the first was written.
+    /// The last line; `None` before the first write.
     pub last: Option<AuditAnchor>,
-    /// Why the last write failed, if it did.
+    /// The error of the last write, if it failed.
     pub failing: Option<String>,
 }
 
-/// The audit log of a daemon. Changes, refusals and reads are three chained files that turn over each by itself: neither reading nor being
-/// refused, which callers can do without end, makes the records of changes leave the disk. Dropping it writes what waits.
+/// The audit log of a daemon. Changes, refusals and reads are three chained files that rotate separately. Callers can cause reads and refusals
+/// without limit; separate files keep these from pushing the records of changes off the disk. Dropping the log writes all queued lines.
 #[derive(Debug)]
 pub struct AuditLog {
     changes: AuditStream,
-    /// Nothing where the path is a pipe or a device, which then takes all records.
+    /// `None` if the path is a pipe or a device, which then receives all records.
     others: Option<SecondaryStreams>,
 }
 
@@ -130,7 +129,7 @@ struct SecondaryStreams {
 }
 
 impl AuditLog {
-    /// Opens the files, made if need be with their directory, and starts the threads that write them.
+    /// Opens the files, creating them and their directory if needed, and starts the writer threads.
     pub fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let is_special = options.path.metadata().is_ok_and(|found| !found.is_file());
         let open = |class| AuditStream::open(options.for_class(class));
@@ -148,13 +147,13 @@ impl AuditLog {
         })
     }
 
-    /// Records a decision. Never waits. An error means: do not act; there is one only when failing closed.
+    /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
     pub fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
         self.stream_for(record.class).record_decision(record)
     }
 
-    /// Counts a message without a caller to believe. `reason` is a word of the program's own; `claimed` is what the
-    /// message says of itself (a subject, a caller), and is cut.
+    /// Counts a message of an unauthenticated sender. `reason` is a constant of the program; `claimed` is the unverified content of the message (a
+    /// subject, a caller), and is truncated.
     pub fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
         self.stream_for(RecordClass::Refusal)
             .count_refusal(reason, claimed);
@@ -165,27 +164,27 @@ impl AuditLog {
         self.streams().map(AuditStream::lost_records).sum()
     }
 
-    /// Opens the paths again, after logrotate moved files away. Waits for the lines before; blocks.
+    /// Reopens the paths after logrotate moved files away. Waits for earlier lines; blocks.
     pub fn reopen(&self) -> Result<(), AuditLogError> {
         self.for_each_stream(AuditStream::reopen)
     }
 
-    /// Returns when everything recorded so far is on the disk. Blocks.
+    /// Returns when everything recorded so far is on disk. Blocks.
     pub fn flush(&self) -> Result<(), AuditLogError> {
         self.for_each_stream(AuditStream::flush)
     }
 
-    /// The same, and signed: nothing more is expected. Blocks.
+    /// Flushes and signs the log; no more records are expected. Blocks.
     pub fn seal(&self) -> Result<(), AuditLogError> {
         self.for_each_stream(AuditStream::seal)
     }
 
-    /// The account's token changed; the next file's header has this one.
+    /// Sets a changed account token; the header of the next file contains it.
     pub fn set_account(&self, token: &str) {
         self.streams().for_each(|stream| stream.set_account(token));
     }
 
-    /// How the log is doing: the sums over its files, and the last line of the file of changes.
+    /// The state of the log: sums over its files, and the last line of the file of changes.
     pub fn status(&self) -> AuditLogStatus {
         let mut whole = self.changes.status();
         for condition in self.streams().skip(1).map(AuditStream::status) {
@@ -196,7 +195,7 @@ impl AuditLog {
         whole
     }
 
-    /// The last line of each file, by the word for its class.
+    /// The last line of each file, by the name of its class.
     pub fn last_anchors(&self) -> Vec<(&'static str, AuditAnchor)> {
         let words = ["changes", "refusals", "reads"];
         let last = |(word, stream): (_, &AuditStream)| Some((word, stream.status().last?));
@@ -207,7 +206,7 @@ impl AuditLog {
             .collect()
     }
 
-    /// Does it with every file, also if one fails; the first error is told.
+    /// Applies the operation to every file, even if one fails; returns the first error.
     fn for_each_stream(
         &self,
         work: fn(&AuditStream) -> Result<(), AuditLogError>,
@@ -241,7 +240,7 @@ impl AuditOptions {
     }
 }
 
-/// Now, by the node's clock; the epoch for a clock before it.
+/// The current time of the node's clock; the epoch if the clock is before it.
 fn wall_clock() -> Millis {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,6 +1,6 @@
-//! One line of the audit log: who asked what, what was decided by which rule, and how it ended.
+//! One line of the audit log: the caller, the request, the decision and its rule, and the outcome.
 //!
-//! The data must come redacted: this room does not know which inputs are sensitive.
+//! The data must be redacted by the caller: this module does not know which inputs are sensitive.
 
 use std::path::{Path, PathBuf};
 
@@ -14,33 +14,33 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// What became of a request.
+/// The decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditVerdict {
-    /// The action is about to be run, and may change the node; another record tells how it ended.
+    /// The action is about to run and may change the node; a later record contains its outcome.
     Started,
-    /// The action was run; `statuscode` says how it ended.
+    /// The action ran; `statuscode` contains its outcome.
     Executed,
-    /// The caller may not.
+    /// The caller is not allowed.
     Denied,
-    /// It was not run for another reason: stale, invalid, busy.
+    /// It did not run for another reason: stale, invalid, busy.
     Refused,
 }
 
-/// Which of the daemon's files a record goes to.
+/// The audit file that a record goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordClass {
-    /// An action that may change the node: before it, and how it ended.
+    /// An action that may change the node: the records before and after it.
     Change,
-    /// A request that was not carried out.
+    /// A request that was not executed.
     Refusal,
     /// An action that changes nothing.
     Read,
 }
 
 impl RecordClass {
-    /// The path of this class beside that of changes: `audit-reads.log` beside `audit.log`.
+    /// The path of this class's file beside that of changes: `audit-reads.log` beside `audit.log`.
     pub fn class_path(self, path: &Path) -> PathBuf {
         let suffix = match self {
             Self::Change => return path.to_owned(),
@@ -57,25 +57,25 @@ impl RecordClass {
     }
 }
 
-/// A decision about a request of a caller that proved who it is.
+/// A decision about a request of an authenticated caller.
 #[derive(Debug, Clone, Serialize)]
 pub struct AuditRecord {
-    /// The file that it belongs to.
+    /// The class of the record.
     #[serde(skip)]
     pub class: RecordClass,
     /// When it was decided, by the node's clock.
     #[serde(serialize_with = "serialize_time")]
     pub time: Millis,
-    /// What became of it.
+    /// The decision.
     pub verdict: AuditVerdict,
     /// The request.
     pub request: Uuid,
-    /// Who asked.
+    /// The caller.
     pub caller: Identity,
     /// The public key that signed the request (`U...`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_key: Option<String>,
-    /// The role of the token that signed it; left out for callers.
+    /// The role of the token that signed the request; omitted for callers.
     #[serde(skip_serializing_if = "is_caller", serialize_with = "serialize_role")]
     pub caller_role: UserRole,
     /// The collective.
@@ -84,22 +84,22 @@ pub struct AuditRecord {
     pub agent: SubjectName,
     /// The action.
     pub action: SubjectName,
-    /// The trace that it is part of.
+    /// The trace that the request is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
-    /// The inputs, without what is sensitive.
+    /// The inputs, with sensitive ones redacted.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
-    /// The policy's rule that decided, if it came so far.
+    /// The policy rule that decided, if the request reached the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Who approved it, where it took a second person.
+    /// The approver, if a second person's approval was required.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalRecord>,
-    /// The status that was replied.
+    /// The status of the reply.
     #[serde(rename = "statuscode", skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
-    /// The word of the reason, where the status alone does not tell.
+    /// The reason, if the status alone does not determine it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// How long the action ran, in milliseconds.
@@ -107,28 +107,28 @@ pub struct AuditRecord {
     pub took_ms: Option<u64>,
 }
 
-/// The second person behind a request.
+/// The approval of a request by a second person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApprovalRecord {
-    /// Who approved.
+    /// The approver.
     pub approver: Identity,
     /// The public key that signed the approval (`U...`).
     pub approver_key: String,
-    /// The proposal that was approved.
+    /// The approved proposal.
     pub approval: Uuid,
 }
 
-/// Messages without a caller to believe, or a count of them.
+/// Messages of unauthenticated senders, or a count of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct RefusalRecord {
     #[serde(serialize_with = "serialize_time")]
     pub(super) time: Millis,
     pub(super) verdict: AuditVerdict,
     pub(super) reason: &'static str,
-    /// What the last of them said of itself. Not to be believed.
+    /// The unverified claim of the last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claimed: Option<String>,
-    /// How many messages the line stands for.
+    /// The number of messages that the line counts.
     pub(super) count: u64,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct LostRecords {
     pub(super) count: u64,
 }
 
-/// A record as one line of JSON, with its end. What cannot be said in JSON cannot be in a record.
+/// A record as one line of JSON with its newline. Fails if the record cannot be encoded as JSON.
 pub(super) fn encode_line(record: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');

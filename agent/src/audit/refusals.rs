@@ -1,7 +1,7 @@
-//! Counts refusals of messages without a trustworthy caller, so that a flood of them is a few lines and not a full disk.
+//! Counts refusals of messages without an authenticated caller, so that a flood of them becomes a few lines.
 //!
-//! The first of each reason is a line at once; those that follow within [`WINDOW_DURATION`] become one line with their number.
-//! Pure: time comes in.
+//! The first refusal of each reason is written immediately; those within [`WINDOW_DURATION`] after it become one line with their count. Pure: the
+//! caller passes the time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use muster_wire::Millis;
 
 use super::record::{AuditVerdict, RefusalRecord};
 
-/// How long refusals of one reason are counted before they are told.
+/// How long refusals of one reason are counted before the count is written.
 pub(super) const WINDOW_DURATION: Duration = Duration::from_secs(10);
-/// Most characters that are kept of what a message claims.
+/// Maximum number of characters kept of a message's claim.
 const MAX_CLAIMED_CHARS: usize = 200;
 
-/// The windows that are open, by reason. Reasons are words of the program, so there are few.
+/// The open windows, by reason. Reasons are constants of the program, so their number is bounded.
 #[derive(Debug, Default)]
 pub(super) struct RefusalWindows(BTreeMap<&'static str, RefusalWindow>);
 
@@ -26,7 +26,7 @@ struct RefusalWindow {
 }
 
 impl RefusalWindows {
-    /// Notes one; gives the lines to write now.
+    /// Adds a refusal; returns the lines to write now.
     pub(super) fn add_refusal(
         &mut self,
         now: Instant,
@@ -62,14 +62,14 @@ impl RefusalWindows {
         told
     }
 
-    /// Closes the windows that are over; gives what was counted in them.
+    /// Closes expired windows; returns their counts.
     pub(super) fn close_due(&mut self, now: Instant) -> Vec<RefusalRecord> {
         let mut told = Vec::new();
         self.0.retain(|_, window| {
             if now.saturating_duration_since(window.opened) < WINDOW_DURATION {
                 return true;
             }
-            // Something came: the flood may go on, so the next window opens at once.
+            // The window was not empty: open the next one now, because the flood may continue.
             window.opened = now;
             let untold = window.untold.take();
             let goes_on = untold.is_some();
@@ -87,7 +87,7 @@ impl RefusalWindows {
             .min()
     }
 
-    /// Closes all windows: the log is being closed.
+    /// Closes all windows when the log closes.
     pub(super) fn close_all(&mut self) -> Vec<RefusalRecord> {
         std::mem::take(&mut self.0)
             .into_values()

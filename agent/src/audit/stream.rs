@@ -1,5 +1,5 @@
-//! One chained log with the thread that writes it: lines go through a bounded queue, so that neither a slow disk nor hashing holds up
-//! requests. Which records go to which log is `mod.rs`'s.
+//! One chained log with its writer thread: lines go through a bounded queue, so that neither a slow disk nor hashing delays requests. `mod.rs`
+//! decides which records go to which log.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,36 +19,36 @@ use super::{
     AuditLogError, AuditLogStatus, AuditOptions, MAX_QUEUED_LINES, WRITER_TIMEOUT, wall_clock,
 };
 
-/// The door to the log. Dropping it writes what waits, and takes five seconds at most.
+/// The handle of the log. Dropping it writes the queued lines, and takes at most five seconds.
 #[derive(Debug)]
 pub(super) struct AuditStream {
     path: PathBuf,
     fail_closed: bool,
-    /// Unbounded, so that orders always get through; lines are bounded by [`AuditStreamState::waiting`].
+    /// Unbounded, so that commands are never rejected; lines are bounded by [`AuditStreamState::waiting`].
     orders: Option<Sender<WriterCommand>>,
     /// Closed when the thread has ended.
     ended: Mutex<Receiver<()>>,
     shared: Arc<AuditStreamState>,
 }
 
-/// What the door and the thread both look at.
+/// The state shared by the handle and the thread.
 #[derive(Debug, Default)]
 pub(super) struct AuditStreamState {
     pub(super) refusals: Mutex<RefusalWindows>,
-    /// Lines in the queue, and the one that is being written.
+    /// Lines in the queue, including the one that is being written.
     waiting: AtomicUsize,
-    /// Lost, and not yet told in the log.
+    /// Lost records that the log does not count yet.
     lost: AtomicU64,
-    /// Lost since the start.
+    /// Records lost since the start.
     lost_ever: AtomicU64,
     failing: Mutex<Option<String>>,
-    /// An account's token that the thread has not seen yet.
+    /// An account token that the thread has not read yet.
     account: Mutex<Option<String>>,
     last: Mutex<Option<AuditAnchor>>,
 }
 
 impl AuditStream {
-    /// Opens the log, made if need be with its directory, and starts the thread that writes it.
+    /// Opens the log, creating it and its directory if needed, and starts the writer thread.
     pub(super) fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let (path, fail_closed) = (options.path.clone(), options.fail_closed);
         let file_error = |source| AuditLogError::File {
@@ -79,7 +79,7 @@ impl AuditStream {
         })
     }
 
-    /// Records a decision. Never waits. An error means: do not act; there is one only when failing closed.
+    /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
     pub(super) fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
         let line = record::encode_line(record).map_err(AuditLogError::Encode)?;
         let sent = self.send_line(line);
@@ -90,8 +90,8 @@ impl AuditStream {
         }
     }
 
-    /// Counts a message without a caller to believe. `reason` is a word of the program's own; `claimed` is what the
-    /// message says of itself (a subject, a caller), and is cut.
+    /// Counts a message of an unauthenticated sender. `reason` is a constant of the program; `claimed` is the unverified content of the message (a
+    /// subject, a caller), and is truncated.
     pub(super) fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
         let told = {
             let mut refusals = self
@@ -103,7 +103,7 @@ impl AuditStream {
         };
         for refusal in told {
             if let Ok(line) = record::encode_line(&refusal) {
-                // What does not fit was counted as lost.
+                // A line that does not fit was counted as lost.
                 let _ = self.send_line(line);
             }
         }
@@ -131,27 +131,27 @@ impl AuditStream {
         self.shared.lost.load(Ordering::Acquire)
     }
 
-    /// Opens the path again, after logrotate moved the file away. Waits for the lines before; blocks.
+    /// Reopens the path after logrotate moved the file away. Waits for earlier lines; blocks.
     pub(super) fn reopen(&self) -> Result<(), AuditLogError> {
         self.send_command(WriterCommand::Reopen)
     }
 
-    /// Returns when everything recorded so far is on the disk. Blocks.
+    /// Returns when everything recorded so far is on disk. Blocks.
     pub(super) fn flush(&self) -> Result<(), AuditLogError> {
         self.send_command(WriterCommand::Flush)
     }
 
-    /// The same, and signed: nothing more is expected. Blocks.
+    /// Flushes and signs the log; no more records are expected. Blocks.
     pub(super) fn seal(&self) -> Result<(), AuditLogError> {
         self.send_command(WriterCommand::Seal)
     }
 
-    /// The account's token changed; the next file's header has this one.
+    /// Sets a changed account token; the header of the next file contains it.
     pub(super) fn set_account(&self, token: &str) {
         *lock_mutex(&self.shared.account) = Some(token.to_owned());
     }
 
-    /// How the log is doing.
+    /// The state of the log.
     pub(super) fn status(&self) -> AuditLogStatus {
         AuditLogStatus {
             waiting: self.shared.waiting.load(Ordering::Relaxed),
@@ -192,7 +192,7 @@ impl Drop for AuditStream {
 }
 
 impl AuditStreamState {
-    /// Takes a place in the queue, if there is one.
+    /// Reserves a place in the queue, if one is free.
     pub(super) fn reserve_place(&self) -> bool {
         let taken = |waiting: usize| (waiting < MAX_QUEUED_LINES).then_some(waiting + 1);
         self.waiting
@@ -200,7 +200,7 @@ impl AuditStreamState {
             .is_ok()
     }
 
-    /// Gives places back, when their lines are written.
+    /// Releases places after their lines are written.
     pub(super) fn release_places(&self, count: usize) {
         self.waiting.fetch_sub(count, Ordering::AcqRel);
     }
@@ -210,7 +210,7 @@ impl AuditStreamState {
         self.restore_lost(count);
     }
 
-    /// They are still not told.
+    /// Adds back a count of lost records that could not be written.
     pub(super) fn restore_lost(&self, count: u64) {
         self.lost.fetch_add(count, Ordering::AcqRel);
     }
@@ -236,7 +236,7 @@ impl AuditStreamState {
     }
 }
 
-/// What the mutex guards is a value that is replaced as a whole: whoever panicked did not leave it half done.
+/// Poisoning is ignored: the guarded value is only replaced as a whole, so a panic cannot leave it inconsistent.
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The thread that owns the log: takes what waits together, and writes it together.
+//! The thread that owns the log: collects queued lines and writes them in batches.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -10,27 +10,27 @@ use super::record::{self, LostRecords};
 use super::stream::AuditStreamState;
 use super::wall_clock;
 
-/// How long the thread sleeps at most; it looks for closed windows of refusals then.
+/// Maximum sleep of the thread; it closes expired refusal windows when it wakes.
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(10);
-/// How long it waits for more lines before it writes the first: whoever records need not wake it for every line.
+/// How long it waits for more lines before it writes the first one. Batching saves a wake-up per line.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
-/// Most bytes that are written together.
+/// Maximum size of a batch, in bytes.
 const MAX_BATCH_BYTES: usize = 256 * 1024;
 
-/// What the thread is told.
+/// A command for the thread.
 #[derive(Debug)]
 pub(super) enum WriterCommand {
-    /// A line with its end.
+    /// Write a line, newline included.
     Write(Vec<u8>),
-    /// Open the path again: the file was moved away.
+    /// Reopen the path: the file was moved away.
     Reopen(SyncSender<io::Result<()>>),
-    /// Everything before is to be on the disk.
+    /// Sync all earlier lines to disk.
     Flush(SyncSender<io::Result<()>>),
-    /// The same, and signed.
+    /// Sync and sign.
     Seal(SyncSender<io::Result<()>>),
 }
 
-/// The thread's own.
+/// The state of the thread.
 #[derive(Debug)]
 pub(super) struct AuditWriter {
     pub(super) log: ChainedLog,
@@ -38,7 +38,7 @@ pub(super) struct AuditWriter {
 }
 
 impl AuditWriter {
-    /// Works until every sender is gone.
+    /// Runs until every sender is dropped.
     pub(super) fn run(mut self, orders: &Receiver<WriterCommand>) {
         loop {
             match orders.recv_timeout(self.next_timeout()) {
@@ -48,19 +48,19 @@ impl AuditWriter {
             }
             self.write_refusals(false);
             if self.log.checkpoint_due(Instant::now()) == Some(Duration::ZERO) {
-                // What cannot be signed now is signed with the next line.
+                // A checkpoint that fails now is retried with the next line.
                 let signed = self.log.write_checkpoint();
                 self.publish_state(signed);
             }
         }
         self.write_refusals(true);
-        // There is nobody left to tell.
+        // No sender is left to receive an error.
         let signed = self.log.write_checkpoint();
         self.publish_state(signed);
         let _ = self.log.sync();
     }
 
-    /// Until the next window of refusals ends, or a checkpoint is due.
+    /// Time until the next refusal window ends or a checkpoint is due.
     fn next_timeout(&self) -> Duration {
         let refusals = self
             .shared
@@ -75,10 +75,10 @@ impl AuditWriter {
         due.fold(MAX_IDLE_WAIT, Duration::min)
     }
 
-    /// Obeys one order, and those that wait behind it.
+    /// Processes one command and those queued after it.
     fn process_commands(&mut self, first: WriterCommand, orders: &Receiver<WriterCommand>) {
         if matches!(first, WriterCommand::Write(_)) {
-            // It is nobody's runtime thread; waking up early only makes the group smaller.
+            // This is a dedicated thread, not a runtime thread; an early wake-up only makes the batch smaller.
             std::thread::park_timeout(BATCH_DELAY);
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
@@ -99,7 +99,7 @@ impl AuditWriter {
     }
 
     fn answer_command(&mut self, order: WriterCommand) {
-        // An asker that is gone needs no answer.
+        // The receiver may be gone; then the result is dropped.
         let _ = match order {
             WriterCommand::Write(_) => Ok(()),
             WriterCommand::Reopen(answer) => answer.send(self.log.reopen()),
@@ -135,14 +135,14 @@ impl AuditWriter {
         self.write_lines(lines.collect());
     }
 
-    /// Writes lines that took a place in the queue.
+    /// Writes lines that hold places in the queue.
     fn write_queued(&mut self, lines: Vec<Vec<u8>>) {
         let places = lines.len();
         self.write_lines(lines);
         self.shared.release_places(places);
     }
 
-    /// Writes lines, and before them how many were lost, if any were.
+    /// Writes lines, preceded by the count of lost records, if any.
     fn write_lines(&mut self, mut lines: Vec<Vec<u8>>) {
         if lines.is_empty() {
             return;
@@ -185,7 +185,7 @@ impl AuditWriter {
         self.publish_state(Ok(()));
     }
 
-    /// Tells the door where the log stands, and of a failure.
+    /// Publishes the log position and the error, if any, to the handle.
     fn publish_state(&self, result: io::Result<()>) {
         if let Err(error) = result {
             tracing::error!(%error, "the audit log could not be signed");

@@ -1,5 +1,5 @@
-//! The value of every key that nobody set, and the keys that have none. Files of Muster's own are looked for
-//! beside the configuration; classes where this machine's Puppet writes them.
+//! Defaults of the configuration, and the keys without a default. Muster's own files are searched beside the configuration, the classes file at the
+//! paths of Puppet's packages.
 
 use std::path::Path;
 
@@ -11,24 +11,24 @@ use super::read::absolute_path;
 use super::settings::{MergedSettings, SettingEntry, SettingOrigin};
 use crate::facts::hostname;
 
-/// Where Puppet lists classes: its own packages, Debian's, and before version 4. The first that exists counts.
+/// The paths of Puppet's classes file: Puppet's own packages, Debian's packages, and versions before 4. The first that exists is used.
 const CLASSES_FILE_PATHS: [&str; 3] = [
     "/opt/puppetlabs/puppet/cache/state/classes.txt",
     "/var/cache/puppet/state/classes.txt",
     "/var/lib/puppet/state/classes.txt",
 ];
 
-/// What defaults depend on.
+/// The values that defaults depend on.
 #[derive(Debug)]
 pub(super) struct DetectedDefaults {
-    /// The machine's full name, if it has one that is an identity.
+    /// The machine's full name, if it is a valid identity.
     pub(super) identity: Option<Identity>,
-    /// Where classes are.
+    /// The path of the classes file.
     pub(super) classes: &'static str,
 }
 
 impl DetectedDefaults {
-    /// Looks at this machine.
+    /// Detects the values of this machine.
     pub(super) fn detect() -> Self {
         let [.., last] = CLASSES_FILE_PATHS;
         Self {
@@ -101,7 +101,7 @@ pub(super) fn set_defaults(settings: &mut MergedSettings, main: &Path, around: &
     }
 }
 
-/// A fault for every key that must be set and is not, unless it was set wrongly and that is told already.
+/// A fault for every required key that is not set, except keys whose value was already reported as invalid.
 pub(super) fn missing_keys(settings: &MergedSettings, told: &[ConfigFault]) -> Vec<ConfigFault> {
     let needed = [
         (

@@ -1,4 +1,4 @@
-//! What can be wrong with the configuration, where, and what to do about it.
+//! Configuration errors, with their origin and a hint.
 
 use std::fmt;
 use std::io;
@@ -16,11 +16,11 @@ pub enum ConfigError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A file is larger than any configuration is.
+    /// A file exceeds the size limit.
     #[error("{} has {size} bytes; a configuration file has at most {limit}", path.display())]
     TooLarge {
         /// The file.
@@ -33,9 +33,9 @@ pub enum ConfigError {
     /// Not UTF-8, or not TOML.
     #[error("{origin}: {message}")]
     Syntax {
-        /// Where reading stopped.
+        /// The position of the error.
         origin: SettingOrigin,
-        /// The parser's words.
+        /// The parser's message.
         message: String,
     },
     /// One or more values are wrong or missing; all of them are listed.
@@ -51,41 +51,41 @@ pub enum ConfigFault {
     Type {
         /// The dotted key.
         key: String,
-        /// Where it stands.
+        /// Where it is set.
         origin: SettingOrigin,
-        /// What it is, with an article.
+        /// The actual type, with an article.
         found: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: String,
     },
-    /// The right type with a value that is not allowed.
+    /// A value of the right type that is not allowed.
     #[error("{origin}: `{key}` is {value}; it must be {expected}")]
     Value {
         /// The dotted key.
         key: String,
-        /// Where it stands.
+        /// Where it is set.
         origin: SettingOrigin,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         expected: String,
     },
-    /// Not a name.
+    /// A value that is not a valid name.
     #[error("{origin}: `{key}`: {error}")]
     Name {
         /// The dotted key.
         key: String,
-        /// Where it stands.
+        /// Where it is set.
         origin: SettingOrigin,
         /// What is wrong with the name.
         error: NameError,
     },
-    /// A URL that carries a user name or password. The URL is not repeated: it holds a secret.
+    /// A URL that contains a user name or password. The message omits the URL, because it contains a secret.
     #[error("{origin}: `{key}` holds a URL with a user name; put credentials in the .creds file")]
     Userinfo {
         /// The dotted key.
         key: String,
-        /// Where it stands.
+        /// Where it is set.
         origin: SettingOrigin,
     },
     /// A key that has no default is not set.
@@ -93,16 +93,16 @@ pub enum ConfigFault {
     Missing {
         /// The dotted key.
         key: &'static str,
-        /// What to write there.
+        /// What to set.
         hint: &'static str,
     },
-    /// The merged values are not a configuration, though each fits its key.
+    /// The merged values cannot be deserialised, though each matches its key.
     #[error("the merged configuration is not usable")]
     Merged(#[source] serde_json::Error),
 }
 
 impl ConfigFault {
-    /// The dotted key that is wrong; nothing for the whole.
+    /// The dotted key that is wrong; `None` if the error concerns the whole configuration.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Type { key, .. }
@@ -115,14 +115,14 @@ impl ConfigFault {
     }
 }
 
-/// Something to tell the operator that does not stop the daemon.
+/// A warning for the operator that does not stop the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigWarning {
     /// The unknown dotted key.
     pub key: String,
-    /// Where it stands.
+    /// Where it is set.
     pub origin: SettingOrigin,
-    /// The known key that was probably meant.
+    /// The known key that was probably intended.
     pub nearest: Option<&'static str>,
 }
 

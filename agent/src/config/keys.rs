@@ -1,52 +1,52 @@
-//! Every key that a configuration file may hold, and what its value must be. The one table; no values here.
+//! The table of all configuration keys and the kinds of their values. Contains no values.
 
-/// What a key's value must be.
+/// The kind of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfigValueKind {
     /// A node's name.
     Identity,
-    /// At least one name of a collective.
+    /// At least one collective name.
     Names,
     /// At least one broker URL, without user name or password in it.
     Urls,
     /// The public key of an operator.
     Operator,
-    /// A path, relative to the file that holds it.
+    /// A path, relative to the file that contains it.
     Path,
-    /// The same, or empty for none.
+    /// A path, or empty for none.
     OptionalPath,
-    /// Yes or no.
+    /// A boolean.
     Flag,
-    /// A whole number from the first to the second.
+    /// An integer in this inclusive range.
     Number(u64, u64),
-    /// Permission bits of a file in octal digits, as `0640`: the owner writes, others read at most.
+    /// Permission bits of a file in octal digits, such as `0640`: the owner can write, others can at most read.
     Mode,
     /// A name, or empty for none.
     OptionalName,
-    /// An address and a port to listen on, or only a port for this machine alone; empty for none.
+    /// An address and port to listen on, or only a port for loopback; empty for none.
     OptionalAddress,
-    /// An HTTP URL of this machine, or of the link that it is on, by address; empty for none.
+    /// An HTTP URL with a loopback or link-local IP address; empty for none.
     OptionalLinkUrl,
     /// One of these words.
     Word(&'static [&'static str]),
 }
 
-/// What a dotted path is to the table.
+/// What a dotted path matches in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyMatch {
     /// A key with a value of this kind.
     Value(ConfigValueKind),
-    /// A table that holds known keys.
+    /// A table that contains known keys.
     Table,
-    /// Below `plugins.<name>`: whatever the plugin makes of it.
+    /// Below `plugins.<name>`: the plugin validates it.
     Free,
-    /// Nothing that we know.
+    /// An unknown key.
     Unknown,
 }
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// The keys in the order in which they are shown. A `*` stands for any one name.
+/// The keys in display order. A `*` matches any one name.
 pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("identity", ConfigValueKind::Identity),
     ("collectives", ConfigValueKind::Names),
@@ -148,7 +148,7 @@ pub(super) fn match_key(path: &[String]) -> KeyMatch {
     found
 }
 
-/// How many segments `known` goes on after `path`; nothing if it does not begin with it.
+/// The number of segments of `known` after `path`; `None` if `path` is not a prefix of it.
 fn remaining_segments(known: &str, path: &[String]) -> Option<usize> {
     let mut segments = known.split('.');
     for given in path {
@@ -160,9 +160,9 @@ fn remaining_segments(known: &str, path: &[String]) -> Option<usize> {
     Some(segments.count())
 }
 
-/// The known key that looks most like an unknown one, if any looks like it at all.
+/// The known key most similar to an unknown one, if any is similar enough.
 pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
-    /// Below this two keys have nothing to do with each other (Jaro-Winkler, 0 to 1).
+    /// The minimum similarity of two keys (Jaro-Winkler, 0 to 1).
     const MIN_SIMILARITY: f64 = 0.85;
     CONFIG_KEYS
         .iter()

@@ -1,8 +1,7 @@
 //! The daemon's configuration: `/etc/muster/rpcd.toml`, then `conf.d/*.toml` beside it by name; later values win.
 //!
-//! Every value knows where it comes from, and a wrong one is an error with file, line and key. A key that nobody
-//! knows is a warning. Paths are relative to the file that holds them. The environment has no say. Secrets are
-//! never in here, only paths to them.
+//! Every value has a recorded origin; an invalid value is an error with file, line and key. An unknown key is a warning. Paths are relative to the
+//! file that contains them. Environment variables have no effect. The configuration contains paths to secrets, never secrets.
 
 mod defaults;
 mod error;
@@ -36,13 +35,13 @@ use settings::{MergedSettings, SettingEntry};
 use crate::enrolment::{EnrolmentDetails, IdentityStore};
 use crate::listing;
 
-/// Where the configuration is unless `--config` says otherwise.
+/// The configuration file unless `--config` names another.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
 
-/// Largest configuration file in bytes.
+/// Maximum size of a configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The merged configuration. Reads as its [`ConfigValues`]: `config.broker.urls`.
+/// The merged configuration. Dereferences to [`ConfigValues`]: `config.broker.urls`.
 #[derive(Debug, Clone)]
 pub struct Config {
     values: ConfigValues,
@@ -61,7 +60,7 @@ impl Deref for Config {
 }
 
 impl Config {
-    /// Reads the file, and those in `conf.d` beside it.
+    /// Reads the file and those in `conf.d` beside it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let read_error = |source| ConfigError::Read {
             path: path.to_owned(),
@@ -76,7 +75,7 @@ impl Config {
         Self::merge_files(&path, &DetectedDefaults::detect(), &files)
     }
 
-    /// Puts files, given as path and text, on top of the defaults.
+    /// Merges files, given as path and text, over the defaults.
     fn merge_files(
         main: &Path,
         around: &DetectedDefaults,
@@ -112,8 +111,8 @@ impl Config {
         })
     }
 
-    /// The same for a machine that was enrolled: what it was told then stands where nobody has set anything, and its credentials and
-    /// account are those that it keeps itself.
+    /// The configuration of an enrolled machine: enrolment values replace defaults but not configured values, and credentials and account are those
+    /// in the state directory.
     #[must_use]
     pub fn with_enrolment(&self, told: &EnrolmentDetails, home: &IdentityStore) -> Self {
         let mut config = self.clone();
@@ -145,13 +144,13 @@ impl Config {
         self.settings.set(path, SettingEntry { value, origin });
     }
 
-    /// Whether nobody has set this key.
+    /// Whether no file sets this key.
     pub fn is_default(&self, key: &str) -> bool {
         self.origin(key)
             .is_none_or(|origin| *origin == SettingOrigin::Default)
     }
 
-    /// Facts that the node has because it was enrolled with them.
+    /// Facts from the enrolment of the node.
     pub fn given_facts(&self) -> &BTreeMap<String, String> {
         &self.given_facts
     }
@@ -161,18 +160,18 @@ impl Config {
         &self.files
     }
 
-    /// Keys that were ignored, to be told once at the start.
+    /// Ignored keys, to be logged once at start.
     pub fn warnings(&self) -> &[ConfigWarning] {
         &self.warnings
     }
 
-    /// Where the value of a dotted key comes from; nothing if it is not set.
+    /// The origin of the value of a dotted key; `None` if it is not set.
     pub fn origin(&self, key: &str) -> Option<&SettingOrigin> {
         self.settings.get(key).map(|setting| &setting.origin)
     }
 
-    /// The value at a dotted key (`broker.urls`, `plugins.x.y`), or the table; what looks like a secret in a
-    /// plugin's table is replaced. For showing, not for use.
+    /// The value or table at a dotted key (`broker.urls`, `plugins.x.y`); values in a plugin's table that look like secrets are redacted. For
+    /// display only.
     pub fn redacted_item(&self, key: &str) -> Option<Value> {
         let tree = self.settings.to_tree(report::redact_setting);
         let found = key

@@ -1,4 +1,4 @@
-//! Reads one TOML file into settings, checking every value against the table of keys. Pure: the text comes in.
+//! Reads one TOML file into settings and checks every value against the table of keys. Pure: the caller passes the text.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
@@ -12,7 +12,7 @@ use super::error::{ConfigError, ConfigFault, ConfigWarning};
 use super::keys::{self, ConfigValueKind, KeyMatch};
 use super::settings::{MergedSettings, SettingEntry, SettingOrigin};
 
-/// What reading leaves behind, over all files.
+/// The accumulated result of reading all files.
 #[derive(Debug, Default)]
 pub(super) struct ConfigReader {
     pub(super) settings: MergedSettings,
@@ -27,7 +27,7 @@ struct ConfigSource<'a> {
 }
 
 impl ConfigReader {
-    /// Adds a file on top of those before it. Wrong values are collected; only broken TOML ends it.
+    /// Adds a file over the earlier ones. Invalid values are collected; only a TOML syntax error stops the read.
     pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let source = ConfigSource { path, text };
         let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
@@ -107,7 +107,7 @@ impl ConfigReader {
         }
     }
 
-    /// The name in `limits.agents.<name>` must be one that an agent can have.
+    /// The name in `limits.agents.<name>` must be a valid agent name.
     fn check_agent_name(&mut self, path: &[String], origin: &SettingOrigin) {
         if let [limits, agents, name] = path
             && (limits.as_str(), agents.as_str()) == ("limits", "agents")
@@ -134,7 +134,7 @@ impl ConfigSource<'_> {
     }
 }
 
-/// A fault whose key and place are not known yet.
+/// A fault without its key and origin.
 enum ValueFault {
     Kind(&'static str, String),
     Value(String, String),
@@ -171,7 +171,7 @@ impl ValueFault {
     }
 }
 
-/// Checks a value against its kind, and brings it into its one form: names folded, paths absolute.
+/// Checks a value against its kind and normalises it: names in lower case, paths absolute.
 fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value, ValueFault> {
     match kind {
         ConfigValueKind::Identity => {
@@ -233,15 +233,15 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
     }
 }
 
-/// Where to listen. A port alone is one that only this machine reaches; names are refused, because they may change their meaning.
+/// Parses a listen address. A port alone means loopback; host names are rejected, because their address may change.
 fn parse_address(given: &str) -> Option<SocketAddr> {
     let port = given.parse().ok();
     port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .or_else(|| given.parse().ok())
 }
 
-/// Whether a URL is that of this machine, or of somebody on the link that it is on: nobody else knows what cloud it is in, and
-/// what is asked there in clear does not leave the machine's host.
+/// Whether the host of a URL is loopback or link-local. Only link-local services describe this machine's cloud, and plaintext requests to them do
+/// not leave its host.
 fn is_on_link(url: &str) -> bool {
     let Some(authority) = url.strip_prefix("http://") else {
         return false;
@@ -260,7 +260,7 @@ fn is_on_link(url: &str) -> bool {
     }
 }
 
-/// Three octal digits behind any zeros; the owner must be able to write, and nobody else may.
+/// Three octal digits after any zeros; the owner must have write access, and others must not.
 fn check_mode(value: &Value) -> Result<(), ValueFault> {
     let digits = expect_text(value)?;
     let bits = u32::from_str_radix(digits, 8).ok();
@@ -295,7 +295,7 @@ fn check_each(
     items.iter().map(check).collect()
 }
 
-/// Whether the broker may be reached so, in clear or not, is for the connection to decide.
+/// Checks the syntax of a URL only. The connection decides whether plaintext is allowed.
 fn check_url(value: &Value) -> Result<(), ValueFault> {
     let given = expect_text(value)?;
     match given.split_once("://") {
@@ -308,7 +308,7 @@ fn check_url(value: &Value) -> Result<(), ValueFault> {
     }
 }
 
-/// A public operator key of NATS: `O` and 55 more characters of base 32.
+/// A public operator key of NATS: `O` and 55 more base32 characters.
 fn check_operator(value: &Value) -> Result<(), ValueFault> {
     let key = expect_text(value)?;
     let base32 = |byte: u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(&byte);
@@ -316,7 +316,7 @@ fn check_operator(value: &Value) -> Result<(), ValueFault> {
         return Ok(());
     }
     if key.starts_with("SO") {
-        // A seed: say nothing of it.
+        // The value is a seed: do not repeat it in the message.
         let expected = "an operator's public key, not its seed";
         return Err(ValueFault::Value(
             "a secret".to_owned(),
@@ -329,7 +329,7 @@ fn check_operator(value: &Value) -> Result<(), ValueFault> {
     ))
 }
 
-/// A path as seen from the file that holds it, without `.` in it.
+/// A path resolved against the file that contains it, without `.` components.
 pub(super) fn absolute_path(file: &Path, given: &str) -> String {
     let joined = file.parent().unwrap_or(Path::new("/")).join(given);
     let plain: PathBuf = joined
@@ -339,7 +339,7 @@ pub(super) fn absolute_path(file: &Path, given: &str) -> String {
     plain.to_string_lossy().into_owned()
 }
 
-/// What a JSON value is, with an article.
+/// The type of a JSON value, with an article.
 fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -351,7 +351,7 @@ fn describe_kind(value: &Value) -> &'static str {
     }
 }
 
-/// A TOML value as JSON. Dates become texts; numbers that JSON cannot hold are refused.
+/// Converts a TOML value to JSON. Dates become strings; numbers that JSON cannot represent are rejected.
 fn to_json(value: &DeValue<'_>) -> Result<Value, ValueFault> {
     Ok(match value {
         DeValue::String(text) => Value::String(text.to_string()),

@@ -1,4 +1,4 @@
-//! The merged configuration as a person reads it: one line per key with its value and where it comes from.
+//! Renders the merged configuration for display: one line per key with its value and origin.
 
 use serde_json::{Map, Value};
 
@@ -6,10 +6,10 @@ use super::error::ConfigWarning;
 use super::keys::CONFIG_KEYS;
 use super::settings::MergedSettings;
 
-/// What stands in place of a value that looks like a secret.
+/// Replaces a value that looks like a secret.
 const REDACTED: &str = "(redacted)";
 
-/// Renders all settings, aligned, in the order of the table of keys; plugins last.
+/// Renders all settings, aligned, in the order of the key table; plugins last.
 pub(super) fn render_report(settings: &MergedSettings, warnings: &[ConfigWarning]) -> String {
     let mut rows: Vec<(usize, [String; 3])> = settings
         .iter()
@@ -43,7 +43,7 @@ pub(super) fn render_report(settings: &MergedSettings, warnings: &[ConfigWarning
         .collect()
 }
 
-/// The place of a key in the table; all plugins' keys share the last one.
+/// The position of a key in the table; all plugin keys share the last position.
 fn key_rank(path: &[String]) -> usize {
     let matches = |known: &str| {
         known.split('.').count() == path.len()
@@ -65,7 +65,7 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// A value as it may be shown. In a plugin's table, which we do not know, secrets are guessed by their names.
+/// A value for display. The keys of plugin tables are unknown here, so secrets are detected by their names.
 pub(super) fn redact_setting(path: &[String], value: &Value) -> Value {
     let of_plugin = path.first().is_some_and(|first| first == "plugins");
     if of_plugin && path.iter().skip(2).any(|name| looks_secret(name)) {
@@ -77,7 +77,7 @@ pub(super) fn redact_setting(path: &[String], value: &Value) -> Value {
     }
 }
 
-/// The same for tables inside lists.
+/// Redacts tables inside lists.
 fn redact_nested(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(redact_nested).collect(),
@@ -97,7 +97,7 @@ fn redact_nested(value: &Value) -> Value {
     }
 }
 
-/// Whether a name is that of a secret itself, and not of a file that holds one.
+/// Whether a name denotes a secret itself, not a file that contains one.
 fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let place = ["file", "path", "dir"]

@@ -1,6 +1,6 @@
-//! The merged settings: each value with the place that it comes from. Later files win, key by key.
+//! The merged settings: each value with its origin. Later files win, key by key.
 //!
-//! Knows nothing of what the keys mean.
+//! Independent of the meaning of the keys.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingOrigin {
-    /// Nobody set it.
+    /// Not set; the default.
     Default,
     /// A line of a file.
     File {
-        /// The file, as found.
+        /// The path of the file, as found.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
     },
-    /// Whoever enrolled this machine.
+    /// The enrolment of this machine.
     Enrolled,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// One value and where it comes from.
+/// One value and its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SettingEntry {
     pub(super) value: Value,
@@ -46,7 +46,7 @@ pub(super) struct SettingEntry {
 pub(super) struct MergedSettings(BTreeMap<Vec<String>, SettingEntry>);
 
 impl MergedSettings {
-    /// Sets a value. What stood there, above it or below it, gives way; an empty table takes nothing away.
+    /// Sets a value. Replaces existing values at, above and below the key; an empty table replaces nothing.
     pub(super) fn set(&mut self, path: Vec<String>, setting: SettingEntry) {
         let empty_table = setting.value.as_object().is_some_and(Map::is_empty);
         if empty_table && self.0.keys().any(|known| known.starts_with(&path)) {
@@ -70,7 +70,7 @@ impl MergedSettings {
             .map(|(path, setting)| (path.as_slice(), setting))
     }
 
-    /// All values as one nested object. `show` may replace a value, to hide it.
+    /// All values as one nested object. `show` may replace a value, to redact it.
     pub(super) fn to_tree(&self, show: impl Fn(&[String], &Value) -> Value) -> Value {
         let mut root = Map::new();
         for (path, setting) in &self.0 {

@@ -1,4 +1,4 @@
-//! The typed configuration: what each section means, and in which units.
+//! The typed configuration: the meaning and the units of each section.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,31 +17,31 @@ pub struct ConfigValues {
     pub identity: Identity,
     /// The collectives that the node joins; the first is its main one.
     pub collectives: Vec<SubjectName>,
-    /// How the broker is reached.
+    /// The broker connection.
     pub broker: BrokerConfig,
-    /// Whom the node trusts.
+    /// The trusted operator and account.
     pub trust: TrustConfig,
-    /// Where things are.
+    /// File paths.
     pub paths: PathsConfig,
     /// How facts are collected.
     pub facts: FactsConfig,
-    /// How much may run at once.
+    /// Concurrency, queue and output limits.
     pub limits: LimitsConfig,
-    /// Which requests are fresh.
+    /// Freshness of requests.
     pub requests: RequestsConfig,
-    /// What happens where no policy file speaks.
+    /// The verdict for agents without a policy file.
     pub policy: PolicyConfig,
-    /// How strict the audit log is.
+    /// The audit log.
     pub audit: AuditConfig,
-    /// What the daemon says of itself.
+    /// The daemon's log.
     pub log: LogConfig,
-    /// Where the daemon tells how it is.
+    /// The metrics endpoint.
     pub metrics: MetricsConfig,
     /// How the daemon stops.
     pub drain: DrainConfig,
-    /// How a machine without credentials gets some.
+    /// How a machine without credentials is enrolled.
     pub provisioning: ProvisioningConfig,
-    /// One table per plugin, passed on as it is.
+    /// One table per plugin, passed on unchanged.
     #[serde(default)]
     pub plugins: BTreeMap<String, Map<String, Value>>,
 }
@@ -49,13 +49,13 @@ pub struct ConfigValues {
 /// Section `broker`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct BrokerConfig {
-    /// The servers, tried in turn.
+    /// The broker URLs, tried in turn.
     pub urls: Vec<String>,
-    /// The authority that signed the servers' certificates; the system's own when absent.
+    /// The CA of the servers' certificates; absent: the system's CAs.
     pub ca: Option<PathBuf>,
     /// The node's `.creds` file: token and seed.
     pub credentials: PathBuf,
-    /// Whether a server on a loopback address may be spoken to in clear.
+    /// Whether a server on a loopback address may be used without TLS.
     pub plaintext_on_loopback: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct TrustConfig {
     pub operator: String,
     /// The fleet's account token, signed by the operator.
     pub account: PathBuf,
-    /// Requests are refused once it is unknown for so long whether the account token is the newest; zero is never.
+    /// Requests are refused if the account token was not confirmed as the newest for this time; zero disables the check.
     #[serde(rename = "max_age_seconds", deserialize_with = "deserialize_seconds")]
     pub max_age: Duration,
 }
@@ -74,46 +74,46 @@ pub struct TrustConfig {
 /// Section `paths`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PathsConfig {
-    /// What outlives a restart: seen requests, the engine's ledger.
+    /// Persistent state: seen requests, the engine's ledger.
     pub state: PathBuf,
-    /// External facts.
+    /// The directory of external facts.
     pub facts_d: PathBuf,
-    /// The classes that configuration management gave the node, one a line.
+    /// The classes that configuration management assigned to the node, one per line.
     pub classes: PathBuf,
     /// Action policies.
     pub policies: PathBuf,
-    /// DDLs besides the built-in ones.
+    /// DDLs in addition to the built-in ones.
     pub ddls: PathBuf,
     /// The audit log, a file.
     pub audit: PathBuf,
-    /// Where the machine's `/` is that resources are applied to; `/` but for images and trials.
+    /// The root of the machine that resources are applied to; `/` except for images and tests.
     pub root: PathBuf,
 }
 
 /// Section `facts`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FactsConfig {
-    /// How often facts are collected anew.
+    /// The interval of fact collection.
     #[serde(rename = "refresh_seconds", deserialize_with = "deserialize_seconds")]
     pub refresh: Duration,
-    /// The `facter` command to ask, if any.
+    /// The `facter` command, if enabled.
     pub facter: Option<PathBuf>,
-    /// Which cloud's metadata service is asked: `off`, `auto`, or one's name.
+    /// The cloud whose metadata service is used: `off`, `auto`, or a provider name.
     pub cloud: String,
-    /// Where that is, if not where clouds have it.
+    /// The URL of the service, if it differs from the default.
     pub cloud_url: Option<String>,
-    /// Whether a service of Amazon's is asked that gives no session token.
+    /// Whether to use an EC2 service that issues no session token (IMDSv1).
     pub cloud_imds_v1: bool,
 }
 
 /// Section `limits`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct LimitsConfig {
-    /// Actions of one agent that run at once.
+    /// Maximum number of concurrent actions per agent.
     pub concurrency: usize,
-    /// Requests to one agent that wait.
+    /// Maximum number of queued requests per agent.
     pub queue: usize,
-    /// Bytes of one reply's data.
+    /// Maximum size of one reply's data, in bytes.
     pub output_bytes: usize,
     #[serde(default)]
     agents: BTreeMap<String, LimitOverrides>,
@@ -129,16 +129,16 @@ struct LimitOverrides {
 /// The limits of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentLimits {
-    /// Actions that run at once.
+    /// Maximum number of concurrent actions.
     pub concurrency: usize,
-    /// Requests that wait.
+    /// Maximum number of queued requests.
     pub queue: usize,
-    /// Bytes of one reply's data.
+    /// Maximum size of one reply's data, in bytes.
     pub output_bytes: usize,
 }
 
 impl LimitsConfig {
-    /// The limits of this agent: its own where there are any, else those of all.
+    /// The limits of this agent: its own where set, otherwise the common ones.
     pub fn agent_limits(&self, agent: &SubjectName) -> AgentLimits {
         let own = self.agents.get(agent.as_str()).cloned().unwrap_or_default();
         AgentLimits {
@@ -152,10 +152,10 @@ impl LimitsConfig {
 /// Section `requests`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RequestsConfig {
-    /// How far a caller's clock may be ahead of the node's.
+    /// How far a caller's clock may be ahead of the node's clock.
     #[serde(rename = "skew_seconds", deserialize_with = "deserialize_seconds")]
     pub skew: Duration,
-    /// Whether sensitive inputs are taken that came readable for the broker, from clients too old to seal them.
+    /// Whether to accept sensitive inputs that the broker can read, from clients too old to encrypt them.
     pub plain_secrets: bool,
 }
 
@@ -164,9 +164,9 @@ pub struct RequestsConfig {
 pub struct PolicyConfig {
     /// The verdict for an agent without a policy file.
     pub default: RuleVerdict,
-    /// Whether callers are told which rule denied them.
+    /// Whether a denial names its rule to the caller.
     pub tell_rules: bool,
-    /// Whether actions that their schema calls dangerous take the approval of a second person.
+    /// Whether actions that their schema marks as dangerous require a second person's approval.
     pub approve_dangerous: bool,
 }
 
@@ -175,18 +175,18 @@ pub struct PolicyConfig {
 pub struct AuditConfig {
     /// Whether a request that cannot be recorded is refused.
     pub fail_closed: bool,
-    /// The size at which a file is put aside; 0 for never.
+    /// The size in bytes at which a file is rotated; 0 for never.
     pub max_bytes: u64,
-    /// How many files that were put aside are kept.
+    /// How many rotated files are kept.
     pub keep: u32,
     /// The permission bits of a new file.
     #[serde(deserialize_with = "deserialize_octal")]
     pub mode: u32,
-    /// The group of a new file; the daemon's own when absent.
+    /// The group of a new file; absent: the daemon's group.
     pub group: Option<String>,
-    /// Lines after which a checkpoint is signed.
+    /// Number of lines after which a checkpoint is signed.
     pub checkpoint_lines: u64,
-    /// Time after which lines are signed, however few.
+    /// Maximum time until written lines are signed.
     #[serde(
         rename = "checkpoint_seconds",
         deserialize_with = "deserialize_seconds"
@@ -199,7 +199,7 @@ pub struct AuditConfig {
 pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
-    /// Lines for people, or JSON.
+    /// Text or JSON.
     pub format: LogFormat,
 }
 
@@ -207,23 +207,23 @@ pub struct LogConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For programs.
+    /// One JSON object per line.
     Json,
 }
 
 /// Section `metrics`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct MetricsConfig {
-    /// Where metrics and health are served over HTTP, in clear and to whoever asks; nowhere when absent.
+    /// The listen address of metrics and health over HTTP, without TLS or authentication; absent: disabled.
     pub listen: Option<SocketAddr>,
 }
 
 /// Section `drain`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DrainConfig {
-    /// How long running actions are given to end when the daemon stops.
+    /// How long running actions may continue when the daemon stops.
     #[serde(rename = "seconds", deserialize_with = "deserialize_seconds")]
     pub patience: Duration,
 }
@@ -231,9 +231,9 @@ pub struct DrainConfig {
 /// Section `provisioning`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ProvisioningConfig {
-    /// The bootstrap `.creds` file, by which the machine asks to be enrolled while it has no credentials.
+    /// The bootstrap `.creds` file, with which the machine requests enrolment while it has no credentials.
     pub credentials: Option<PathBuf>,
-    /// The token of the newcomers' account, signed by the operator.
+    /// The token of the enrolment account, signed by the operator.
     pub account: PathBuf,
 }
 

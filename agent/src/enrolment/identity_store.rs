@@ -1,4 +1,4 @@
-//! What a machine keeps of itself in the state directory: who it wants to be, and later who it is.
+//! The state of a machine's enrolment in the state directory: its proposed identity, then its confirmed one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,29 +19,29 @@ use super::NodeEnrolmentError;
 use crate::assemble::RENEWED_TOKEN_FILE;
 use crate::clock::WallClock;
 
-/// Who it wants to be, with its key. Secret.
+/// The proposed identity with its key. Secret.
 const PROPOSAL_FILE: &str = "newcomer.json";
-/// Its credentials, once it has some. Secret. What is written last.
+/// The credentials. Secret. Written last.
 const CREDENTIALS_FILE: &str = "node.creds";
-/// What it was told when it was enrolled.
+/// The enrolment details.
 const ENROLMENT_FILE: &str = "enrolled.json";
 /// The fleet's account token.
 const ACCOUNT_FILE: &str = "account.jwt";
-/// The mark of a node that is still provisioned. Whoever has provisioned it takes it away.
+/// The marker of a node that is being provisioned. The provisioner removes it.
 const PROVISIONING_MARKER: &str = "provisioning";
-/// The mark of a node that is not provisioned any more.
+/// The marker of a node whose provisioning has ended.
 const DISABLED_MARKER: &str = "provision.disabled";
 
-/// Largest file of these, in bytes.
+/// Maximum size of each of these files, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The state directory, as far as it tells who this machine is.
+/// The identity files of the state directory.
 #[derive(Debug, Clone)]
 pub struct IdentityStore {
     directory: PathBuf,
 }
 
-/// Who a machine wants to be.
+/// The proposed identity of a machine.
 pub(super) struct ProposedIdentity {
     pub(super) identity: Identity,
     pub(super) key: KeyPair,
@@ -59,36 +59,36 @@ struct StoredIdentityRef<'a> {
     seed: &'a str,
 }
 
-/// What a node was told when it was enrolled.
+/// The details that a node received at enrolment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentDetails {
     /// Its name.
     pub identity: Identity,
-    /// Its collectives, unless its configuration says others.
+    /// Its collectives, unless its configuration sets others.
     pub collectives: Vec<SubjectName>,
-    /// Where the fleet's broker is; where the configuration says, when empty.
+    /// The broker URLs of the fleet; if empty, the configured ones apply.
     #[serde(default)]
     pub urls: Vec<String>,
-    /// Facts that it has by its bootstrap token.
+    /// Facts from its bootstrap token.
     #[serde(default)]
     pub facts: BTreeMap<String, String>,
 }
 
 impl IdentityStore {
-    /// The home in this directory, which is made if need be.
+    /// Opens the store in this directory, creating it if needed.
     pub(super) fn open(state: &Path) -> Result<Self, NodeEnrolmentError> {
         StateDir::open(state)?;
         Ok(Self::in_directory(state))
     }
 
-    /// The home in this directory, whether it is there or not.
+    /// The store in this directory, which need not exist.
     pub fn in_directory(state: &Path) -> Self {
         Self {
             directory: state.to_owned(),
         }
     }
 
-    /// Its credentials, whether there are some or not.
+    /// The path of the credentials, which need not exist.
     pub fn credentials_path(&self) -> PathBuf {
         self.directory.join(CREDENTIALS_FILE)
     }
@@ -98,7 +98,7 @@ impl IdentityStore {
         self.directory.join(ACCOUNT_FILE)
     }
 
-    /// Whether it was enrolled, and the credentials that it got are still good as far as their time goes. Others are not judged here.
+    /// Whether the machine is enrolled and its credentials have not expired. Makes no other check of the credentials.
     pub fn has_credentials(&self) -> bool {
         let path = self.credentials_path();
         let Ok(text) =
@@ -109,7 +109,7 @@ impl IdentityStore {
         !UserCredentials::parse(&text).is_ok_and(|creds| self.are_credentials_expired(&creds))
     }
 
-    /// Whether the credentials' token is over, and so is the renewed one, if there is one.
+    /// Whether the credentials' token has expired, and also the renewed one, if there is one.
     fn are_credentials_expired(&self, creds: &UserCredentials) -> bool {
         let now = WallClock::system().now();
         let is_over = |claims: &TokenClaims<UserClaims>| {
@@ -125,13 +125,13 @@ impl IdentityStore {
         is_over(creds.claims()) && !has_renewed
     }
 
-    /// Whether somebody is still to do something with it before it offers everything.
+    /// Whether provisioning must finish before the node offers all agents.
     pub fn is_provisioning(&self) -> bool {
         self.directory.join(PROVISIONING_MARKER).exists()
             && !self.directory.join(DISABLED_MARKER).exists()
     }
 
-    /// What it was told.
+    /// Reads the enrolment details.
     pub fn read_enrolment(&self) -> Result<EnrolmentDetails, NodeEnrolmentError> {
         let path = self.directory.join(ENROLMENT_FILE);
         let bytes = self
@@ -140,8 +140,7 @@ impl IdentityStore {
         serde_json::from_slice(&bytes.unwrap_or_default()).map_err(damaged_error(&path))
     }
 
-    /// Who it wanted to be before; else this, with a new key. Either is on the disk when this returns. A name that the configuration
-    /// gives takes the place of one that was found out.
+    /// The stored proposal, otherwise this identity with a new key. It is on disk when this returns. A configured name replaces a detected one.
     pub(super) fn load_or_propose(
         &self,
         configured: Option<&Identity>,
@@ -184,8 +183,8 @@ impl IdentityStore {
         Ok(self.open_state()?.replace_file(PROPOSAL_FILE, &bytes)?)
     }
 
-    /// Makes the machine the node that it was welcomed as. The credentials come last: without them it asks again, and is told the
-    /// same.
+    /// Stores an accepted enrolment. The credentials are written last: without them the machine requests enrolment again, and gets the same
+    /// response.
     pub(super) fn store_enrolment(
         &self,
         wish: &ProposedIdentity,
@@ -219,7 +218,7 @@ impl IdentityStore {
     }
 }
 
-/// Reads a file that is no secret, such as an account's token.
+/// Reads a non-secret file, such as an account token.
 pub(super) fn read_token_file(
     what: &'static str,
     path: &Path,

@@ -1,14 +1,14 @@
-//! How this machine becomes a node, when it was started with a bootstrap credential instead of one of its own.
+//! Enrolment: how a machine that starts with a bootstrap credential becomes a node.
 //!
 //! ```text
-//! no credentials, a bootstrap credential     a key and a name are kept; it asks to be enrolled until it is
-//! welcome                                    account token, what was told, the mark `provisioning`, credentials: in this order
-//! the mark is there                          only the agents `provision` and `rpcutil` are offered
-//! the mark is gone                           a node as any other
+//! no credentials, a bootstrap credential     store a key and a name; request enrolment until accepted
+//! accepted                                   store account token, enrolment details, the `provisioning` marker, credentials: in this order
+//! the marker exists                          offer only the agents `provision` and `rpcutil`
+//! the marker is gone                         a regular node
 //! ```
 //!
-//! Killed at any point it goes on where it was: the key and the name are on the disk before anybody hears of them, and the
-//! credentials are written last. `home` has the files, `asking` the questions.
+//! Enrolment resumes after a kill at any point: key and name are on disk before the first request, and the credentials are written last.
+//! `identity_store` stores the files, `session` sends the requests.
 
 mod identity_store;
 mod session;
@@ -28,57 +28,57 @@ use crate::config::Config;
 
 pub use identity_store::{EnrolmentDetails, IdentityStore};
 
-/// The agents that a node offers while it is provisioned.
+/// The agents that a node offers during provisioning.
 pub const PROVISIONING_AGENTS: [&str; 2] = ["provision", "rpcutil"];
 
-/// Why a machine does not become a node.
+/// Why enrolment fails.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrolmentError {
     /// A file that the configuration names.
     #[error("cannot read {what} from {}", path.display())]
     Read {
-        /// What is in it.
+        /// The content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: std::io::Error,
     },
-    /// A secret that others could read.
+    /// A secret file that other users can read.
     #[error(transparent)]
     Exposed(#[from] SecretFileError),
-    /// The bootstrap credential is none.
+    /// The bootstrap credential is invalid.
     #[error("the bootstrap credentials in {} cannot be used", path.display())]
     Creds {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: UserCredentialsError,
     },
-    /// The name in a token is no identity.
+    /// The name in a token is not an identity.
     #[error("the bootstrap credentials in {} carry a name that is none", path.display())]
     Name {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: NameError,
     },
-    /// The account of newcomers is not the operator's.
+    /// The operator did not sign the enrolment account.
     #[error("the newcomers' account in {} cannot be used", path.display())]
     Trust {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: TokenError,
     },
-    /// What this machine keeps of itself.
+    /// The state directory cannot be written.
     #[error("cannot keep what this machine is")]
     State(#[from] SystemError),
-    /// What it kept of itself cannot be read again.
+    /// A state file cannot be parsed.
     #[error(
         "{} is damaged; if this machine was never enrolled, remove it, and it begins anew under a new key",
         path.display()
@@ -86,34 +86,34 @@ pub enum NodeEnrolmentError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// No key could be made.
+    /// The key generation failed.
     #[error("cannot make a key")]
     Key(#[from] KeyError),
-    /// The wish cannot be sealed.
+    /// The enrolment request cannot be signed.
     #[error("cannot say who this machine is")]
     Seal(#[from] EnvelopeSignError),
-    /// A broker address, or the connection's own settings.
+    /// A broker address or a connection setting is invalid.
     #[error("cannot set up the connection to the broker")]
     Bus(#[from] BusError),
-    /// It may not become a node, and asking again would not help.
+    /// Enrolment was refused permanently; a retry would not help.
     #[error(
         "this machine is refused as {identity} ({}): {}; another bootstrap token or name is needed",
         refused.reason.as_str(), refused.message
     )]
     Refused {
-        /// Who it wanted to be.
+        /// The requested identity.
         identity: Identity,
-        /// What was said.
+        /// The refusal.
         refused: EnrolmentRefusal,
     },
 }
 
-/// The configuration of a node: as it is where the node has credentials, else with what was learnt when the machine was enrolled, for
-/// which it asks as long as it takes. `again` asks at once, without waiting for the next time.
+/// The effective configuration of a node. With credentials it is the configuration as read; otherwise the enrolment details are merged in, after
+/// waiting for enrolment without a time limit. `again` triggers an immediate retry.
 pub async fn ensure_enrolled(
     config: &Config,
     again: &Notify,
@@ -125,7 +125,7 @@ pub async fn ensure_enrolled(
     effective_config(config)
 }
 
-/// The same without asking anybody: for whoever only looks. Touches nothing.
+/// The effective configuration without network access, for read-only commands. Changes nothing.
 pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     let home = IdentityStore::in_directory(&config.paths.state);
     if config.broker.credentials.exists() || !home.has_credentials() {
@@ -134,7 +134,7 @@ pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     enrolled_config(config, &home)
 }
 
-/// The bootstrap credential of a machine that still has to ask.
+/// The bootstrap credential of a machine that is not enrolled yet.
 pub fn bootstrap_path(config: &Config) -> Option<&Path> {
     let is_somebody = config.broker.credentials.exists()
         || IdentityStore::in_directory(&config.paths.state).has_credentials();
@@ -142,7 +142,7 @@ pub fn bootstrap_path(config: &Config) -> Option<&Path> {
     credentials.filter(|_| !is_somebody)
 }
 
-/// Proves that it can ask: the bootstrap credential and the account are what they should be.
+/// Checks that the bootstrap credential and the account are valid.
 pub fn check_bootstrap(config: &Config, bootstrap: &Path) -> Result<(), NodeEnrolmentError> {
     session::BootstrapCredentials::read_files(config, bootstrap).map(drop)
 }
@@ -151,7 +151,7 @@ fn enrolled_config(config: &Config, home: &IdentityStore) -> Result<Config, Node
     Ok(config.with_enrolment(&home.read_enrolment()?, home))
 }
 
-/// The name that the configuration gives; nothing if it is only the machine's own.
+/// The configured name; `None` if it is the default host name.
 fn configured_name(config: &Config) -> Option<&Identity> {
     (!config.is_default("identity")).then_some(&config.identity)
 }

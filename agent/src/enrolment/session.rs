@@ -1,4 +1,4 @@
-//! Asks to be enrolled, again and again, until it is or may not be.
+//! Retries enrolment with jittered backoff until accepted or permanently refused.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,18 +32,18 @@ use crate::clock::WallClock;
 use crate::config::Config;
 use crate::facts::{self, FactMachines};
 
-/// Between two attempts that came to nothing. The first is at once; what comes after is spread, as hundreds start together.
+/// Backoff between failed attempts. The first attempt is immediate; later ones are spread out, because hundreds of machines may start together.
 const RETRY_BACKOFF: ReconnectBackoff = ReconnectBackoff {
     first: Duration::from_secs(1),
     max: Duration::from_mins(1),
 };
-/// No pause that a service asks for is longer.
+/// Upper bound of the pause that a service may request.
 const MAX_RETRY_PAUSE: Duration = Duration::from_mins(10);
-/// How long an enroller may take to answer.
+/// How long an enroller may take to reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may take before the log says more about it.
+/// How long a connection attempt may take before more detail is logged.
 const CONNECT_WARN_INTERVAL: Duration = Duration::from_secs(20);
-/// What of the machine's facts travels with the wish.
+/// The facts that the enrolment request contains.
 const REPORTED_FACTS: [&str; 7] = [
     "cloud",
     "is_virtual",
@@ -53,10 +53,10 @@ const REPORTED_FACTS: [&str; 7] = [
     "processors",
     "virtual",
 ];
-/// What of the fact `networking`.
+/// The parts of the fact `networking` in the request.
 const REPORTED_NETWORK_FACTS: [&str; 5] = ["domain", "fqdn", "hostname", "ip", "ip6"];
 
-/// The credential that this machine was started with, and whom it believes until it has its own.
+/// The bootstrap credential of this machine, and the account that it trusts until it has its own credentials.
 pub(super) struct BootstrapCredentials {
     signer: Signer,
     newcomers: AccountTrust,
@@ -64,7 +64,7 @@ pub(super) struct BootstrapCredentials {
 }
 
 impl BootstrapCredentials {
-    /// Reads the files that the configuration names.
+    /// Reads the configured files.
     pub(super) fn read_files(config: &Config, path: &Path) -> Result<Self, NodeEnrolmentError> {
         let text =
             muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
@@ -110,7 +110,7 @@ impl BootstrapCredentials {
     }
 }
 
-/// Asks until the machine is enrolled, and keeps what it is told.
+/// Requests enrolment until the machine is enrolled, and stores the result.
 pub(super) async fn enrol_node(
     config: &Config,
     bootstrap: &Path,
@@ -145,7 +145,7 @@ pub(super) async fn enrol_node(
     Ok(())
 }
 
-/// Everything that stays the same from one attempt to the next.
+/// The state that is constant over all attempts.
 struct EnrolmentSession {
     bus: Bus,
     bootstrap: BootstrapCredentials,
@@ -155,12 +155,12 @@ struct EnrolmentSession {
     cache: TokenCache,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 enum EnrolmentAttempt {
     Welcome(Box<EnrolmentAcceptance>),
-    /// Ask again after so long at least.
+    /// Retry after at least this pause.
     Later(Duration),
-    /// Ask again when it seems right.
+    /// Retry with the normal backoff.
     Nothing,
 }
 
@@ -176,7 +176,7 @@ impl EnrolmentSession {
                 EnrolmentAttempt::Welcome(welcome) => return Ok(*welcome),
                 EnrolmentAttempt::Later(pause) => {
                     fruitless = 0;
-                    // Up to half as long again, so that those who were put off together do not come back together.
+                    // Add up to 50 % jitter, so that machines that got the same pause do not retry together.
                     let more = pause.mul_f64(0.5);
                     let spread = ReconnectBackoff {
                         first: more,
@@ -196,7 +196,7 @@ impl EnrolmentSession {
         }
     }
 
-    /// Waits for the broker. Why it does not come is in the log already; here it is said what could be wrong on this side.
+    /// Waits for the broker connection. The connection logs its own errors; this adds hints about local causes.
     async fn wait_connected(&self) {
         while tokio::time::timeout(CONNECT_WARN_INTERVAL, self.bus.wait_connected())
             .await
@@ -244,7 +244,7 @@ impl EnrolmentSession {
         }
     }
 
-    /// Sends the request, and waits for the answer at an address of its own.
+    /// Sends the request, and waits for the reply on its own inbox subject.
     async fn send_request(&self, request: Bytes) -> Result<BusMessage, BusError> {
         let key = self.bootstrap.signer.public_key().to_string();
         let address = AnswerAddress::of_request(&key, &Uuid::now_v7());
@@ -320,7 +320,7 @@ impl EnrolmentSession {
     }
 }
 
-/// The machine's facts; what cannot be had is told.
+/// The machine's facts; failures are logged.
 async fn collect_facts(config: &Config) -> NodeFacts {
     let sources = assemble::fact_sources(config);
     let collecting = tokio::task::spawn_blocking(move || {
@@ -338,13 +338,13 @@ async fn collect_facts(config: &Config) -> NodeFacts {
     facts
 }
 
-/// The name that the cloud gives the machine, if it is one.
+/// The host name from the cloud's metadata, if it is a valid identity.
 fn cloud_name(facts: &NodeFacts) -> Option<Identity> {
     let name = facts.get("cloud.hostname")?.as_str()?;
     Identity::parse(name).ok()
 }
 
-/// What the others are told. Addresses of all interfaces, disks and memory are of no use to them.
+/// The facts in the enrolment request. The enroller does not need addresses of all interfaces, disks or memory.
 fn reported_facts(facts: &NodeFacts) -> NodeFacts {
     let mut told = Map::new();
     for name in REPORTED_FACTS {

@@ -1,10 +1,9 @@
-//! What the node knows of itself: built-in facts, Facter's and its cloud's if asked for, those that it was enrolled with, and external
-//! ones; later sources win.
+//! The node's facts: built-in facts, Facter's and cloud facts if enabled, enrolment facts, and external facts; later sources win.
 //!
-//! A source that fails is told, and keeps its last good facts; it never costs the others. While a source has never succeeded, every fact
-//! that it could set or override is unknown: policies deny by it, and filters do not match. The names are those of
-//! Facter 4 (`os.family`, `networking.ip`), so that filters and policies written for it hold. Collecting blocks:
-//! call it from a thread that may. Comparing facts is the business of filters.
+//! A source that fails is reported and keeps its last good facts; the other sources are unaffected. While a source has never succeeded, every fact
+//! that it could set or override is unknown: policies deny by it, and filters do not match. The names follow Facter 4 (`os.family`,
+//! `networking.ip`), so that filters and policies written for it work. Collection blocks: call it from a thread that may block. Filters compare
+//! facts, not this module.
 
 mod builtin;
 pub mod cloud;
@@ -29,28 +28,28 @@ pub use cloud::CloudCollector;
 pub use error::{FactError, FactProblem};
 use external::GatheredFacts;
 
-/// The name of the collector of built-in facts, as in problems.
+/// The name of the built-in collector in problem messages.
 const BUILTIN_SOURCE: &str = "the built-in collector";
-/// The name of what the node was told, as in problems.
+/// The name of the enrolment facts in problem messages.
 const BOOTSTRAP_SOURCE: &str = "the bootstrap token";
 
-/// Where facts come from.
+/// The sources of facts.
 #[derive(Debug, Clone)]
 pub struct FactSources {
-    /// The node's name; always the fact `identity`, whatever a source says.
+    /// The node's name; always the fact `identity`, which no source can override.
     pub identity: Identity,
     /// The directory of external facts.
     pub facts_d: PathBuf,
-    /// The `facter` command, if it is to be asked.
+    /// The `facter` command, if enabled.
     pub facter: Option<PathBuf>,
-    /// The metadata service of the cloud, if it is to be asked.
+    /// The cloud metadata service, if enabled.
     pub cloud: Option<CloudCollector>,
-    /// What the node was told when it was enrolled.
+    /// Facts from the enrolment.
     pub given: BTreeMap<String, String>,
 }
 
 impl FactSources {
-    /// Those of a node of this name with a directory of external facts, and no others.
+    /// The sources of a node with a directory of external facts and no other sources.
     pub fn new(identity: Identity, facts_d: PathBuf) -> Self {
         Self {
             identity,
@@ -62,17 +61,17 @@ impl FactSources {
     }
 }
 
-/// The machine that facts tell of, and the one that the daemon runs on: the same one, unless the node's root is a
-/// scratch directory or an image. Facter and executable facts are the daemon's own and run on the host.
+/// The machine that the facts describe, and the machine that the daemon runs on. They are the same unless the node's root is a scratch directory or
+/// an image. Facter and executable facts run on the host.
 #[derive(Debug, Clone, Copy)]
 pub struct FactMachines<'a> {
     /// The machine that resources are applied to.
     pub node: &'a dyn System,
-    /// The machine that we run on.
+    /// The machine that the daemon runs on.
     pub host: &'a dyn System,
 }
 
-/// Collects once, without a memory of earlier collections.
+/// Collects once, without results of earlier collections.
 pub fn collect_facts(
     machines: FactMachines<'_>,
     sources: &FactSources,
@@ -82,12 +81,12 @@ pub fn collect_facts(
     (Arc::unwrap_or_clone(store.current()), problems)
 }
 
-/// The node's current facts. Readers get a whole collection, old or new, and never wait for one.
+/// The node's current facts. Readers get one complete collection and never wait for a running one.
 #[derive(Debug)]
 pub struct FactStore {
     sources: FactSources,
     current: RwLock<Arc<NodeFacts>>,
-    /// The last good facts of each source. Held during a collection, so that there is one at a time.
+    /// The last good facts of each source. Locked during a collection, so that only one runs at a time.
     last_good: Mutex<BTreeMap<String, Map<String, Value>>>,
 }
 
@@ -102,7 +101,7 @@ impl FactStore {
         }
     }
 
-    /// A store that begins with these facts, as that of a node does which is no machine.
+    /// A store with these initial facts, for a virtual node.
     pub fn with_facts(sources: FactSources, facts: Arc<NodeFacts>) -> Self {
         Self {
             sources,
@@ -116,7 +115,7 @@ impl FactStore {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Collects anew and replaces the current facts as a whole. Returns what went wrong.
+    /// Collects and replaces the current facts as a whole. Returns the problems.
     pub fn reload(&self, machines: FactMachines<'_>) -> Vec<FactProblem> {
         let mut last_good = self
             .last_good
@@ -148,7 +147,7 @@ impl FactStore {
         problems
     }
 
-    /// Asks every source, weakest first.
+    /// Collects every source, in order of increasing precedence.
     fn gather_sources(
         &self,
         machines: FactMachines<'_>,
@@ -170,7 +169,7 @@ impl FactStore {
         let directory = self.sources.facts_d.display().to_string();
         match external::gather_directory(machines.host, &self.sources.facts_d) {
             Ok(sources) => {
-                // Listing the directory is a source too: which files it holds is known from now on.
+                // The directory listing is a source too: after it, the set of files is known.
                 gathered.push((directory, Ok(Map::new())));
                 gathered.extend(sources);
             }
@@ -187,8 +186,8 @@ impl FactStore {
     }
 }
 
-/// Puts sources on top of each other, weakest first. One that would make the whole too large is left out. What a source without facts
-/// could set or override is unknown: everything but the identity, and but the names that stronger sources set.
+/// Merges sources in order of increasing precedence. A source that would exceed the total size limit is left out. A source without facts makes
+/// every fact that it could set or override unknown: all except the identity and the names that later sources set.
 fn merge_sources(
     sources: &[(String, Option<Map<String, Value>>)],
     identity: &Identity,

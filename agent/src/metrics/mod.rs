@@ -1,7 +1,7 @@
-//! How the daemon is, over HTTP, for those who watch machines: `/metrics` for Prometheus, `/healthz`, `/readyz`.
+//! HTTP endpoints for monitoring: `/metrics` for Prometheus, `/healthz`, `/readyz`.
 //!
-//! It is off unless configured, tells no secrets, and changes nothing. Whoever reaches the port may read; requests to the node go
-//! over the broker only.
+//! Disabled unless configured, contains no secrets, and changes nothing. Anyone who can reach the port may read; requests to the node go over the
+//! broker only.
 
 mod exposition;
 mod http;
@@ -22,27 +22,27 @@ use tokio_util::sync::CancellationToken;
 use crate::core::DaemonCore;
 use http::{HttpResponse, HttpStatus};
 
-/// How long to wait before a port that was taken is tried again.
+/// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// Pages that are made at once: making them looks at disks, on threads that requests need as well.
+/// Maximum number of pages rendered at once: rendering inspects disks, on threads that requests need as well.
 const MAX_CONCURRENT_PAGES: usize = 2;
-/// Errors of these checks mean that a node should not be relied on. Others leave it able to answer: a policy that is refused denies.
+/// An error of one of these checks makes the node unready. The node can still reply under other errors: an invalid policy denies.
 const READINESS_CHECKS: [&str; 3] = ["audit", "credentials", "disk"];
 
-/// What is looked at.
+/// The state that the endpoints report.
 #[derive(Debug, Clone)]
 pub struct MetricsContext {
     /// The daemon's state.
     pub core: Arc<DaemonCore>,
     /// Its connection.
     pub bus: Bus,
-    /// Whether it has subscribed.
+    /// Whether the daemon has subscribed.
     pub ready: Arc<AtomicBool>,
-    /// Cancelled when it is about to end.
+    /// Cancelled when the daemon is about to stop.
     pub stopping: CancellationToken,
 }
 
-/// Serves until it is dropped. A port that cannot be had costs the metrics and nothing else: it is told, and tried again.
+/// Serves until dropped. A port that cannot be bound disables only the metrics: the error is logged, and binding is retried.
 pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "metrics are open to other machines: whoever reaches the port may read them");
@@ -70,7 +70,7 @@ pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
     }
 }
 
-/// What there is to ask for.
+/// The handler of the endpoints.
 #[derive(Debug)]
 struct MetricsEndpoints {
     shown: MetricsContext,
@@ -104,7 +104,7 @@ impl http::HttpHandler for MetricsEndpoints {
 }
 
 impl MetricsEndpoints {
-    /// Makes something on a thread of its own, a few at a time. Whoever hangs up meanwhile does not make room for one more.
+    /// Runs a function on a blocking thread, with limited concurrency. The permit is held until the function ends, even if the client disconnects.
     async fn run_blocking<T: Send + 'static>(
         &self,
         look: impl FnOnce(&MetricsContext) -> T + Send + 'static,
@@ -136,7 +136,7 @@ fn readiness_response(why: &[String]) -> HttpResponse {
 }
 
 impl MetricsContext {
-    /// Why requests would not be answered as they should be.
+    /// Why the node is not ready for requests.
     fn unready_reasons(&self, findings: &[HealthFinding]) -> Vec<String> {
         let connected = self.bus.is_connected();
         let states = [

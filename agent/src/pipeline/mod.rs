@@ -1,4 +1,4 @@
-//! One request's way through the daemon, one file per stage. Read them in this order:
+//! The request pipeline of the daemon, one file per stage. Read them in this order:
 //!
 //! ```text
 //! decode -> verify -> fresh -> matches -> unseal -> validate -> authorise -> dispatch -> reply
@@ -6,10 +6,10 @@
 //!                                 +--------- data sources ---------+--> audit <--+
 //! ```
 //!
-//! [`accept_message`] is everything up to `authorise`: quick, without waiting, in the order of arrival. Only what needs data sources
-//! to tell whether it is meant for this node, or allowed here, waits at `matches` or `authorise`, for [`decide_admission`]. [`execute_request`] is the
-//! rest: it takes as long as the action; what an action answers from memory is answered [`execute_immediately`]. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
-//! answer, or with a refusal for an authentic caller.
+//! [`accept_message`] runs the stages up to `authorise`: quick, without waiting, in order of arrival. A request waits at `matches` or `authorise`
+//! for [`decide_admission`] only if data sources must decide whether it targets this node or is allowed. [`execute_request`] runs the remaining
+//! stages and takes as long as the action; an action that replies from memory runs in [`execute_immediately`]. A stage rejects a request with a
+//! `RequestRejection`: silently if the sender is not entitled to a reply, or with a refusal to an authenticated caller.
 
 mod approval;
 mod audit;
@@ -51,87 +51,87 @@ use matches::TargetMatch;
 use progress::ProgressListener;
 use stage_timer::StageTimer;
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub struct IncomingMessage {
-    /// Where it was published.
+    /// Its subject.
     pub subject: String,
-    /// Where an answer is wanted.
+    /// Its reply subject.
     pub reply_to: Option<String>,
-    /// The bytes.
+    /// Its payload.
     pub payload: Bytes,
 }
 
-/// A request of a proven caller.
+/// A request of an authenticated caller.
 #[derive(Debug)]
 pub struct VerifiedRequest {
     /// What is asked.
     pub request: Request,
-    /// Who asks.
+    /// The caller.
     pub caller: Arc<VerifiedUser>,
-    /// The caller's own inbox, if it wants an answer.
+    /// The caller's own inbox, if it wants a reply.
     pub reply_to: Option<String>,
-    /// Whether the memory of it outlives a crash, once it is forced to disk.
+    /// Whether the journal entry of the request survives a crash, once it is synced to disk.
     pub remembered: bool,
-    /// The stages so far, if the caller wants to know.
+    /// The stage timings so far, if the caller requested them.
     watch: StageTimer,
 }
 
-/// A request that is meant for us, valid and allowed.
+/// A request that targets this node and is valid and allowed.
 #[derive(Debug)]
 pub struct AcceptedRequest {
     /// The request.
     pub asked: VerifiedRequest,
-    /// The agents that were on offer when it was taken in.
+    /// The agents on offer when it was accepted.
     pub registry: Arc<AgentRegistry>,
     /// The inputs, with defaults.
     pub input: Map<String, Value>,
-    /// The same with sensitive ones replaced, for the audit log.
+    /// The inputs with sensitive ones redacted, for the audit log.
     pub redacted: Map<String, Value>,
     /// The action changes nothing.
     pub read_only: bool,
     /// How long it may take.
     pub timeout: Duration,
-    /// The action is one of those for which a node may demand a second person.
+    /// The action is one for which a node may require a second person's approval.
     pub dangerous: bool,
-    /// The policy's rule that allowed it.
+    /// The policy rule that allowed it.
     pub rule: String,
-    /// Its place among the requests at work, from which it can be taken back.
+    /// Its entry in the list of running requests, through which it can be cancelled.
     pub ticket: RunningGuard,
-    /// Who approved it, where that was demanded.
+    /// The approver, if approval was required.
     pub(crate) approver: Option<approval::RequestApprover>,
 }
 
-/// Where to send which bytes.
+/// A message to send.
 #[derive(Debug)]
 pub struct OutgoingReply {
     /// The caller's inbox.
     pub subject: String,
-    /// The sealed reply.
+    /// The signed reply.
     pub payload: Bytes,
 }
 
 /// A request ends before its action.
 #[derive(Debug)]
 pub(crate) enum RequestRejection {
-    /// Nobody is told; it is counted.
+    /// No reply is sent; the message is counted.
     Silent,
-    /// The caller is told.
+    /// The caller gets a refusal.
     Refused(Box<RefusedRequest>),
 }
 
-/// A message that nobody vouches for: it was counted, and nobody is told.
+/// An unauthenticated message: it was counted, and no reply is sent.
 #[derive(Debug)]
 struct UnverifiedMessage;
 
-/// A refusal of an authentic caller's request.
+/// A refusal of an authenticated caller's request.
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
     asked: VerifiedRequest,
     status: ReplyStatus,
     message: String,
     reason: Option<ReplyReason>,
-    /// The stage that refused it, once that is over.
+    /// The stage that refused it, set when the stage ends.
     stage: Option<StageName>,
 }
 
@@ -152,12 +152,12 @@ impl RequestRejection {
     }
 }
 
-/// What became of a message that was not refused.
+/// The result for a message that was not refused.
 #[derive(Debug)]
 pub enum RequestAdmission {
-    /// It is to be executed.
+    /// The request is to be executed.
     Accepted(Box<AcceptedRequest>),
-    /// Whether it is for this node, or allowed, is still to be found out.
+    /// Data sources must decide whether the request targets this node or is allowed.
     Undecided(Box<PendingAdmission>),
 }
 
@@ -165,16 +165,16 @@ pub enum RequestAdmission {
 #[derive(Debug)]
 pub struct PendingAdmission {
     open: PendingCheck,
-    /// Its place among those that wait.
+    /// Its permit among the waiting requests.
     place: OwnedSemaphorePermit,
 }
 
-/// What is open.
+/// The pending decision.
 #[derive(Debug)]
 enum PendingCheck {
-    /// Whether it is for this node.
+    /// Whether the request targets this node.
     Meant(Box<VerifiedRequest>),
-    /// Whether its caller may.
+    /// Whether the caller is allowed.
     Allowed(Box<AcceptedRequest>),
 }
 
@@ -187,7 +187,7 @@ impl PendingCheck {
     }
 }
 
-/// Takes a request in: all stages that need no waiting. Either there is something to do, or perhaps a refusal to send.
+/// Runs all stages that need no waiting. Returns an admission, or an optional refusal to send.
 pub fn accept_message(
     core: &DaemonCore,
     incoming: &IncomingMessage,
@@ -199,7 +199,7 @@ pub fn accept_message(
     admit_request(core, asked).map_err(|stop| reject_request(core, stop))
 }
 
-/// Finds out what is open of a request, and takes it through the stages that were left.
+/// Makes the pending decision, then runs the remaining admission stages.
 pub async fn decide_admission(
     core: &Arc<DaemonCore>,
     undecided: PendingAdmission,
@@ -215,7 +215,7 @@ pub async fn decide_admission(
     deciding.instrument(span).await
 }
 
-/// What every line of the log says that is written while a request is at work, whatever the log's level: so it is an error's span.
+/// The span of all log lines of a request. It has the level error so that no log level disables it.
 fn request_span(request: &Request) -> tracing::Span {
     let trace = request
         .traceparent
@@ -249,7 +249,7 @@ async fn resolve_pending(
     stage_timer::end_stage(StageName::Authorise, authorised)
 }
 
-/// Whose request it is. Nobody is told of a message that is nobody's.
+/// Authenticates the sender. No reply is sent to an unauthenticated sender.
 fn decode_and_verify(
     core: &DaemonCore,
     incoming: &IncomingMessage,
@@ -264,7 +264,7 @@ fn decode_and_verify(
     Ok(asked)
 }
 
-/// What is to become of a proven caller's request.
+/// Decides how to handle an authenticated caller's request.
 fn admit_request(
     core: &DaemonCore,
     asked: VerifiedRequest,
@@ -294,7 +294,7 @@ fn admit_request(
     })))
 }
 
-/// Opens the inputs, and holds them against their schema.
+/// Decrypts the inputs and validates them against their schema.
 fn validate_request(
     core: &DaemonCore,
     asked: VerifiedRequest,
@@ -304,7 +304,7 @@ fn validate_request(
     stage_timer::end_stage(StageName::Validate, valid)
 }
 
-/// Records a refusal, and makes the answer that tells it.
+/// Records a refusal and builds its reply.
 fn reject_request(core: &DaemonCore, stop: RequestRejection) -> Option<OutgoingReply> {
     match stop {
         RequestRejection::Silent => None,
@@ -317,8 +317,8 @@ fn reject_request(core: &DaemonCore, stop: RequestRejection) -> Option<OutgoingR
     }
 }
 
-/// Answers an accepted request here and now, if its action answers from memory, changes nothing and need not wait for its turn.
-/// Otherwise the request is given back, for [`execute_request`].
+/// Replies inline to an accepted request, if its action replies from memory, changes nothing, and a permit is free. Otherwise returns the request
+/// for [`execute_request`].
 pub fn execute_immediately(
     core: &Arc<DaemonCore>,
     mut accepted: Box<AcceptedRequest>,
@@ -340,8 +340,7 @@ pub fn execute_immediately(
     }
 }
 
-/// Runs an accepted request, tells of its progress over the bus if the caller wants that, and says what is to be sent in the
-/// end, if anything.
+/// Runs an accepted request, sends its progress over the bus if the caller requested it, and returns the reply to send, if any.
 pub async fn execute_request(
     core: &Arc<DaemonCore>,
     accepted: AcceptedRequest,
@@ -386,7 +385,7 @@ async fn run_request(
     finish_request(core, &mut accepted, (&outcome, began), told, bus)
 }
 
-/// The action has ended: that is counted, recorded and answered.
+/// Counts, records and replies after the action has ended.
 fn finish_request(
     core: &DaemonCore,
     accepted: &mut AcceptedRequest,
@@ -400,7 +399,7 @@ fn finish_request(
     reply::build_reply(core, &accepted.asked, outcome, (told, bus.max_payload()))
 }
 
-/// Counts how an accepted request ended, and says so to a log that listens closely.
+/// Counts the outcome of an accepted request, and logs it at debug level.
 fn count_outcome(core: &DaemonCore, accepted: &AcceptedRequest, outcome: &CallOutcome) {
     let request = &accepted.asked.request;
     let reason = outcome.reason.as_ref().map_or("", ReplyReason::as_str);
@@ -413,7 +412,7 @@ fn count_outcome(core: &DaemonCore, accepted: &AcceptedRequest, outcome: &CallOu
     tracing::debug!(status = outcome.status.code(), reason, took_ms, "answered");
 }
 
-/// The same for one that was refused.
+/// Counts a refused request, and logs it at debug level.
 fn count_refusal(core: &DaemonCore, refused: &RefusedRequest) {
     let (request, registry) = (&refused.asked.request, core.registry.get());
     let reason = refused.reason.as_ref().map_or("", ReplyReason::as_str);
@@ -428,7 +427,7 @@ fn count_refusal(core: &DaemonCore, refused: &RefusedRequest) {
 }
 
 impl VerifiedRequest {
-    /// Where the caller wants to hear of progress.
+    /// Where to send progress, if the caller requested it.
     fn progress_listener(&self) -> Option<ProgressListener> {
         let to = self.reply_to.as_ref().filter(|_| self.request.stream)?;
         Some(ProgressListener {
@@ -439,7 +438,7 @@ impl VerifiedRequest {
         })
     }
 
-    /// The request as others may see it who ask what is at work.
+    /// The request as other callers see it in the list of running requests.
     fn to_running_request(&self, now: Millis) -> RunningRequest {
         RunningRequest {
             id: self.request.id,

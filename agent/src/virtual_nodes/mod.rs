@@ -1,8 +1,8 @@
-//! Many nodes in one process, for trying what a fleet can be asked: each with its own name, key, connection and answers, and the same
-//! pipeline as a real one. Their machines are in memory: whatever is asked of them, nothing outside of this process changes.
+//! Virtual nodes: many nodes in one process, to test a fleet. Each has its own name, key, connection and replies, and the same pipeline as a real
+//! node. Their machines are in memory: requests to them change nothing outside this process.
 //!
-//! `rpcd virtual` is one user of it, the project's own measurements are another. Read in this order: [`VirtualNode`] says who they are,
-//! [`NodeTemplate`] makes one, [`NodeFleet`] keeps many running, [`command`] is the program.
+//! `rpcd virtual` is one user of this module, the project's own benchmarks are another. Read in this order: [`VirtualNode`] is one node,
+//! [`NodeTemplate`] creates nodes, [`NodeFleet`] runs many of them, [`command`] is the program.
 
 pub mod command;
 mod fleet;

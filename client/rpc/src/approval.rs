@@ -1,4 +1,4 @@
-//! Proposals and approvals as files on this machine: read within limits, written for their owner only, and never over another file.
+//! Proposals and approvals as local files: size-limited reads, writes with owner-only permissions, no overwriting.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use crate::ask::RequestPlan;
 use crate::exit::CommandExitCode;
 use crate::settings::RpcSettings;
 
-/// Why nothing was proposed or approved.
+/// Why a proposal or approval failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalFileError {
     /// A file that cannot be read or written.
@@ -25,45 +25,45 @@ pub enum ApprovalFileError {
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// More bytes than any approval has.
+    /// The file exceeds the maximum size of an approval.
     #[error("{} has more than {limit} bytes; is it the right file?", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes that are read.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// A file that does not count.
+    /// The file is not a valid proposal or approval.
     #[error("{} does not count", path.display())]
     Void {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The verification error.
         #[source]
         source: ApprovalError,
     },
-    /// What is typed is not what was approved.
+    /// The typed request differs from the approved one.
     #[error("what was approved is not what is asked: the {0} differs")]
     Differs(&'static str),
-    /// An approval of another request is given besides filters.
+    /// An approval with node names is combined with filters.
     #[error("an approval names its nodes; leave the filters out")]
     AndFilters,
-    /// A proposal that hides what need not be hidden.
+    /// The proposal hides an input that is not declared sensitive.
     #[error(
         "the proposal hides the input `{0}`, which is no secret as far as is known here; do not approve what you cannot see"
     )]
     Hidden(String),
-    /// Oneself.
+    /// A user cannot approve their own proposal.
     #[error("{0} wants to ask this, and cannot approve it; it takes a second person")]
     Oneself(Identity),
-    /// Nobody can be asked.
+    /// Confirmation is required, and there is no terminal.
     #[error("there is nobody to ask whether it is approved, and --yes was not given")]
     NobodyToAsk,
-    /// Key or trust.
+    /// A key or trust error.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -80,7 +80,7 @@ impl ApprovalFileError {
         vec![hint.to_owned()]
     }
 
-    /// How the command ends.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::AndFilters | Self::Differs(_) => CommandExitCode::Usage,
@@ -89,7 +89,7 @@ impl ApprovalFileError {
     }
 }
 
-/// Whoever the settings say, without a connection.
+/// Loads the signer that the settings name, without a connection.
 pub fn load_offline_signer(settings: &RpcSettings) -> Result<OfflineSigner, ApprovalFileError> {
     let operator = settings.operator.to_string();
     Ok(OfflineSigner::load(
@@ -99,7 +99,7 @@ pub fn load_offline_signer(settings: &RpcSettings) -> Result<OfflineSigner, Appr
     )?)
 }
 
-/// The bytes of a file of at most this many.
+/// Reads a file of at most this many bytes.
 pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileError> {
     let failed = |source| ApprovalFileError::File {
         verb: "read",
@@ -115,12 +115,12 @@ pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileEr
         let path = path.to_owned();
         return Err(ApprovalFileError::TooLarge { path, limit });
     }
-    // A line end behind the envelope is an editor's, or ours.
+    // Strip a trailing newline, added by an editor or by this program.
     bytes.truncate(bytes.trim_ascii_end().len());
     Ok(bytes)
 }
 
-/// Writes a new file that only its owner can read: digests of secrets are in it.
+/// Writes a new file with owner-only permissions, because it contains digests of secrets.
 pub fn write_private(path: &Path, envelope: &[u8]) -> Result<(), ApprovalFileError> {
     let failed = |source| ApprovalFileError::File {
         verb: "write",
@@ -138,16 +138,16 @@ pub fn write_private(path: &Path, envelope: &[u8]) -> Result<(), ApprovalFileErr
         .map_err(failed)
 }
 
-/// An approval that was read, and how it travels.
+/// A loaded approval.
 #[derive(Debug)]
 pub struct LoadedApproval {
-    /// The nodes that it names.
+    /// The approved nodes.
     pub nodes: BTreeSet<Identity>,
-    /// The sealed approval, for the request.
+    /// The encoded approval, for the request.
     pub text: String,
 }
 
-/// The approval in this file, if it is one of just this request and made by another.
+/// Loads the approval in this file, if it approves exactly this request and was made by another user.
 pub fn load_approval(
     path: &Path,
     plan: &RequestPlan<'_>,
@@ -171,7 +171,7 @@ pub fn load_approval(
     })
 }
 
-/// The nodes would refuse what differs; it is told before they are asked.
+/// Reports differences before the request is sent, because nodes would reject it.
 fn check_same_request(
     approved: &ApprovedProposal,
     plan: &RequestPlan<'_>,

@@ -1,10 +1,10 @@
-//! Asking the fleet: from typed words to a [`Report`](crate::report::RequestReport).
+//! Sends requests to the fleet: from command-line words to a [`Report`](crate::report::RequestReport).
 //!
 //! ```text
 //! words -> plan (schema, coercion, validation) -> fleet (connect, discover) -> rollout (call after call) -> gather
 //! ```
 //!
-//! Everything that can be wrong about a request is found before the broker is spoken to. Nothing here draws results.
+//! The request is validated completely before the broker is contacted. Nothing here renders results.
 
 mod campaign;
 mod confirm;

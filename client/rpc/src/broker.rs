@@ -1,4 +1,4 @@
-//! The broker, which is nats-server: its configuration as text, and where the program is. Nothing is started here.
+//! The broker, nats-server: its configuration file, and the search for its program. Starts nothing.
 
 pub mod conf;
 pub mod program;

@@ -1,6 +1,6 @@
-//! Bundles of external agents as files: what is packed, what is put in place, and what is told when that cannot be done.
+//! Packs, installs and removes bundles of external agents as files, and defines the errors.
 //!
-//! What a bundle is, and whose counts, is [`muster_wire::bundle`]'s.
+//! [`muster_wire::bundle`] defines the format and the verification of signers.
 
 pub mod agent;
 pub mod gather;
@@ -18,126 +18,126 @@ use muster_wire::identity::NameError;
 use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 
-/// Why nothing was packed, installed or removed.
+/// Why a bundle operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleFileError {
-    /// A file or directory with which something cannot be done.
+    /// A file operation failed.
     #[error("cannot {verb} {}", path.display())]
     File {
-        /// What was to be done.
+        /// The operation.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// More bytes than are read.
+    /// The file exceeds the size limit.
     #[error("{} has more than {limit} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes that are read.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// The bundle's own reasons.
+    /// The bundle is invalid or rejected.
     #[error("{} is refused", path.display())]
     Refused {
-        /// The bundle, or the directory that was to become one.
+        /// The bundle, or the source directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: BundleError,
     },
-    /// A link, a socket, or something else that no bundle carries.
+    /// A symbolic link, a socket, or another file type that bundles do not support.
     #[error("{} is no plain file; a bundle has only those", .0.display())]
     NotPlain(PathBuf),
-    /// A name that is not text.
+    /// A file name that is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
     Unreadable(PathBuf),
-    /// None or several DDLs.
+    /// No DDL, or several.
     #[error("{} must have just one *.json, the agent's DDL; it has {found}", path.display())]
     Ddls {
         /// The directory.
         path: PathBuf,
-        /// How many it has.
+        /// Number of DDLs.
         found: usize,
     },
-    /// The DDL is none.
+    /// The DDL is invalid.
     #[error("{file} is not a usable DDL")]
     Ddl {
         /// The file.
         file: String,
-        /// Why.
+        /// The error.
         #[source]
         source: DdlError,
     },
-    /// The agent's name cannot be one.
+    /// The agent's name is invalid.
     #[error("the agent's name is none")]
     Name(#[from] NameError),
-    /// The version cannot be compared with others.
+    /// The version is not a semantic version.
     #[error("the agent's version {version:?} is no semantic version, as 1.4.0 is")]
     Version {
-        /// What the DDL says.
+        /// The version in the DDL.
         version: String,
-        /// Why not.
+        /// The parse error.
         #[source]
         source: semver::Error,
     },
-    /// The DDL is not what its bundle says, or not an external agent's.
+    /// The DDL does not match the bundle, or is not of an external agent.
     #[error("{0}")]
     Agent(String),
-    /// A program that is not in the bundle.
+    /// A program that is missing from the bundle.
     #[error("{0} would be run, and is not there as a program (chmod 755)")]
     NoProgram(String),
-    /// Where agents are put must be there.
+    /// The directory for agents does not exist.
     #[error("{} is no directory", .0.display())]
     NoDirectory(PathBuf),
-    /// An agent that somebody put there by hand.
+    /// An agent that was installed manually.
     #[error("{} is there, and is not from a bundle; move it away first", .0.display())]
     InTheWay(PathBuf),
-    /// Files of an installed agent that nobody but a person can have changed.
+    /// Files of an installed agent that were changed since the installation.
     #[error("{name} is not as it was installed: {}", .files.join(", "))]
     Changed {
         /// The agent.
         name: String,
-        /// What differs, and how.
+        /// The changed files and their changes.
         files: Vec<String>,
     },
-    /// What is there is newer.
+    /// The installed version is newer.
     #[error("{name} {found} is installed, and {offered} is older")]
     Older {
         /// The agent.
         name: String,
-        /// What is installed.
+        /// The installed version.
         found: semver::Version,
-        /// What would be.
+        /// The version of the bundle.
         offered: semver::Version,
     },
-    /// No bundle of that name.
+    /// No bundle with that name is installed.
     #[error("no bundle of {name} is installed in {}", path.display())]
     NotInstalled {
         /// The agent.
         name: String,
-        /// Where it was looked for.
+        /// The expected path.
         path: PathBuf,
     },
-    /// The record of an installation cannot be understood.
+    /// The installation record is invalid.
     #[error("{} is not the record of an installation", path.display())]
     Record {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// Without an account token nobody is known to be revoked.
+    /// Without an account token revocations cannot be checked.
     #[error("no account token of the operator is known here, and so nothing of revoked signers: none was given, none is configured, and {} has none", .0.display())]
     NoAccount(PathBuf),
-    /// Nobody can be asked.
+    /// Confirmation is required, and there is no terminal.
     #[error("there is nobody to ask whether {0} may be removed, and --yes was not given")]
     NobodyToAsk(String),
-    /// The signer's key.
+    /// An error with the signer's key.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -163,7 +163,7 @@ impl BundleFileError {
         vec![hint.to_owned()]
     }
 
-    /// How the command ends.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::NobodyToAsk(_) => CommandExitCode::Usage,
@@ -177,7 +177,7 @@ impl BundleFileError {
     }
 }
 
-/// The bytes of a file of at most this many.
+/// Reads a file of at most this many bytes.
 pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, BundleFileError> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -190,7 +190,7 @@ pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, BundleFileErro
     Ok(bytes)
 }
 
-/// A text from a file, fit for a terminal.
+/// Text from a file with control characters removed.
 fn printable_text(text: &str) -> String {
     escape_to_line(text).into_owned()
 }

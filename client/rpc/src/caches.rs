@@ -1,5 +1,5 @@
-//! Files among the user's caches: what can be had again at the cost of time. Read within a limit; replaced whole, in a directory of the
-//! user's own. What is in them is for others to judge.
+//! Reads and replaces files in the user's cache directory. Reads are size-limited; writes are atomic, in a private directory. The caller validates
+//! the content.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::environment::ProcessEnvironment;
 use crate::files::{self, RpcFileError};
 
-/// Our directory among the user's caches; none without a home.
+/// This program's cache directory; `None` without a home directory.
 pub fn cache_directory(environment: &ProcessEnvironment) -> Option<PathBuf> {
     let home = environment.cache_home.as_ref()?;
     Some(home.join("muster"))
 }
 
-/// The file's bytes, if it is there and has no more than so many.
+/// Reads a file of at most `limit` bytes; `None` if it is missing or longer.
 pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).ok()?.checked_add(1)?;
@@ -22,7 +22,7 @@ pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
     (read.is_ok() && bytes.len() <= limit).then_some(bytes)
 }
 
-/// Puts a file in the place of what is there, in a directory that only its owner can enter. A reader sees the old one or the new one.
+/// Replaces a file in a directory that only its owner can access. A concurrent reader sees either the old or the new content.
 pub fn replace_cache_file(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     if let Some(directory) = path.parent() {
         files::create_private_directory(directory)?;

@@ -1,11 +1,11 @@
-//! The wall clock, and how an instant is written for people. Nothing is decided on it but what tokens say.
+//! The wall clock, and display of times. Used for decisions only with tokens.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use muster_wire::Millis;
 use muster_wire::token::Seconds;
 
-/// Milliseconds since the epoch. A clock before the epoch counts as the epoch.
+/// Milliseconds since the epoch. A clock before the epoch returns 0.
 pub fn now() -> Millis {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -13,7 +13,7 @@ pub fn now() -> Millis {
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
-/// An instant as RFC 3339 has it, with milliseconds; the bare number if no calendar has it.
+/// Formats a time as RFC 3339 with milliseconds; the bare number if it is out of the calendar's range.
 pub fn format_rfc3339(at: Millis) -> String {
     i64::try_from(at)
         .ok()
@@ -21,7 +21,7 @@ pub fn format_rfc3339(at: Millis) -> String {
         .map_or_else(|| at.to_string(), |at| format!("{at:.3}"))
 }
 
-/// An instant as `2026-03-01 12:00:00Z`; the bare number if no calendar has it.
+/// Formats a time as `2026-03-01 12:00:00Z`; the bare number if it is out of the calendar's range.
 pub fn format_utc(at: Seconds) -> String {
     i64::try_from(at)
         .ok()

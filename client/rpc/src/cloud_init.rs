@@ -1,13 +1,13 @@
-//! User data for a cloud's new machines, as cloud-init reads it: files, the daemon's package, and its start.
+//! Generates user data for cloud-init on new machines: files, installation of the daemon, and its start.
 //!
-//! Pure: what goes in is written down, nothing is read or asked. Only block literals and texts in double quotes are used, so that no
-//! content can be taken for structure.
+//! Pure: no file is read, no prompt is shown. Only block literals and double-quoted texts are used, so that content cannot be parsed as YAML
+//! structure.
 
 use std::fmt::Write as _;
 
-/// Where the daemon's configuration is on a machine.
+/// Directory of the daemon's configuration on a machine.
 pub const CONFIG_DIRECTORY: &str = "/etc/muster";
-/// Where the unit file is put beside a bare program.
+/// Path of the unit file when the daemon is installed as a bare program.
 const UNIT_FILE_PATH: &str = "/etc/systemd/system/rpcd.service";
 /// The unit file.
 const UNIT_TEXT: &str = include_str!(concat!(
@@ -18,26 +18,26 @@ const UNIT_TEXT: &str = include_str!(concat!(
 /// A file on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloudInitFile {
-    /// Where.
+    /// Its path.
     pub path: String,
     /// Its permission bits.
     pub mode: u32,
-    /// What is in it.
+    /// Its content.
     pub content: String,
 }
 
-/// How the daemon comes to the machine.
+/// How the daemon is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DaemonInstallMethod {
-    /// It is in the image.
+    /// It is part of the image.
     Image,
-    /// The image's package sources have it.
+    /// From the image's package sources.
     Package(String),
-    /// It is fetched, and compared.
+    /// Downloaded and verified by checksum.
     Fetch(PackageDownload),
 }
 
-/// A package, or the bare program, from an address.
+/// A package, or the bare program, at a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageDownload {
     url: String,
@@ -52,21 +52,21 @@ enum PackageFileKind {
     Program,
 }
 
-/// Why something cannot be fetched.
+/// Why a download is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackageDownloadError {
-    /// Not an address that can stand in a command.
+    /// A URL that is invalid or unsafe in a shell command.
     #[error(
         "`{0}` is no address to fetch from; it begins with https:// or http://, and has no spaces or quotes"
     )]
     Url(String),
-    /// Not a checksum.
+    /// An invalid checksum.
     #[error("`{0}` is no SHA-256 checksum: 64 hexadecimal digits, as sha256sum prints them")]
     Checksum(String),
 }
 
 impl PackageDownload {
-    /// A file at this address that has this checksum. Whoever is between cannot change it, whatever the scheme.
+    /// Creates a download with this checksum. The checksum protects against modification, whatever the URL's scheme.
     pub fn new(url: &str, sha256: &str) -> Result<Self, PackageDownloadError> {
         let belongs = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@,".contains(c);
         let known = url.starts_with("https://") || url.starts_with("http://");
@@ -93,7 +93,7 @@ impl PackageDownload {
     }
 }
 
-/// The document. It is a secret if one of the files is.
+/// Renders the document. It is a secret if one of the files is.
 pub fn render_user_data(files: &[CloudInitFile], install: &DaemonInstallMethod) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -136,7 +136,7 @@ fn write_document(
     Ok(())
 }
 
-/// What is run at the end of the first boot. The daemon is started only when all before has succeeded.
+/// The commands at the end of the first boot. The daemon starts only if all previous commands have succeeded.
 fn boot_script(install: &DaemonInstallMethod) -> String {
     let mut script = "set -eu\n".to_owned();
     if let DaemonInstallMethod::Fetch(fetch) = install {
@@ -169,7 +169,7 @@ fn boot_script(install: &DaemonInstallMethod) -> String {
     script
 }
 
-/// The lines of a block literal. A line of its own that is blank stays without spaces at its end.
+/// Writes the lines of a block literal. Blank lines get no indentation.
 fn write_block_literal(text: &mut String, content: &str, indent: usize) {
     for line in content.lines() {
         if !line.is_empty() {
@@ -180,7 +180,7 @@ fn write_block_literal(text: &mut String, content: &str, indent: usize) {
     }
 }
 
-/// A text in double quotes: JSON's are YAML's.
+/// Quotes a text; JSON strings are valid in YAML.
 fn quote_yaml(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

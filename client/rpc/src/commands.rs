@@ -1,5 +1,5 @@
-//! The commands, one file each. A command gets what it needs as values, prints through the printer, and says how it
-//! ended; it reads neither the command line nor the environment.
+//! Dispatches commands, one file per command. A command receives its inputs as values, prints through the printer and returns its exit code; it does
+//! not read the command line or the environment.
 
 mod approve;
 pub mod audit;
@@ -37,7 +37,7 @@ use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 use context::CommandContext;
 
-/// Runs the command that was typed.
+/// Runs the parsed command.
 pub async fn run(
     cli: Cli,
     environment: &ProcessEnvironment,

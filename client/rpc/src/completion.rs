@@ -1,6 +1,5 @@
-//! Completion of command lines in shells: which words could stand where the cursor is. Knows commands, options, agents,
-//! actions, inputs and their values from the same definitions as everything else, and names of nodes and facts from what
-//! was seen last. Asks nobody: a shell is waiting.
+//! Shell completion of commands, options, agents, actions, inputs and their values from their definitions; node and fact names come from a cache of
+//! recently seen names. Sends no requests, because the shell is waiting.
 
 mod engine;
 mod line;

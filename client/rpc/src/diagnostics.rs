@@ -1,10 +1,10 @@
-//! Prints a failure once, at the edge: what went wrong, what caused it, and what to do. Decides nothing.
+//! Prints an error once, at the end of the program: the error, its causes, and hints.
 
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{HINT, OutputPrinter};
 
-/// Reports the failure, and says how the process ends.
+/// Prints the error, and returns the exit code.
 pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
     let exit = error.exit_code();
     if exit != CommandExitCode::Passed {
@@ -16,7 +16,7 @@ pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
     exit
 }
 
-/// The error with its causes, each on its own line. A cause that only repeats the line above is left out.
+/// The error with its causes, one per line. A cause that repeats the previous line is omitted.
 pub fn error_text(error: &Error) -> String {
     join_causes(error, "\n  because: ")
 }
@@ -42,7 +42,7 @@ fn join_causes(error: &dyn std::error::Error, link: &str) -> String {
     text
 }
 
-/// A command or path that stands out in a sentence.
+/// Highlights a command or path in a message.
 pub fn highlight_code(text: impl std::fmt::Display) -> String {
     format!("{HINT}`{text}`{HINT:#}")
 }

@@ -1,7 +1,7 @@
-//! Diagnosis, apart from doing it: what is looked at, what is found, and how bad that is.
+//! Diagnosis: sections, findings and severity levels, without I/O.
 //!
-//! [`local`] looks at this side's files, [`broker`] judges the way to a broker, [`fleet`] judges what nodes answer.
-//! Each gives [`DiagnosisFinding`]s; nothing here prints.
+//! [`local`] checks local files, [`broker`] the connection to a broker, [`fleet`] the replies of nodes. Each returns [`DiagnosisFinding`]s; nothing
+//! here prints.
 
 pub mod broker;
 pub mod fleet;
@@ -28,7 +28,7 @@ pub enum DiagnosisLevel {
 }
 
 impl DiagnosisLevel {
-    /// The word in the documents.
+    /// The level's name in JSON documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -57,7 +57,7 @@ pub struct DiagnosisFinding {
 }
 
 impl DiagnosisFinding {
-    /// A finding of this level.
+    /// Creates a finding of this level.
     pub fn new(
         check: impl Into<String>,
         level: DiagnosisLevel,
@@ -72,28 +72,28 @@ impl DiagnosisFinding {
         }
     }
 
-    /// As it should be.
+    /// A successful check.
     pub fn ok(check: &str, message: impl Into<String>) -> Self {
         Self::new(check, DiagnosisLevel::Ok, message)
     }
 
-    /// Worth a look.
+    /// A warning.
     pub fn warning(check: &str, message: impl Into<String>) -> Self {
         Self::new(check, DiagnosisLevel::Warning, message)
     }
 
-    /// Does not work.
+    /// An error.
     pub fn error(check: &str, message: impl Into<String>) -> Self {
         Self::new(check, DiagnosisLevel::Error, message)
     }
 
-    /// With what to do about it.
+    /// Adds advice.
     pub fn with_advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// About these nodes.
+    /// Adds the affected nodes.
     pub fn with_nodes(mut self, nodes: impl IntoIterator<Item = Identity>) -> Self {
         self.nodes = nodes.into_iter().collect();
         self
@@ -113,7 +113,7 @@ pub struct DiagnosisSection {
     pub findings: Vec<DiagnosisFinding>,
 }
 
-/// How the command ends: with local trouble before trouble elsewhere; warnings are none.
+/// The exit code: local errors take precedence over other errors; warnings do not count.
 pub fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
     let bad = |here: bool| {
         let of = sections.iter().filter(move |section| section.here == here);

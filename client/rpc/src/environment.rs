@@ -1,4 +1,4 @@
-//! Every environment variable that `rpc` looks at, read once. What takes precedence over what is decided elsewhere.
+//! The environment variables of `rpc`, read once. Precedence is decided elsewhere.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ pub const NATS_SERVER: &str = "NATS_SERVER";
 /// The `rpcd` program.
 pub const RPCD: &str = "RPCD";
 
-/// What the environment says. Empty variables count as unset.
+/// The relevant environment variables. Empty variables count as unset.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessEnvironment {
     /// [`CONFIG`].
@@ -30,30 +30,30 @@ pub struct ProcessEnvironment {
     pub nats_server: Option<PathBuf>,
     /// [`RPCD`].
     pub rpcd: Option<PathBuf>,
-    /// Where the user's configuration is: `XDG_CONFIG_HOME`, or `~/.config`.
+    /// User configuration directory: `XDG_CONFIG_HOME`, or `~/.config`.
     pub config_home: Option<PathBuf>,
-    /// Where the user's disposable files are: `XDG_CACHE_HOME`, or `~/.cache`.
+    /// User cache directory: `XDG_CACHE_HOME`, or `~/.cache`.
     pub cache_home: Option<PathBuf>,
-    /// How wide text may be where no terminal says so: `COLUMNS`.
+    /// Text width without a terminal: `COLUMNS`.
     pub columns: Option<usize>,
-    /// Where the user's lasting files are that no program needs to begin with: `XDG_STATE_HOME`, or `~/.local/state`.
+    /// User state directory: `XDG_STATE_HOME`, or `~/.local/state`.
     pub state_home: Option<PathBuf>,
-    /// The trace that whoever started us is part of: `TRACEPARENT`.
+    /// The trace context of the parent process: `TRACEPARENT`.
     pub traceparent: Option<String>,
-    /// Where programs are: `PATH`.
+    /// Search path of programs: `PATH`.
     pub path: Option<OsString>,
-    /// Whether characters beyond ASCII may be drawn: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set names UTF-8.
+    /// Whether output may contain characters beyond ASCII: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set names UTF-8.
     pub utf8: bool,
 }
 
-/// Whether a locale's name, such as `de_DE.UTF-8`, says so.
+/// Whether a locale name, such as `de_DE.UTF-8`, specifies UTF-8.
 fn is_utf8(locale: &str) -> bool {
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
 impl ProcessEnvironment {
-    /// The environment of this process.
+    /// Reads the environment of this process.
     pub fn from_process() -> Self {
         let value = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let path = |name: &str| value(name).map(PathBuf::from);
@@ -77,7 +77,7 @@ impl ProcessEnvironment {
         }
     }
 
-    /// The first file of this name in `PATH`.
+    /// Finds the first file with this name in `PATH`.
     pub fn find_program(&self, name: &str) -> Option<PathBuf> {
         let directories = self.path.as_ref()?;
         env::split_paths(directories)

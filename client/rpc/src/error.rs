@@ -1,4 +1,4 @@
-//! What can stop a command, from all rooms of `rpc`, with the next steps that each failure suggests.
+//! The error type of all commands, with hints for each error.
 
 use std::io;
 
@@ -18,46 +18,46 @@ use crate::policy::PolicyError;
 use crate::printer::PrintError;
 use crate::settings::RpcSettingsError;
 
-/// Why a command stopped.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The client's configuration cannot be used.
+    /// The client's configuration is invalid.
     #[error(transparent)]
     Settings(#[from] RpcSettingsError),
-    /// The fleet could not be asked.
+    /// A request to the fleet failed.
     #[error(transparent)]
     Ask(#[from] FleetRequestError),
-    /// A form of results that the user wrote.
+    /// An invalid output format option.
     #[error(transparent)]
     Form(#[from] OutputFormError),
-    /// A proposal or an approval.
+    /// A proposal or approval failed.
     #[error(transparent)]
     Approving(#[from] ApprovalFileError),
-    /// The organisation's files.
+    /// An error with the organisation's files.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
-    /// The account's token did not get to the broker.
+    /// The account token could not be pushed to the broker.
     #[error(transparent)]
     Push(#[from] PushError),
-    /// The broker's program.
+    /// An error with the broker's program.
     #[error(transparent)]
     Broker(#[from] BrokerProgramError),
-    /// An audit log.
+    /// An audit log cannot be read.
     #[error(transparent)]
     Audit(#[from] AuditReadError),
-    /// Policies on this machine.
+    /// Local policies cannot be read.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The demonstration.
+    /// The demonstration failed.
     #[error(transparent)]
     Demo(#[from] DemoError),
-    /// An inventory of the fleet.
+    /// A fleet inventory is invalid.
     #[error(transparent)]
     Inventory(#[from] InventoryFileError),
-    /// A new agent was not written.
+    /// The skeleton of an agent was not written.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// A bundle of an agent.
+    /// An error with an agent bundle.
     #[error(transparent)]
     Bundle(#[from] BundleFileError),
     /// Standard output is closed or full.
@@ -69,7 +69,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user may do about it; each is one line.
+    /// The next steps for the user, one line each.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Settings(error) => error.hints(),
@@ -98,7 +98,7 @@ impl Error {
         }
     }
 
-    /// How the command ends. A reader that has seen enough, as `head` does, is no failure.
+    /// The exit code. A reader that closes the pipe early, such as `head`, is not an error.
     pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Output(error) if error.is_reader_gone() => CommandExitCode::Passed,

@@ -1,24 +1,24 @@
-//! Exit codes: what a script learns from `rpc` without reading its output. Nothing else ends the process.
+//! Exit codes of `rpc`, for scripts. No other code ends the process.
 
 use std::process::ExitCode;
 
-/// How a command ended. The numbers are a promise.
+/// Result of a command. The numbers are a stable interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandExitCode {
-    /// Everything that was asked for was done.
+    /// Everything succeeded.
     Passed = 0,
-    /// No node was discovered, or something on this side is wrong: configuration, files, the way to the broker.
+    /// No node was discovered, or a local error: configuration, files, broker connection.
     Local = 1,
     /// Some requests failed.
     SomeFailed = 2,
-    /// Nodes were discovered, but none answered.
+    /// Nodes were discovered, but none replied.
     NoneAnswered = 3,
-    /// The command line cannot be understood.
+    /// The command line is invalid.
     Usage = 4,
 }
 
 impl CommandExitCode {
-    /// The number that the shell sees.
+    /// The exit code as a number.
     pub fn as_u8(self) -> u8 {
         self as u8
     }

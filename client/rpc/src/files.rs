@@ -1,4 +1,4 @@
-//! The files that `rpc` keeps: whole or not at all, on disk before anybody relies on them, and secrets readable by their owner only.
+//! Writes the files of `rpc`: atomically, synced to disk, and secrets with owner-only permissions.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -7,34 +7,34 @@ use std::path::{Path, PathBuf};
 
 use muster_secret::{SecretFileError, SecretOwner, Zeroizing};
 
-/// What could not be done with which file.
+/// A failed file operation.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcFileError {
-    /// The system refuses.
+    /// A system error.
     #[error("cannot {action} {}", path.display())]
     System {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// Larger than it can be.
+    /// The file exceeds the size limit.
     #[error("{} has more than {limit} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes that are accepted.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// A secret that cannot be read, or that others can read too.
+    /// A secret that cannot be read, or that other users can read.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
 }
 
-/// Makes the error of an action on a file.
+/// Returns a constructor for errors of this operation and file.
 pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> RpcFileError {
     let path = path.to_owned();
     move |source| RpcFileError::System {
@@ -60,7 +60,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, RpcFileError> {
     Ok(text)
 }
 
-/// Reads a secret, unless others could have read or changed it too.
+/// Reads a secret; fails if other users could have read or changed it.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, RpcFileError> {
     Ok(muster_secret::read_secret(
         path,
@@ -69,7 +69,7 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, RpcFile
     )?)
 }
 
-/// Makes a directory, with those above it, that only its owner can enter.
+/// Creates a directory and its parents, accessible only to the owner.
 pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
     DirBuilder::new()
         .recursive(true)
@@ -78,22 +78,22 @@ pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
         .map_err(file_error("make", path))
 }
 
-/// Puts a public file in place of what is there.
+/// Replaces a public file.
 pub fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     replace_with_mode(path, bytes, 0o644)
 }
 
-/// Puts a secret, or what is nobody else's, in place of what is there.
+/// Replaces a secret or private file.
 pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     replace_with_mode(path, bytes, 0o600)
 }
 
-/// Writes a secret where nothing is yet.
+/// Creates a secret; fails if the file exists.
 pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     write_new(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
-/// Adds to the end of a public file. The mode is set each time, so that neither the umask nor an older version leaves the file open.
+/// Appends to a public file. Sets the mode each time, so that neither the umask nor an older version makes the file writable by others.
 pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     let failed = file_error("write", path);
     let mut file = OpenOptions::new()
@@ -108,7 +108,8 @@ pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
         .map_err(failed)
 }
 
-/// A reader sees the old file or the new one. The name beside it begins with a dot and is ours alone under the lock.
+/// Replaces atomically: a reader sees the old or the new file. The name of the temporary file begins with a dot, and the lock makes its use
+/// exclusive.
 fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), RpcFileError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -119,7 +120,7 @@ fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), RpcFile
     result.map_err(file_error("write", path))
 }
 
-/// The mode is set once more because the process's mask may have narrowed it.
+/// Sets the mode explicitly because the umask may have restricted it.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)

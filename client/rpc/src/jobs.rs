@@ -1,7 +1,7 @@
-//! Jobs: what was asked of whom, and what they answered, kept on disk so that it can be shown, compared, retried and resumed.
+//! Jobs: requests and replies saved on disk, so that they can be shown, compared, retried and resumed.
 //!
-//! A job is a file of JSON lines that only grows. Whoever writes it holds a lock on it, so a job without an end that nobody
-//! holds was interrupted. What an action's schema calls sensitive is never in it. Nothing here asks the fleet.
+//! A job is an append-only file of JSON lines. Its writer holds a lock, so an unlocked job without an end entry was interrupted. Inputs and outputs
+//! that are declared sensitive are never written. Sends no requests.
 
 mod entry;
 mod error;

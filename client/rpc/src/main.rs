@@ -1,7 +1,7 @@
-//! The `rpc` command: asks a fleet, and looks after the organisation that the fleet belongs to.
+//! The `rpc` command: sends requests to a fleet and manages its organisation.
 //!
-//! Read from here: [`cli`] says what may be typed, [`commands`] has one file for each command, [`printer`] is all that
-//! prints, [`diagnostics`] tells of failures, [`exit`] has the exit codes.
+//! Overview: [`cli`] defines the command line, [`commands`] has one file per command, [`printer`] does all printing, [`diagnostics`] prints errors,
+//! [`exit`] defines the exit codes.
 
 #![expect(
     unreachable_pub,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// One thread is enough for a command, and starts faster than many.
+/// A single-threaded runtime is enough for a command, and starts faster.
 fn run_command(
     cli: Cli,
     environment: &ProcessEnvironment,
@@ -74,7 +74,7 @@ fn run_command(
         .block_on(commands::run(cli, environment, printer))
 }
 
-/// Help and version are asked for; everything else that clap says is about a wrong command line.
+/// Help and version succeed; every other clap message is a usage error.
 fn print_usage(message: &clap::Error) -> CommandExitCode {
     let printed = message.print();
     match (message.use_stderr(), printed) {

@@ -1,10 +1,10 @@
-//! An organisation on disk: its keys, its account, its parties, and the broker's certificate.
+//! An organisation on disk: its keys, account tokens, issued credentials and broker certificate.
 //!
 //! ```text
-//! operator key --signs--> account token --names--> signing key of a role --signs--> a party's token
+//! operator key --signs--> account token --names--> signing key of a role --signs--> token of a principal
 //! ```
 //!
-//! Whoever has the directory is the organisation. Nothing here talks to a broker except [`push`], and nothing prints.
+//! Read access to the directory gives full control of the organisation. Only [`push`] connects to a broker. No function here prints.
 
 pub mod account;
 pub mod authority;
@@ -40,24 +40,24 @@ pub use ledger::{AccountRealm, CredentialRecord, CredentialState, PrincipalKind}
 pub use newcomers::AccountTrusts;
 pub use profile::OrganisationProfile;
 
-/// Largest file of ours that is read.
+/// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// An organisation that was opened.
+/// An opened organisation directory.
 #[derive(Debug)]
 pub struct Organisation {
     layout: OrganisationLayout,
     profile: OrganisationProfile,
 }
 
-/// The right to change an organisation, until it is dropped.
+/// Exclusive lock on an organisation's files. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct OrganisationLock(
     #[expect(dead_code, reason = "held, not read: closing the file ends the lock")] File,
 );
 
 impl Organisation {
-    /// Opens the one that is meant: the given directory, or the environment's, or else the current one.
+    /// Opens the given directory, otherwise the one that the environment names, otherwise the current directory.
     pub fn open_selected(
         given: Option<&Path>,
         environment: Option<&Path>,
@@ -92,9 +92,9 @@ impl Organisation {
         Ok(Self { layout, profile })
     }
 
-    /// Waits until nobody else changes the organisation.
+    /// Waits for the exclusive lock on the organisation.
     ///
-    /// The locked file may have been replaced meanwhile; then others lock the one that has its place, and so do we.
+    /// The locked file may have been replaced while waiting. Other processes then lock the replacement, so the function locks that one instead.
     pub fn lock(&self) -> Result<OrganisationLock, OrganisationError> {
         let path = self.layout.profile_file();
         let failed = files::file_error("lock", &path);
@@ -109,17 +109,17 @@ impl Organisation {
         }
     }
 
-    /// Where its files are.
+    /// Paths of the organisation's files.
     pub fn layout(&self) -> &OrganisationLayout {
         &self.layout
     }
 
-    /// Its public description.
+    /// The public description.
     pub fn profile(&self) -> &OrganisationProfile {
         &self.profile
     }
 
-    /// Says where the broker is reached from now on.
+    /// Replaces the broker URLs.
     pub fn set_urls(&mut self, urls: Vec<String>) -> Result<(), OrganisationError> {
         self.profile.broker.urls = urls;
         files::replace_public(
@@ -129,12 +129,12 @@ impl Organisation {
         Ok(())
     }
 
-    /// The fleet's account token that is in force, verified.
+    /// The verified account token of the fleet that is in force.
     pub fn fleet_trust(&self) -> Result<AccountTrust, OrganisationError> {
         self.realm_trust(AccountRealm::Fleet)
     }
 
-    /// The token of an account that is in force, verified.
+    /// The verified account token of this account that is in force.
     pub fn realm_trust(&self, realm: AccountRealm) -> Result<AccountTrust, OrganisationError> {
         if realm == AccountRealm::Newcomers && self.profile.newcomers_account.is_none() {
             return Err(OrganisationError::NoNewcomers);
@@ -145,7 +145,7 @@ impl Organisation {
             .map_err(|source| OrganisationError::Token { path, source })
     }
 
-    /// One of its secret keys.
+    /// Reads one of the secret keys.
     pub fn load_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
         let path = self.layout.key_file(key);
         let seed = files::read_secret(&path, MAX_FILE_BYTES)?;

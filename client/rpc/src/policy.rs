@@ -1,5 +1,4 @@
-//! Policies as files on this machine: read as a node reads them, looked over, and tried out. What they mean is said by
-//! [`muster_wire::policy`]; nobody is asked, and nothing prints.
+//! Reads, checks and tests policies as local files. [`muster_wire::policy`] defines their meaning; nothing here sends requests or prints.
 
 mod cases;
 mod data;

@@ -1,6 +1,6 @@
-//! The one place that prints. Standard output is for data, standard error for talk, and neither knows what it says.
+//! All printing. Data goes to standard output, messages to standard error; the content is the caller's.
 //!
-//! Colour goes where a terminal is, unless `NO_COLOR` or `--color` says otherwise; without it everything stays legible.
+//! Colour is used at a terminal, unless `NO_COLOR` or `--color` specifies otherwise; no information depends on colour.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -12,18 +12,18 @@ use serde::Serialize;
 
 use crate::screen::Screen;
 
-/// Things went well.
+/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Things went wrong.
+/// Failure.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Worth a look.
+/// Warning.
 pub const WARNING: Style = AnsiColor::Yellow.on_default();
-/// What to do next; paths and commands.
+/// Next steps; paths and commands.
 pub const HINT: Style = AnsiColor::Cyan.on_default();
 /// Headings.
 pub const STRONG: Style = Style::new().bold();
 
-/// Standard output, or the file in its place, is closed or full.
+/// Standard output, or the output file, is closed or full.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the output")]
 pub struct PrintError(#[source] io::Error);
@@ -35,30 +35,30 @@ impl From<serde_json::Error> for PrintError {
 }
 
 impl PrintError {
-    /// Whether the reader went away, as `head` does when it has seen enough.
+    /// Whether the reader closed the pipe, as `head` does.
     pub fn is_reader_gone(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
 }
 
-/// How much talk there is.
+/// Which messages are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VerbosityLevel {
     /// Warnings and errors only.
     Quiet,
-    /// The usual.
+    /// The default.
     Normal,
-    /// Details too.
+    /// Details, too.
     Verbose,
 }
 
-/// Where data go, and how much of them fits side by side.
+/// Destination of data, and its dimensions.
 struct DataOutput {
     writer: Box<dyn Write + Send>,
     screen: Screen,
 }
 
-/// Writes lines for people and data for programs.
+/// Prints messages and data.
 pub struct OutputPrinter {
     talk: VerbosityLevel,
     data: Mutex<DataOutput>,
@@ -74,7 +74,7 @@ impl std::fmt::Debug for OutputPrinter {
 }
 
 impl OutputPrinter {
-    /// A printer on this process's standard output, which looks like that screen, and standard error.
+    /// Creates a printer for this process's standard output, with these dimensions, and standard error.
     pub fn for_standard_streams(talk: VerbosityLevel, color: ColorChoice, screen: Screen) -> Self {
         let (data, talking) = (
             AutoStream::new(io::stdout(), color),
@@ -83,7 +83,7 @@ impl OutputPrinter {
         Self::new(talk, Box::new(data), screen, Box::new(talking))
     }
 
-    /// A printer on any two writers.
+    /// Creates a printer for two writers.
     pub fn new(
         talk: VerbosityLevel,
         writer: Box<dyn Write + Send>,
@@ -97,12 +97,12 @@ impl OutputPrinter {
         }
     }
 
-    /// From now on data go there instead.
+    /// Redirects data to another writer.
     pub fn redirect_data(&self, writer: Box<dyn Write + Send>, screen: Screen) {
         *self.lock_data() = DataOutput { writer, screen };
     }
 
-    /// What data are drawn on.
+    /// The dimensions of the data output.
     pub fn screen(&self) -> Screen {
         self.lock_data().screen
     }
@@ -111,17 +111,17 @@ impl OutputPrinter {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much talk there is.
+    /// The verbosity level.
     pub fn verbosity_level(&self) -> VerbosityLevel {
         self.talk
     }
 
-    /// One line of data.
+    /// Prints a line of data.
     pub fn print_line(&self, line: impl Display) -> Result<(), PrintError> {
         self.print_text(format_args!("{line}\n"))
     }
 
-    /// Data as they are, without a line end of ours.
+    /// Prints data unchanged, without adding a line end.
     pub fn print_text(&self, text: impl Display) -> Result<(), PrintError> {
         let writer = &mut self.lock_data().writer;
         write!(writer, "{text}")
@@ -129,46 +129,46 @@ impl OutputPrinter {
             .map_err(PrintError)
     }
 
-    /// One JSON document, indented.
+    /// Prints an indented JSON document.
     pub fn print_json(&self, document: &impl Serialize) -> Result<(), PrintError> {
         self.print_line(serde_json::to_string_pretty(document)?)
     }
 
-    /// Tells the user something.
+    /// Prints a message.
     pub fn print_message(&self, line: impl Display) {
         if self.talk >= VerbosityLevel::Normal {
             self.write_message(line);
         }
     }
 
-    /// Tells something to a user who asked for details.
+    /// Prints a message for verbose output.
     pub fn print_detail(&self, line: impl Display) {
         if self.talk >= VerbosityLevel::Verbose {
             self.write_message(line);
         }
     }
 
-    /// Asks the user something; not even `--quiet` hides a question.
+    /// Prints a prompt, even with `--quiet`.
     pub fn print_question(&self, line: impl Display) {
         self.write_message(line);
     }
 
-    /// Tells a next step.
+    /// Prints a next step.
     pub fn print_hint(&self, line: impl Display) {
         self.print_message(format_args!("{HINT}hint:{HINT:#} {line}"));
     }
 
-    /// Tells of something that does not stop the command.
+    /// Prints a warning, which does not stop the command.
     pub fn print_warning(&self, line: impl Display) {
         self.write_message(format_args!("{WARNING}warning:{WARNING:#} {line}"));
     }
 
-    /// Tells why the command failed.
+    /// Prints the reason of a failure.
     pub fn print_error(&self, line: impl Display) {
         self.write_message(format_args!("{BAD}error:{BAD:#} {line}"));
     }
 
-    /// Nobody can be told that standard error is closed.
+    /// A write error on standard error is ignored: it cannot be reported.
     fn write_message(&self, line: impl Display) {
         let mut talking = self.talking.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(talking, "{line}").and_then(|()| talking.flush());

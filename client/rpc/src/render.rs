@@ -1,6 +1,6 @@
-//! How results look: pure functions of values, one file for each kind of result. Nothing here prints.
+//! Renders results as text and documents: pure functions of values, one file per kind of result. Nothing here prints.
 //!
-//! Whatever a node said passes through [`printable`] first: no node may steer the reader's terminal.
+//! Text from nodes passes through [`printable`] first, so that no node can send terminal sequences.
 
 pub mod agent_help;
 pub mod audit;
@@ -46,7 +46,7 @@ pub mod template;
 pub mod trace;
 pub mod value;
 
-/// Columns that tests draw for.
+/// Width in tests, in columns.
 #[cfg(test)]
 pub const WIDTH: usize = crate::screen::DEFAULT_COLUMNS;
 

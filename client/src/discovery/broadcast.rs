@@ -1,4 +1,4 @@
-//! Finding nodes by asking everybody: a broadcast that only matching nodes answer.
+//! Broadcast discovery: a broadcast request that only matching nodes answer.
 //!
 //! A filter of exact identities needs no discovery: [`exact_nodes`] answers at once.
 
@@ -16,7 +16,7 @@ use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::stats::CallStats;
 
-/// The nodes that a filter names by their exact identities, if it says nothing else.
+/// The nodes of a filter that consists only of exact identities.
 pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
     filter
         .identities_exact()?
@@ -26,7 +26,7 @@ pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
 }
 
 impl Client {
-    /// The nodes that match.
+    /// Returns the nodes that match.
     pub async fn discover_nodes(
         &self,
         filter: &NodeFilter,
@@ -34,7 +34,7 @@ impl Client {
         self.discover_with_progress(filter, |_| ()).await
     }
 
-    /// The nodes that match; each is shown as it answers. Nodes that the filter names are not asked, and not shown.
+    /// Returns the nodes that match, and reports each as it replies. Nodes that the filter names exactly are neither pinged nor reported.
     pub async fn discover_with_progress(
         &self,
         filter: &NodeFilter,
@@ -62,8 +62,8 @@ impl Client {
         Ok(found)
     }
 
-    /// Pings whoever is meant, and shows each answer as it comes; whether nothing was lost. Known nodes are waited for until all
-    /// have answered or are known to be absent, for `wait` at most.
+    /// Pings the target, and reports each reply as it arrives; returns whether no reply was lost. Known nodes are awaited until each has replied or
+    /// is reported absent, for at most `wait`.
     pub async fn ping(
         &self,
         aim: CallTarget,
@@ -80,7 +80,7 @@ impl Client {
         Ok(self.run_call(call, good).await?.incomplete.is_none())
     }
 
-    /// Makes a call to its end, and shows each answer as it comes; the balance of it.
+    /// Runs a call to its end, and reports each reply as it arrives; returns the call's statistics.
     pub async fn run_call(
         &self,
         call: RpcCall,

@@ -1,4 +1,4 @@
-//! Files as bounded text, and text as JSON or YAML. Says nothing about what is in them.
+//! Size-limited file reads, and parsing of JSON and YAML text. Independent of the content.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-/// How a list or document is written.
+/// Format of a node list or inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscoveryFileFormat {
-    /// A name a line.
+    /// One name per line.
     Text,
     /// JSON.
     Json,
@@ -18,7 +18,7 @@ pub enum DiscoveryFileFormat {
 }
 
 impl DiscoveryFileFormat {
-    /// Reads the name of a form.
+    /// Parses the name of a format.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "text" | "txt" => Some(Self::Text),
@@ -28,13 +28,13 @@ impl DiscoveryFileFormat {
         }
     }
 
-    /// The form that a file's name tells.
+    /// The format that a file name's extension implies.
     pub(super) fn from_file_name(path: &Path) -> Option<Self> {
         Self::parse(path.extension()?.to_str()?)
     }
 }
 
-/// The whole text, unless it has more than `limit` bytes.
+/// Reads the whole text; `None` if it has more than `limit` bytes.
 pub(super) fn read_bounded(from: impl Read, limit: u64) -> io::Result<Option<String>> {
     let mut text = String::new();
     let length = from
@@ -43,14 +43,14 @@ pub(super) fn read_bounded(from: impl Read, limit: u64) -> io::Result<Option<Str
     Ok((length as u64 <= limit).then_some(text))
 }
 
-/// A file's whole text, unless it has more than `limit` bytes.
+/// Reads a file's whole text; `None` if it has more than `limit` bytes.
 pub(super) fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<String>> {
     read_bounded(File::open(path)?, limit)
 }
 
-/// Reads YAML: few aliases, for bombs are made of them, but as much of the rest as an inventory may have.
+/// Parses YAML: few aliases, because alias expansion is how YAML bombs work, but no practical limit on the rest.
 pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    /// Far more than a fleet's description has, and bounded by the size of the text anyway.
+    /// Far more events than an inventory has; the size of the text is bounded anyway.
     const EVENTS: usize = 100_000_000;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {

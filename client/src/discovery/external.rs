@@ -1,5 +1,5 @@
-//! A program of the user's that knows the nodes: what it is told, and what it may answer. Choria's protocol, so that programs written
-//! for Choria run unchanged. Whoever may start processes starts it; nothing here does.
+//! Request and reply format of external discovery programs: Choria's protocol, so that programs written for Choria run unchanged. The caller starts
+//! the process; this module does not.
 //!
 //! ```text
 //! program [arguments] REQUEST-FILE REPLY-FILE io.choria.choria.discovery.v1.external_request
@@ -21,11 +21,11 @@ use super::DiscoveryQuery;
 pub const REQUEST_PROTOCOL: &str = "io.choria.choria.discovery.v1.external_request";
 /// The protocol of the reply.
 pub const REPLY_PROTOCOL: &str = "io.choria.choria.discovery.v1.external_reply";
-/// Where the request is.
+/// Environment variable with the path of the request file.
 pub const REQUEST_VARIABLE: &str = "CHORIA_EXTERNAL_REQUEST";
-/// Where the reply belongs.
+/// Environment variable with the path of the reply file.
 pub const REPLY_VARIABLE: &str = "CHORIA_EXTERNAL_REPLY";
-/// Which protocol is spoken.
+/// Environment variable with the request protocol.
 pub const PROTOCOL_VARIABLE: &str = "CHORIA_EXTERNAL_PROTOCOL";
 /// Largest reply in bytes.
 pub const MAX_REPLY_BYTES: u64 = 64 * 1024 * 1024;
@@ -33,27 +33,27 @@ pub const MAX_REPLY_BYTES: u64 = 64 * 1024 * 1024;
 /// Why a reply cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryReplyError {
-    /// It wrote nothing.
+    /// The program wrote no reply.
     #[error("it wrote no reply")]
     Absent,
-    /// Not the JSON of the protocol.
+    /// The reply is not JSON of the protocol.
     #[error("its reply is not what the protocol says")]
     Json(#[from] serde_json::Error),
-    /// Another protocol.
+    /// The reply has another protocol.
     #[error("its reply is of protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
     Protocol {
-        /// What it says.
+        /// The protocol in the reply.
         found: String,
     },
-    /// It says itself that it failed.
+    /// The program reported an error.
     #[error("it says: {0}")]
     Failed(String),
-    /// A name that is none.
+    /// A name that is not a valid identity.
     #[error("name {entry} of its reply: {why}")]
     Name {
-        /// Which, from 1.
+        /// Position of the name, from 1.
         entry: usize,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         why: NameError,
     },
 }
@@ -68,7 +68,7 @@ struct DiscoveryReply {
     error: Option<String>,
 }
 
-/// The request that the program reads.
+/// Builds the request that the program reads.
 pub fn build_request(
     wanted: &DiscoveryQuery,
     timeout: Duration,
@@ -109,7 +109,7 @@ pub fn build_request(
     })
 }
 
-/// The nodes of a reply.
+/// Parses a reply into its nodes.
 pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError> {
     if text.trim().is_empty() {
         return Err(DiscoveryReplyError::Absent);

@@ -1,12 +1,12 @@
-//! Lists of nodes that somebody has written down, in a file or on the standard input.
+//! Parses node lists from a file or the standard input.
 //!
 //! ```text
-//! text   a name a line; from # to the end of the line is comment
+//! text   one name per line; from # to the end of the line is a comment
 //! JSON   names, objects with `sender` or `certname`, lists of these, and what `rpc ... -j` and `--jsonl` print
 //! YAML   the same as JSON
 //! ```
 //!
-//! Whoever answered an earlier request is in its document, however the answer was. Nobody is asked here whether a node exists.
+//! A list made from an earlier reply document contains every node that replied, also those that failed. Nothing checks whether a node exists.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,54 +21,54 @@ use super::document;
 
 pub use super::document::DiscoveryFileFormat;
 
-/// Longest list in bytes.
+/// Maximum size of a list in bytes.
 pub const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a list of nodes cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeListError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read")]
     Read(#[from] io::Error),
     /// More bytes than the limit.
     #[error("it is longer than {MAX_LIST_BYTES} bytes")]
     TooLong,
-    /// A line that holds no name.
+    /// A line without a valid name.
     #[error("line {line}: {}", PrintableNameError(why))]
     Line {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         why: NameError,
     },
-    /// An entry of a JSON or YAML list that holds no name.
+    /// An entry of a JSON or YAML list without a valid name.
     #[error("name {entry}: {}", PrintableNameError(why))]
     Entry {
-        /// Which name, from 1.
+        /// Position of the name, from 1.
         entry: usize,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         why: NameError,
     },
-    /// Something else than nodes.
+    /// A value that is not a node entry.
     #[error(
         "entry {entry} is no node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
     )]
     NoNode {
-        /// After how many names, from 1.
+        /// Position in the list, from 1.
         entry: usize,
     },
-    /// No JSON.
+    /// Not valid JSON.
     #[error("it begins like JSON, but is none")]
     Json(#[from] serde_json::Error),
-    /// No YAML.
+    /// Not valid YAML.
     #[error("it is no YAML: {0}")]
     Yaml(String),
-    /// Nobody is in it.
+    /// The list has no names.
     #[error("it is empty; no request was sent")]
     Empty,
 }
 
-/// A refusal that quotes what was found, without whatever could steer a terminal.
+/// Displays a name error with control characters removed, so that the quoted input cannot send terminal sequences.
 struct PrintableNameError<'a>(&'a NameError);
 
 impl fmt::Display for PrintableNameError<'_> {
@@ -84,7 +84,7 @@ impl fmt::Display for PrintableNameError<'_> {
     }
 }
 
-/// Reads the list in a file; never empty.
+/// Reads the list in a file; never returns an empty set.
 pub fn read_list_file(
     path: &Path,
     form: Option<DiscoveryFileFormat>,
@@ -94,7 +94,7 @@ pub fn read_list_file(
     read_list(file, form)
 }
 
-/// Reads a list from anywhere; never empty.
+/// Reads a list from any reader; never returns an empty set.
 pub fn read_list(
     from: impl Read,
     form: Option<DiscoveryFileFormat>,
@@ -107,7 +107,7 @@ pub fn read_list(
     Ok(nodes)
 }
 
-/// The nodes that a text names, each once. A form that is not given is found out by how the text begins.
+/// Returns the distinct nodes of a text. If no format is given, the start of the text determines it.
 pub fn parse_list(
     text: &str,
     form: Option<DiscoveryFileFormat>,
@@ -124,7 +124,7 @@ pub fn parse_list(
     }
 }
 
-/// Those of the nodes that the filter's identities mean; all, if it names none.
+/// Keeps the nodes that the filter's identities match; all nodes if it has none.
 pub fn filter_identities(nodes: BTreeSet<Identity>, filter: &NodeFilter) -> BTreeSet<Identity> {
     let patterns = filter.identities();
     let meant = |node: &Identity| {
@@ -138,7 +138,7 @@ pub fn filter_identities(nodes: BTreeSet<Identity>, filter: &NodeFilter) -> BTre
         .collect()
 }
 
-/// No name begins like JSON, or like a document or list in YAML.
+/// A name never begins like JSON, or like a YAML document or list.
 fn guess_format(text: &str) -> DiscoveryFileFormat {
     let first = text
         .lines()
@@ -167,7 +167,7 @@ fn parse_lines(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
     Ok(nodes)
 }
 
-/// The nodes of any number of JSON documents, one after the other.
+/// Collects the nodes of consecutive JSON documents.
 fn parse_json(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
     let mut found = NodeNameCollector::default();
     for document in serde_json::Deserializer::from_str(text).into_iter() {
@@ -176,7 +176,7 @@ fn parse_json(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
     Ok(found.nodes)
 }
 
-/// Nodes that were named so far.
+/// The nodes collected so far.
 #[derive(Default)]
 struct NodeNameCollector {
     nodes: BTreeSet<Identity>,
@@ -189,7 +189,7 @@ impl NodeNameCollector {
             Value::String(name) => self.collect_name(name),
             Value::Array(list) => list.iter().try_for_each(|value| self.collect_value(value)),
             Value::Object(fields) => {
-                // Of the lines of `--jsonl` only those of results tell who answered.
+                // Of the lines of `--jsonl`, only result lines name nodes that replied.
                 let kind = fields.get("kind").and_then(Value::as_str);
                 if kind.is_some_and(|kind| kind != "result") {
                     return Ok(());

@@ -1,4 +1,4 @@
-//! A document that describes every node of a fleet, so that all filters can be evaluated without asking anybody.
+//! Inventory documents that describe every node of a fleet, so that all filters are evaluated locally, without requests to nodes.
 //!
 //! The layout is Choria's published one (`inventory_file.json` of its discovery schemas, version 1), as JSON or YAML:
 //!
@@ -15,8 +15,8 @@
 //!     agents: [rpcutil]
 //! ```
 //!
-//! A group's texts are read as `-A`, `-C`, `-F`, `-I` and `-S` are. An agent may also be an object with a `name`, as earlier versions of
-//! the layout have it.
+//! A group's texts are parsed like `-A`, `-C`, `-F`, `-I` and `-S`. An agent may also be an object with a `name`, as in earlier versions of the
+//! layout.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -32,20 +32,20 @@ use serde_json::Value;
 use super::DiscoveryQuery;
 use super::document::{self, DiscoveryFileFormat};
 
-/// The layout's name.
+/// Identifier of the layout.
 pub const INVENTORY_SCHEMA: &str =
     "https://choria.io/schemas/choria/discovery/v1/inventory_file.json";
 
-/// Largest document in bytes; ten thousand nodes with all their facts have some 200 MB.
+/// Maximum size of a document in bytes; ten thousand nodes with all their facts take about 200 MB.
 pub const MAX_INVENTORY_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// A whole document.
+/// A parsed inventory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FleetInventory {
-    /// [`INVENTORY_SCHEMA`].
+    /// Always [`INVENTORY_SCHEMA`].
     #[serde(rename = "$schema")]
     schema: String,
-    /// Filters with names.
+    /// Named filters.
     #[serde(default, deserialize_with = "null_as_default")]
     pub groups: Vec<InventoryGroup>,
     /// The nodes.
@@ -53,48 +53,48 @@ pub struct FleetInventory {
     pub nodes: Vec<InventoryNode>,
 }
 
-/// A filter with a name.
+/// A named filter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InventoryGroup {
     /// The name, for `-I group:NAME`.
     pub name: String,
-    /// Which nodes are in it; all when absent.
+    /// The nodes of the group; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<InventoryGroupFilter>,
 }
 
-/// The filter of a group, as texts.
+/// The filter of a group, in text form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InventoryGroupFilter {
-    /// As `-A`.
+    /// Agents, as `-A`.
     #[serde(
         default,
         deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub agents: Vec<String>,
-    /// As `-C`.
+    /// Classes, as `-C`.
     #[serde(
         default,
         deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub classes: Vec<String>,
-    /// As `-F`.
+    /// Facts, as `-F`.
     #[serde(
         default,
         deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub facts: Vec<String>,
-    /// As `-I`.
+    /// Identities, as `-I`.
     #[serde(
         default,
         deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub identities: Vec<String>,
-    /// As `-S`.
+    /// Compound expression, as `-S`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compound: Option<String>,
 }
@@ -104,7 +104,7 @@ pub struct InventoryGroupFilter {
 pub struct InventoryNode {
     /// Its identity.
     pub name: String,
-    /// The collectives it is in; unknown when empty.
+    /// Its collectives; unknown when empty.
     #[serde(default, deserialize_with = "null_as_default")]
     pub collectives: Vec<String>,
     /// Its facts.
@@ -121,43 +121,43 @@ pub struct InventoryNode {
 /// Why an inventory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read")]
     Read(#[from] io::Error),
     /// More bytes than the limit.
     #[error("it is longer than {MAX_INVENTORY_BYTES} bytes")]
     TooLong,
-    /// Neither JSON nor YAML of the layout.
+    /// Not JSON or YAML of this layout.
     #[error("it is no inventory: {0}")]
     Layout(String),
-    /// Another layout.
+    /// Another layout identifier.
     #[error("its `$schema` is {found:?}; it must be {INVENTORY_SCHEMA:?}")]
     Schema {
-        /// What it says.
+        /// The identifier in the document.
         found: String,
     },
-    /// A node whose name is none.
+    /// A node with an invalid name.
     #[error("node {entry}: {why}")]
     Name {
-        /// Which node, from 1.
+        /// Position of the node, from 1.
         entry: usize,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         why: NameError,
     },
-    /// A group that is not there.
+    /// An unknown group.
     #[error("it has no group {name:?}; it has {}", join_names(known))]
     NoGroup {
-        /// What was asked for.
+        /// The requested group.
         name: String,
-        /// What there is.
+        /// The groups in the document.
         known: Vec<String>,
     },
-    /// A group whose filter cannot be read.
+    /// A group whose filter is invalid.
     #[error("the filter of group {name:?} cannot be used: {source}")]
     Group {
         /// The group.
         name: String,
-        /// Where and why.
+        /// The error and its position.
         source: FilterError,
     },
 }
@@ -170,7 +170,7 @@ fn join_names(names: &[String]) -> String {
 }
 
 impl FleetInventory {
-    /// A document without nodes.
+    /// Creates a document without nodes.
     pub fn new(groups: Vec<InventoryGroup>) -> Self {
         Self {
             schema: INVENTORY_SCHEMA.to_owned(),
@@ -179,14 +179,14 @@ impl FleetInventory {
         }
     }
 
-    /// Reads the document in a file.
+    /// Reads an inventory file.
     pub fn read(path: &Path) -> Result<Self, InventoryError> {
         let text = document::read_bounded_file(path, MAX_INVENTORY_BYTES)?
             .ok_or(InventoryError::TooLong)?;
         Self::parse(&text, DiscoveryFileFormat::from_file_name(path))
     }
 
-    /// Reads a document.
+    /// Parses an inventory.
     pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self, InventoryError> {
         let inventory: Self = decode_document(text, form)?;
         if inventory.schema != INVENTORY_SCHEMA {
@@ -197,7 +197,7 @@ impl FleetInventory {
         Ok(inventory)
     }
 
-    /// The nodes that are wanted.
+    /// Returns the nodes that match the query.
     pub fn find_nodes(
         &self,
         wanted: &DiscoveryQuery,
@@ -214,7 +214,7 @@ impl FleetInventory {
         Ok(found)
     }
 
-    /// The filter of a group.
+    /// Returns the filter of a group.
     pub fn group_filter(&self, name: &str) -> Result<NodeFilter, InventoryError> {
         let group = self.groups.iter().find(|group| group.name == name);
         let group = group.ok_or_else(|| InventoryError::NoGroup {
@@ -230,7 +230,7 @@ impl FleetInventory {
     }
 }
 
-/// Which nodes are looked at: those of the collective that are named, or are in one of the groups.
+/// Selects the nodes to evaluate: those of the collective that are named, or are in one of the groups.
 struct InventorySelector<'a> {
     wanted: &'a DiscoveryQuery,
     groups: Vec<NodeFilter>,
@@ -246,7 +246,7 @@ impl<'a> InventorySelector<'a> {
         })
     }
 
-    /// Identities and groups are alternatives; everything else is demanded.
+    /// Identities and groups are alternatives (OR); all other conditions must hold (AND).
     fn admits(&self, node: &InventoryNode, view: &NodeView<'_>) -> bool {
         let identities = self.wanted.filter.identities();
         let anybody = identities.is_empty() && self.groups.is_empty();
@@ -261,7 +261,7 @@ impl<'a> InventorySelector<'a> {
     }
 }
 
-/// A node as filters see it.
+/// Adapter that presents an inventory node to filters.
 struct InventoryNodeView<'a> {
     identity: Identity,
     node: &'a InventoryNode,
@@ -269,7 +269,7 @@ struct InventoryNodeView<'a> {
 }
 
 impl<'a> InventoryNodeView<'a> {
-    /// The node that is at this place of the document, from 0.
+    /// Creates the view of the node at this index of the document, from 0.
     fn new(index: usize, node: &'a InventoryNode) -> Result<Self, InventoryError> {
         let identity = Identity::parse(&node.name).map_err(|why| InventoryError::Name {
             entry: index + 1,
@@ -295,7 +295,7 @@ impl<'a> InventoryNodeView<'a> {
 }
 
 impl InventoryGroup {
-    /// The filter, read.
+    /// Parses the filter.
     fn parse_filter(&self) -> Result<NodeFilter, FilterError> {
         type With = fn(NodeFilter, &str) -> Result<NodeFilter, FilterError>;
         let mut filter = NodeFilter::default();
@@ -323,7 +323,7 @@ impl InventoryGroup {
 }
 
 impl InventoryNode {
-    /// A node whose collectives nobody has written down may be in any.
+    /// A node without recorded collectives may be in any collective.
     fn is_in(&self, collective: Option<&str>) -> bool {
         collective.is_none_or(|wanted| {
             self.collectives.is_empty() || self.collectives.iter().any(|name| name == wanted)
@@ -331,7 +331,7 @@ impl InventoryNode {
     }
 }
 
-/// What there is to say of a document that can be read, each in one line; nothing when all is well.
+/// Returns warnings about a readable document, one line each; empty when there are none.
 pub fn find_problems(
     text: &str,
     form: Option<DiscoveryFileFormat>,
@@ -393,19 +393,19 @@ fn decode_document<T: DeserializeOwned>(
     decoded.map_err(InventoryError::Layout)
 }
 
-/// Filters look for classes in lower case.
+/// Filters compare classes in lower case.
 fn lowercase_names(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.to_lowercase()).collect()
 }
 
-/// What is `null` is as good as absent.
+/// Treats `null` like an absent value.
 fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     source: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(source)?.unwrap_or_default())
 }
 
-/// Names, or objects with a name.
+/// Accepts names, or objects with a `name`.
 fn agent_names<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
     let entries: Vec<Value> = null_as_default(source)?;
     let name = |entry: Value| match entry {

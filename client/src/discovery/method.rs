@@ -1,23 +1,23 @@
-//! The methods by name, and what each declares that it can answer.
+//! Discovery methods by name, and the conditions that each supports.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::DiscoveryQuery;
 
-/// A way to find nodes.
+/// A discovery method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiscoveryMethod {
-    /// Everybody is asked, and who matches answers.
+    /// Broadcast request; matching nodes reply.
     #[default]
     Broadcast,
     /// A list of names in a file.
     Flat,
     /// A list of names from the standard input.
     Stdin,
-    /// A program.
+    /// An external program.
     External,
-    /// A document that describes every node.
+    /// An inventory document that describes every node.
     Inventory,
     /// `PuppetDB`.
     PuppetDb,
@@ -42,18 +42,18 @@ pub enum ConditionKind {
     Pql,
 }
 
-/// A word that names no method.
+/// An unknown method name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no discovery method; the methods are {}",
     DiscoveryMethod::all_names()
 )]
 pub struct DiscoveryMethodError {
-    /// What was given.
+    /// The given text.
     pub text: String,
 }
 
-/// A condition that the method cannot answer.
+/// A condition that the method does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the discovery method {method} cannot answer {kind}; {} can", kind.supporting_methods())]
 pub struct UnsupportedCondition {
@@ -64,7 +64,7 @@ pub struct UnsupportedCondition {
 }
 
 impl DiscoveryMethod {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 6] = [
         Self::Broadcast,
         Self::Flat,
@@ -86,7 +86,7 @@ impl DiscoveryMethod {
         }
     }
 
-    /// The names that `MCollective` and Choria have for it.
+    /// The names of this method in `MCollective` and Choria.
     pub fn aliases(self) -> &'static [&'static str] {
         match self {
             Self::Broadcast => &["mc"],
@@ -96,7 +96,7 @@ impl DiscoveryMethod {
         }
     }
 
-    /// The kinds of conditions that it can answer; all others are refused.
+    /// The supported kinds of conditions; all others are rejected.
     pub fn supported_conditions(self) -> &'static [ConditionKind] {
         use ConditionKind::{Agents, Classes, Facts, Groups, Identities, Pql, Select};
         match self {
@@ -107,7 +107,7 @@ impl DiscoveryMethod {
         }
     }
 
-    /// Whether it can answer everything that is wanted.
+    /// Checks that the method supports every condition of the query.
     pub fn check_supported(self, wanted: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
         match wanted
             .condition_kinds()

@@ -1,16 +1,16 @@
-//! Finding nodes: one file for each method, and what all of them have in common. Nothing here prints or starts processes.
+//! Node discovery: one file per method, and the types they share. Nothing here prints or starts processes.
 //!
 //! ```text
-//! broadcast   everybody is asked, who matches answers            (the default)
+//! broadcast   broadcast request, matching nodes reply             (the default)
 //! flat        a list of names: text, JSON, YAML, earlier answers
-//! stdin       the same, from the standard input                  (read by whoever owns it)
+//! stdin       the same, from the standard input                  (read by the caller)
 //! inventory   a document that describes every node; all filters are evaluated here
 //! puppetdb    PuppetDB over HTTP
-//! external    a program of yours speaks Choria's protocol         (started by whoever may start processes)
+//! external    a program that implements Choria's protocol         (started by the caller)
 //! ```
 //!
-//! A method declares what it can answer ([`DiscoveryMethod::supported_conditions`]). What it cannot is refused ([`UnsupportedCondition`]), never
-//! ignored: a filter that is not evaluated would aim a request at more nodes than was said.
+//! A method declares which conditions it supports ([`DiscoveryMethod::supported_conditions`]). Other conditions are rejected
+//! ([`UnsupportedCondition`]), never ignored: a filter without evaluation would send a request to more nodes than intended.
 
 mod broadcast;
 mod document;
@@ -30,14 +30,14 @@ use muster_wire::identity::{Identity, SubjectName};
 pub use method::{ConditionKind, DiscoveryMethod, DiscoveryMethodError, UnsupportedCondition};
 pub use options::{DiscoveryOptionError, DiscoveryOptions, DiscoverySource};
 
-/// When a broadcast that nobody knows the size of is over.
+/// Time limits of a broadcast with an unknown number of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiscoveryWindow {
-    /// This long after the question, if nobody answers.
+    /// Wait for the first reply, measured from the request.
     pub first: Duration,
-    /// This long after the last answer, once there is one.
+    /// Wait after the last reply, once there is one.
     pub quiet: Duration,
-    /// At most this long after the question, although answers still come.
+    /// Total wait after the request, even if replies still arrive.
     pub most: Duration,
 }
 
@@ -51,34 +51,34 @@ impl Default for DiscoveryWindow {
     }
 }
 
-/// What discovery found.
+/// Result of a discovery.
 #[derive(Debug, Clone, Default)]
 pub struct DiscoveryResult {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
     /// How long it took.
     pub took: Duration,
-    /// Answers may have been lost: there may be more nodes.
+    /// Replies may have been lost: there may be more nodes.
     pub incomplete: bool,
-    /// Whether everybody was asked; false when the filter named the nodes.
+    /// Whether a broadcast was sent; false when the filter named the nodes.
     pub broadcast: bool,
 }
 
-/// Which nodes are looked for, by whatever method.
+/// A method-independent discovery query.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DiscoveryQuery {
-    /// What they must satisfy.
+    /// The filter that nodes must match.
     pub filter: NodeFilter,
-    /// Groups of an inventory (`-I group:web`), alternatives to one another and to the filter's identities.
+    /// Groups of an inventory (`-I group:web`); alternatives to each other and to the filter's identities.
     pub groups: Vec<String>,
-    /// Queries for `PuppetDB` (`-I 'pql:nodes[certname] { ... }'`), alternatives in the same way.
+    /// Queries for `PuppetDB` (`-I 'pql:nodes[certname] { ... }'`); alternatives in the same way.
     pub pql: Vec<String>,
-    /// The collective they must be in, as far as the method knows; any when absent.
+    /// The required collective, if the method has that information; any when absent.
     pub collective: Option<SubjectName>,
 }
 
 impl DiscoveryQuery {
-    /// What kinds of conditions there are.
+    /// The kinds of conditions in the query.
     pub fn condition_kinds(&self) -> impl Iterator<Item = ConditionKind> {
         let filter = &self.filter;
         [
@@ -94,7 +94,7 @@ impl DiscoveryQuery {
         .filter_map(|(kind, absent)| (!absent).then_some(kind))
     }
 
-    /// The nodes that are named exactly, if nothing else is said: nobody needs to look for them.
+    /// The nodes of a query that consists only of exact names; these need no discovery.
     pub fn exact_nodes(&self) -> Option<BTreeSet<Identity>> {
         if !self.groups.is_empty() || !self.pql.is_empty() {
             return None;

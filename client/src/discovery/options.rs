@@ -1,4 +1,4 @@
-//! A method's options, `--do KEY=VALUE` or a table in the configuration: which there are, and what they mean. Opens no file.
+//! Parses the options of a discovery method, from `--do KEY=VALUE` or a table in the configuration file. Opens no file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use super::document::DiscoveryFileFormat;
 use super::method::DiscoveryMethod;
 use super::puppetdb;
 
-/// Longest time that a source may be given.
+/// Maximum configurable timeout of a discovery program or server.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// Options as they were given, not looked at yet.
+/// Options as given, not yet validated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiscoveryOptions(BTreeMap<String, DiscoveryOptionValue>);
 
@@ -21,33 +21,33 @@ enum DiscoveryOptionValue {
     List(Vec<String>),
 }
 
-/// A method with its options, understood.
+/// A discovery method with its validated options.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiscoverySource {
-    /// Everybody is asked.
+    /// Broadcast request to all nodes.
     Broadcast,
     /// A list in a file.
     Flat {
         /// The file.
         file: PathBuf,
-        /// How it is written; found out when absent.
+        /// The format; detected when absent.
         form: Option<DiscoveryFileFormat>,
     },
     /// A list on the standard input.
     Stdin {
-        /// How it is written; found out when absent.
+        /// The format; detected when absent.
         form: Option<DiscoveryFileFormat>,
     },
-    /// A program.
+    /// An external program.
     External {
         /// The program and its arguments.
         command: Vec<String>,
-        /// How long it may take.
+        /// Time limit for the program.
         timeout: Duration,
-        /// What it is told besides the filter.
+        /// Options that are passed to the program with the filter.
         options: BTreeMap<String, String>,
     },
-    /// A document that describes every node.
+    /// An inventory document that describes every node.
     Inventory {
         /// The file.
         file: PathBuf,
@@ -56,49 +56,49 @@ pub enum DiscoverySource {
     PuppetDb(puppetdb::PuppetDbServer),
 }
 
-/// Why options cannot be used.
+/// Why options are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryOptionError {
     /// Not `KEY=VALUE`.
     #[error("{text:?} is no discovery option; write it as KEY=VALUE")]
     NoPair {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// The same option again.
+    /// An option that is given twice.
     #[error("the discovery option `{name}` is given twice")]
     Twice {
-        /// Its name.
+        /// The option.
         name: String,
     },
-    /// The method has no such option.
+    /// An option that the method does not have.
     #[error("the discovery method {method} has no option `{name}`; it has {known}")]
     Unknown {
         /// The method.
         method: DiscoveryMethod,
         /// The option.
         name: String,
-        /// What it has.
+        /// The options that the method has.
         known: String,
     },
-    /// The method cannot do without.
+    /// A required option is missing.
     #[error("the discovery method {method} needs the option `{name}`, as in {example}")]
     Missing {
         /// The method.
         method: DiscoveryMethod,
         /// The option.
         name: &'static str,
-        /// How it may look.
+        /// An example value.
         example: &'static str,
     },
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("the discovery option `{name}` is {value:?}; it must be {expected}")]
     Value {
         /// The option.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it should be.
+        /// The expected form.
         expected: &'static str,
     },
 }
@@ -121,7 +121,7 @@ impl DiscoveryOptions {
         self.insert_option(name, DiscoveryOptionValue::Text(value))
     }
 
-    /// Adds an option that is a list, as the words of a command.
+    /// Adds an option that is a list, such as the arguments of a command.
     pub fn add_list(
         &mut self,
         name: &str,
@@ -150,7 +150,7 @@ impl DiscoveryOptions {
         })
     }
 
-    /// The words of a command. In one text they are what white space separates: there is no shell, and there are no quotes.
+    /// Removes the arguments of a command. A single text is split at white space: there is no shell and no quoting.
     fn remove_words(&mut self, name: &str) -> Vec<String> {
         match self.0.remove(name) {
             Some(DiscoveryOptionValue::List(words)) => words,
@@ -163,7 +163,7 @@ impl DiscoveryOptions {
 }
 
 impl DiscoverySource {
-    /// What these options mean to this method; relative paths are relative to `base`.
+    /// Validates these options for this method; relative paths are resolved against `base`.
     pub fn from_options(
         method: DiscoveryMethod,
         options: &DiscoveryOptions,
@@ -280,7 +280,7 @@ fn external_source(
             example: "--do command=/usr/local/bin/find-nodes",
         });
     };
-    // A bare name is looked for in PATH; a relative path is relative to whoever wrote it.
+    // A bare program name is searched for in PATH; a relative path is resolved against the base directory.
     if program.contains('/') {
         *program = base.join(&*program).display().to_string();
     }

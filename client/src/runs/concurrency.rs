@@ -1,59 +1,59 @@
-//! Whether a cap was held, from what nodes say of when their runs had their permits. A function of values.
+//! Measures from the nodes' permit times whether the concurrency limit was held. A pure function of values.
 
 use std::time::Duration;
 
 use muster_wire::Millis;
 
-/// From when to when a run had its permit, in milliseconds since the epoch. The end is not in it: a permit that is given back and
-/// one that is taken in the same millisecond may be one and the same.
+/// Half-open interval in which a run held its permit, in milliseconds since the epoch. The end is excluded: a permit that is released and one that is
+/// acquired in the same millisecond may be the same permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermitInterval {
-    /// The beginning.
+    /// Start, included.
     pub start: Millis,
-    /// The end.
+    /// End, excluded.
     pub end: Millis,
 }
 
-/// What the nodes' own times come to.
+/// Concurrency statistics of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConcurrencyStats {
-    /// How many runs began.
+    /// Number of runs.
     pub runs: usize,
-    /// How many went on at once at the most.
+    /// Maximum number of concurrent runs.
     pub highest: usize,
-    /// All runs' times together.
+    /// Sum of all run times.
     pub work: Duration,
     /// The longest run.
     pub longest: Duration,
-    /// From the first beginning to the last end.
+    /// From the first start to the last end.
     pub makespan: Duration,
 }
 
 impl ConcurrencyStats {
-    /// The least time that these runs can take, so many at a time.
+    /// Minimum time for these runs with this limit.
     pub fn least_duration(&self, limit: usize) -> Duration {
         let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
         (self.work / limit).max(self.longest)
     }
 
-    /// How many times as long as that they took; nothing when they took no time at all.
+    /// Ratio of the makespan to the minimum time; `None` when the minimum is zero.
     pub fn makespan_ratio(&self, limit: usize) -> Option<f64> {
         let least = self.least_duration(limit).as_secs_f64();
         (least > 0.0).then(|| self.makespan.as_secs_f64() / least)
     }
 }
 
-/// Counts the spans; nothing comes of none.
+/// Computes the statistics; `None` without intervals.
 pub fn measure_concurrency(spans: &[PermitInterval]) -> Option<ConcurrencyStats> {
     let first = spans.iter().map(|span| span.start).min()?;
     let last = spans.iter().map(|span| span.end).max()?;
     let took = |span: &PermitInterval| Duration::from_millis(span.end.saturating_sub(span.start));
-    // A run without length never ran beside another; its end would sort before its start and leave it counted for good.
+    // Exclude empty intervals: the end would sort before the start, and the run would stay counted.
     let lasting = || spans.iter().filter(|span| span.end > span.start);
     let starts = lasting().map(|span| (span.start, true));
     let ends = lasting().map(|span| (span.end, false));
     let mut changes: Vec<(Millis, bool)> = starts.chain(ends).collect();
-    // `false` sorts first: who ends makes room before the next one begins.
+    // `false` sorts first: at the same time, count an end before a start.
     changes.sort_unstable();
     let (mut running, mut highest) = (0_usize, 0_usize);
     for (_, begins) in changes {

@@ -1,15 +1,14 @@
-//! Runs of Puppet over many nodes, so many at a time: who is asked when, how each ended, and whether the cap was held.
+//! Puppet runs on many nodes with a concurrency limit: order, schedule, outcomes and a check of the limit.
 //!
 //! ```text
-//! order -> schedule (who may be asked now) -> campaign (asks, listens, looks after those who fall silent) -> outcome -> proof
+//! order -> schedule (next node) -> puppet_rollout (requests, replies, silent nodes) -> outcome -> concurrency
 //! ```
 //!
-//! The cap itself is held by the nodes, which take a permit each before they begin (`muster-permits`). A campaign only keeps enough
-//! of them asked that no permit is ever idle, and not so many that stopping it would come too late. Each node is asked for a run of
-//! an identity of its own: asked again for the same one, a node tells how that run goes or went, and never runs twice. So a
-//! question may be repeated whenever its answer may have been lost, by this process or by one that takes its place.
+//! The nodes enforce the limit: each acquires a permit before its run (`muster-permits`). A rollout only keeps enough requests in flight that no
+//! permit is idle, but few enough that a stop takes effect soon. Each request carries a run id of its own: for a repeated id a node returns the state
+//! of that run and never starts a second one. So a request can be repeated whenever its reply may have been lost, by this process or by a successor.
 //!
-//! `order`, `schedule`, `outcome` and `proof` are functions of values; `campaign` is all that asks.
+//! `order`, `schedule`, `outcome` and `concurrency` are pure functions of values; only `puppet_rollout` sends requests.
 
 mod concurrency;
 mod order;

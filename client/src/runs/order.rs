@@ -1,4 +1,4 @@
-//! In which order nodes have their turn. A function of values.
+//! Order in which nodes run. A pure function of values.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +14,15 @@ pub enum RunOrder {
     /// By name.
     #[default]
     Name,
-    /// As this number draws them; the same one draws the same everywhere.
+    /// Pseudorandom order by seed; the same seed gives the same order on every machine.
     Random(u64),
-    /// Those first whose last run took longest: then no long run is left for the end, when the others have nothing to do. Nodes
-    /// whose last run is not known come before all others, because nobody can say that they are short; equal ones by name.
+    /// Longest last run first, so that no long run starts last and delays the end. Nodes with an unknown duration come first, because they may be
+    /// long; ties are sorted by name.
     Longest(BTreeMap<Identity, Duration>),
 }
 
 impl RunOrder {
-    /// The nodes in this order.
+    /// Sorts the nodes.
     pub fn arrange(&self, nodes: &BTreeSet<Identity>) -> Vec<Identity> {
         let mut order: Vec<Identity> = nodes.iter().cloned().collect();
         match self {

@@ -1,4 +1,4 @@
-//! How one node's run ended: what its answer says of the run, or why there is none. Reads answers; asks nobody.
+//! Outcome of one node's run, derived from its reply or the lack of one. Sends no requests.
 
 use std::time::Duration;
 
@@ -9,44 +9,44 @@ use serde_json::{Map, Value};
 
 use super::concurrency::PermitInterval;
 
-/// The broker says that the node is not there.
+/// The broker reports no subscriber for the node.
 pub(super) const NOT_CONNECTED: &str = "not_connected";
-/// The node was asked, and nothing was heard of it for as long as that is borne.
+/// The node received the request, and sent nothing for the maximum silence.
 pub(super) const NO_ANSWER: &str = "no_answer";
-/// The question could not be sent.
+/// The request could not be sent.
 pub(super) const NOT_SENT: &str = "not_sent";
 
-/// The run goes on; what ended is only the waiting for it.
+/// The run continues; only the wait for it has ended.
 pub(super) const UNFINISHED: &str = "unfinished";
 
-/// Classes of nodes that were asked and are not known to have run.
+/// Classes of nodes without evidence of a run.
 const UNHEARD_CLASSES: [&str; 3] = [NOT_CONNECTED, NO_ANSWER, NOT_SENT];
 
-/// States of a run that has not ended.
+/// States of an unfinished run.
 const UNFINISHED_STATES: [&str; 4] = ["waiting_lock", "waiting_permit", "starting", "applying"];
-/// Clocks this far apart are not called wrong: answers take time, too.
+/// Clock differences up to this are ignored: the transport of replies takes time, too.
 const TOLERATED_SKEW_MS: i64 = 1000;
-/// A class of a node is one short word.
+/// Maximum length of a class that a node reports, in bytes.
 const MAX_CLASS_BYTES: usize = 32;
 
-/// How it ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
-    /// Whether the run did all that it should.
+    /// Whether the run succeeded completely.
     pub ok: bool,
-    /// How it ended in one word: `clean`, `changed`, `failed`, `compile_failed`, `disabled`, `no_answer` and so on. Short and plain,
-    /// whatever the node says.
+    /// The outcome class: `clean`, `changed`, `failed`, `compile_failed`, `disabled`, `no_answer` and so on. Always short printable text, whatever
+    /// the node sent.
     pub class: String,
-    /// The same in a sentence; of the node, and as it says it.
+    /// Message of the node about the outcome, unmodified.
     pub said: String,
-    /// The outputs of the action; none when there was no answer.
+    /// The outputs of the action; empty without a reply.
     pub data: Map<String, Value>,
-    /// How much later the node's clock is than ours, in milliseconds, where it matters.
+    /// The node's clock minus the local clock, in milliseconds; 0 within the tolerance.
     skew: i64,
 }
 
 impl RunOutcome {
-    /// What an answer says that came at this moment of our clock.
+    /// Evaluates a reply that arrived at this time of the local clock.
     pub fn from_reply(reply: &Reply, now: Millis) -> Self {
         let skew = clock_difference(reply.time, now);
         let told = Self::from_saved_reply(
@@ -65,7 +65,7 @@ impl RunOutcome {
         }
     }
 
-    /// What an answer says that was kept, when nobody knows any more what the node's clock was.
+    /// Evaluates a saved reply, for which the node's clock skew is unknown.
     pub fn from_saved_reply(
         status: ReplyStatus,
         reason: Option<&ReplyReason>,
@@ -82,7 +82,7 @@ impl RunOutcome {
         }
     }
 
-    /// The node does not say whether it may run: it is not connected, or does not answer.
+    /// Outcome for a node that does not report whether it may run: it is not connected, or does not reply.
     pub fn state_unknown(absent: bool) -> Self {
         if absent {
             Self::without_reply(NOT_CONNECTED, "not connected")
@@ -91,7 +91,7 @@ impl RunOutcome {
         }
     }
 
-    /// There is no answer.
+    /// Outcome without a reply.
     pub fn without_reply(class: &'static str, why: impl Into<String>) -> Self {
         Self {
             ok: false,
@@ -102,17 +102,17 @@ impl RunOutcome {
         }
     }
 
-    /// Whether the node was heard of.
+    /// Whether the node replied.
     pub fn is_heard(&self) -> bool {
         !UNHEARD_CLASSES.contains(&self.class.as_str())
     }
 
-    /// Whether the broker says that the node is not there.
+    /// Whether the broker reports no subscriber for the node.
     pub fn is_absent(&self) -> bool {
         self.class == NOT_CONNECTED
     }
 
-    /// Whether an earlier question had begun the run.
+    /// Whether an earlier request had started the run.
     pub fn is_attached(&self) -> bool {
         self.data.get("attached") == Some(&Value::Bool(true))
     }
@@ -122,21 +122,21 @@ impl RunOutcome {
         self.data.get(name)?.as_u64()
     }
 
-    /// A time of the run, such as `waited_permit`.
+    /// A duration of the run, such as `waited_permit`.
     pub fn duration_value(&self, name: &str) -> Option<Duration> {
         let seconds = self.data.get(name)?.as_f64()?;
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    /// When the run had lock and permit, by the node's own clock; set to ours if the two are more than a second apart. Nothing for
-    /// a run that never began.
+    /// The interval in which the run held its lock and permit, by the node's clock; converted to the local clock if the two differ by more than a
+    /// second. `None` if the run never began.
     pub fn permit_interval(&self) -> Option<PermitInterval> {
         let moment = |name: &str| Some(self.counter_value(name)?.saturating_add_signed(-self.skew));
         let (start, end) = (moment("started_at")?, moment("finished_at")?);
         (start > 0 && end >= start).then_some(PermitInterval { start, end })
     }
 
-    /// Whether the node's clock had to be set to ours.
+    /// Whether the node's times were converted to the local clock.
     pub fn is_skewed(&self) -> bool {
         self.skew != 0
     }
@@ -147,7 +147,7 @@ fn clock_difference(theirs: Millis, ours: Millis) -> i64 {
     if theirs < ours { -apart } else { apart }
 }
 
-/// The word for an answer: the run's own class, or else what kept it from having one.
+/// The class of a reply: the run's own class, or the reason that no run took place.
 fn outcome_class(
     status: ReplyStatus,
     reason: Option<&ReplyReason>,
@@ -178,7 +178,7 @@ fn outcome_class(
     word.to_owned()
 }
 
-/// What the node says of it beside its status: the error, or the summary.
+/// The node's message: the error or the summary.
 fn outcome_message(ok: bool, data: &Map<String, Value>) -> Option<&str> {
     let text = |name: &str| data.get(name)?.as_str().filter(|text| !text.is_empty());
     let error = if ok { None } else { text("error") };

@@ -1,9 +1,8 @@
-//! A rollout of runs, while it goes on: asks whoever may be asked, listens to all, and looks after those who fall silent.
+//! Executes a rollout of Puppet runs: sends requests, collects replies, and checks silent nodes.
 //!
-//! A node that is at work tells how far it is, or is asked for it: every third of the time that silence is borne, those who said
-//! nothing are asked for the agent's `status`. Whoever answers that is alive, and keeps its place however slow it is. Where nothing
-//! is heard for the whole time, the node is given up, and the others go on. A question whose answer may have been lost, because the
-//! node's daemon was away for a moment or knows nothing of the run, is asked again with the same identity.
+//! A running node sends progress or is polled: at every third of the maximum silence, silent nodes receive a `status` request of the agent. A node
+//! that replies keeps its slot, however slow it is. A node that sends nothing for the whole time is given up, and the rollout continues. A request
+//! whose reply may have been lost, because the node's daemon restarted or does not know the run, is repeated with the same run id.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -24,50 +23,50 @@ use crate::client_inner::now;
 use crate::error::ClientError;
 use crate::event::{CallEvent, CallEventStream, ReceivedReply};
 
-/// The agent that is asked.
+/// The agent that receives the requests.
 const PUPPET_AGENT: &str = "puppet";
-/// A node that is not there is asked again after this long.
+/// Interval between retries for an absent node.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often silence is looked at: neither in a busy loop nor late by much.
+/// Bounds of the interval of silence checks: no busy loop, and no late detection.
 const SILENCE_CHECK_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
-/// Who waits this long for another run of its own node blocks nobody else any more.
+/// A node that waits this long for another run of its own no longer counts against the limit.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
-/// Events that wait to be taken in.
+/// Capacity of the event channel.
 const UPDATE_CHANNEL_CAPACITY: usize = 1024;
 
-/// What is to be done.
+/// Parameters of a rollout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PuppetRolloutSpec {
-    /// The nodes in their order, and the identity of the run of each.
+    /// The nodes in order, with the run id of each.
     pub runs: Vec<(Identity, Uuid)>,
-    /// The inputs of `runonce`, but for the run's identity.
+    /// The inputs of `runonce`, without the run id.
     pub data: Map<String, Value>,
-    /// How many at a time, and when it ends early.
+    /// Concurrency limit and stop conditions.
     pub shape: PuppetRolloutLimits,
-    /// How long a node may be silent before it is given up.
+    /// Maximum silence of a node before it is given up.
     pub silence: Duration,
-    /// How long one node's run may take, its waiting among it; as long as the agent's schema says when absent.
+    /// Time limit of one node's run, including its waits; the DDL's timeout when absent.
     pub timeout: Option<Duration>,
-    /// How long an answer is waited for; should exceed the former.
+    /// Maximum wait for a reply; should exceed `timeout`.
     pub wait: Duration,
-    /// How long a node may take until it begins to wait.
+    /// Maximum time until a node starts to wait for its permit.
     pub ttl: Duration,
 }
 
-/// Something happened.
+/// An event of a rollout.
 #[derive(Debug)]
 pub enum PuppetRolloutEvent {
-    /// This node will be asked when the next news are asked for: whoever keeps a journal has time to write it before.
+    /// The request to this node is sent by the next call of `next`. Before that, the caller can write its journal.
     Asked(Identity),
-    /// The question is out.
+    /// The request was sent.
     Sent {
         /// The node.
         node: Identity,
         /// The request's id.
         request: Uuid,
     },
-    /// The node tells how far its run is: `waiting_lock`, `waiting_permit`, `starting`, `applying`.
+    /// The node reports the state of its run: `waiting_lock`, `waiting_permit`, `starting`, `applying`.
     State {
         /// The node.
         node: Identity,
@@ -78,22 +77,22 @@ pub enum PuppetRolloutEvent {
     Ended {
         /// The node.
         node: Identity,
-        /// The identity of its run.
+        /// The run id.
         run: Uuid,
-        /// How it ended.
+        /// The outcome.
         outcome: RunOutcome,
-        /// The answer, if there was one.
+        /// The reply, if there was one.
         answer: Option<Box<ReceivedReply>>,
     },
-    /// An answer that is not believed, in a stable word.
+    /// A reply that failed verification, with a stable reason code.
     Disbelieved(&'static str),
-    /// Nobody else is asked.
+    /// No further node receives a request.
     Halted(PuppetRolloutStopReason),
-    /// A question could not be sent.
+    /// A request could not be sent.
     Failed(ClientError),
 }
 
-/// A rollout of runs. Dropping it ends it at the caller; nodes that were asked go on.
+/// A rollout in progress. Dropping it ends it locally; nodes that received the request continue their runs.
 #[derive(Debug)]
 pub struct PuppetRollout {
     client: Client,
@@ -101,7 +100,7 @@ pub struct PuppetRollout {
     schedule: RunSchedule,
     runs: BTreeMap<Identity, Uuid>,
     flights: BTreeMap<Identity, InFlightRun>,
-    /// Told to be asked, and not sent yet; or sent, and not known to be out.
+    /// The request that was announced but not sent, or sent but not confirmed.
     asking: Option<PendingRunRequest>,
     ready: VecDeque<PuppetRolloutEvent>,
     tell: mpsc::Sender<NodeUpdate>,
@@ -116,36 +115,36 @@ enum PendingRunRequest {
     Sending(Identity),
 }
 
-/// What came of a question to one node.
+/// A message about one node, from its call or a state poll.
 #[derive(Debug)]
 enum NodeUpdate {
-    /// Of the run.
+    /// From the call of the run.
     Run(Identity, CallEvent),
-    /// Of its state.
+    /// From a state poll.
     State(Box<ReceivedReply>),
-    /// It is not connected, says the broker to whoever asks for its state.
+    /// The broker reports no subscriber for the state poll.
     Absent(Identity),
 }
 
-/// A node that was asked and has not ended.
+/// A node with a request and no outcome so far.
 #[derive(Debug)]
 struct InFlightRun {
-    /// When it was asked first.
+    /// Time of the first request.
     asked: Instant,
-    /// When it was last heard of.
+    /// Time of the last message of the node.
     heard: Instant,
-    /// The broker says that it is not there.
+    /// The broker reports no subscriber.
     absent: bool,
     /// Since when it waits for another run of its own.
     locked: Option<Instant>,
-    /// When it is asked again.
+    /// Time of the next retry.
     again: Option<Instant>,
-    /// How many times in a row it said that it knows nothing of the run.
+    /// Number of consecutive replies in which the run was unknown.
     strange: u32,
     calls: Vec<CallAbortGuard>,
 }
 
-/// A call that ends with its owner.
+/// Aborts a call's task when dropped.
 #[derive(Debug)]
 struct CallAbortGuard(AbortHandle);
 
@@ -156,7 +155,7 @@ impl Drop for CallAbortGuard {
 }
 
 impl Client {
-    /// Begins a rollout. Nobody is asked before [`PuppetRollout::next`] is. Must be called within a tokio runtime.
+    /// Creates a rollout. The first request is sent by [`PuppetRollout::next`]. Requires a tokio runtime.
     pub fn start_puppet_rollout(&self, mission: PuppetRolloutSpec) -> PuppetRollout {
         let (tell, heard) = mpsc::channel(UPDATE_CHANNEL_CAPACITY);
         let order = mission.runs.iter().map(|(node, _)| node.clone()).collect();
@@ -180,8 +179,7 @@ impl Client {
 }
 
 impl PuppetRollout {
-    /// What happens next; `None` when everybody who was asked has ended and nobody else is. Nothing is lost when it is not awaited
-    /// to its end.
+    /// Returns the next event; `None` when all requested runs have ended and no further one will start. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<PuppetRolloutEvent> {
         loop {
             if let Some(PendingRunRequest::Told(node)) = &self.asking {
@@ -204,27 +202,27 @@ impl PuppetRollout {
         }
     }
 
-    /// Asks nobody else. Those who were asked go on, and are waited for.
+    /// Sends no further requests. Runs in progress continue and are awaited.
     pub fn stop(&mut self, why: PuppetRolloutStopReason) {
         self.schedule.stop(why);
     }
 
-    /// Why nobody else is asked, if so.
+    /// Why no further requests are sent, if so.
     pub fn stop_reason(&self) -> Option<PuppetRolloutStopReason> {
         self.schedule.stop_reason()
     }
 
-    /// How many were asked and have not ended.
+    /// Number of nodes with a request and no outcome so far.
     pub fn in_flight_count(&self) -> usize {
         self.schedule.in_flight_count()
     }
 
-    /// Those who were never asked, in their order.
+    /// Nodes that received no request, in order.
     pub fn unasked_nodes(&self) -> impl Iterator<Item = &Identity> {
         self.schedule.unasked_nodes()
     }
 
-    /// Whoever is to be asked next: again, or for the first time. One question goes out after the other.
+    /// Announces the next request: a due retry or a new node. Requests are sent one at a time.
     fn next_request(&mut self) -> Option<PuppetRolloutEvent> {
         if self.asking.is_some() {
             return None;
@@ -288,7 +286,7 @@ impl PuppetRollout {
 
     fn handle_run_event(&mut self, node: &Identity, event: CallEvent) {
         if matches!(&self.asking, Some(PendingRunRequest::Sending(sending)) if sending == node) {
-            // Whatever is heard of the call, it is out or over.
+            // Any event of the call means that the request was sent or has failed.
             self.asking = None;
         }
         let Some(flight) = self.flights.get_mut(node) else {
@@ -316,7 +314,7 @@ impl PuppetRollout {
             }
             CallEvent::Reply(answer) => {
                 let outcome = RunOutcome::from_reply(&answer.reply, now());
-                // The daemon is there, and will have time for it; or the run goes on, and only waiting for it ended.
+                // The daemon is running and busy, or the run continues and only the wait for it ended.
                 let busy = matches!(
                     answer.reply.reason,
                     Some(ReplyReason::Busy { .. } | ReplyReason::Stopping)
@@ -333,7 +331,7 @@ impl PuppetRollout {
             CallEvent::Disbelieved(word) => {
                 self.ready.push_back(PuppetRolloutEvent::Disbelieved(word));
             }
-            // Nothing came in all that time; the node may be alive all the same.
+            // No message arrived in the whole time; the node may still be alive.
             CallEvent::Finished(stats) if !stats.missing.is_empty() && stats.absent.is_empty() => {
                 let waited = self.mission.wait.as_secs();
                 let why = format!("its run did not end within {waited} s");
@@ -344,7 +342,7 @@ impl PuppetRollout {
         }
     }
 
-    /// The question cannot be sent, and others could not be either.
+    /// The request cannot be sent, so later ones would fail as well.
     fn handle_send_failure(&mut self, node: &Identity, error: ClientError) {
         self.schedule.stop(PuppetRolloutStopReason::Broken);
         let outcome = RunOutcome::without_reply(NOT_SENT, error.to_string());
@@ -354,7 +352,7 @@ impl PuppetRollout {
             .push_back(PuppetRolloutEvent::Halted(PuppetRolloutStopReason::Broken));
     }
 
-    /// The node is not there now. Its daemon may be starting anew.
+    /// The node is absent. Its daemon may be restarting.
     fn handle_absence(&mut self, node: &Identity) {
         if let Some(flight) = self.flights.get_mut(node) {
             flight.absent = true;
@@ -365,7 +363,7 @@ impl PuppetRollout {
         }
     }
 
-    /// A node is alive, and says whether it knows of the run.
+    /// A node replied to a state poll, and reports whether the run is known.
     fn handle_state_reply(&mut self, answer: &ReceivedReply) {
         let reply = &answer.reply;
         let Some(flight) = self.flights.get_mut(&reply.sender) else {
@@ -378,14 +376,14 @@ impl PuppetRollout {
             flight.strange = 0;
             return;
         }
-        // An answer may be under way while this is said: once proves nothing, and often is no reason to ask often.
+        // The run's reply may be on its way at the same time: a single report proves nothing and does not justify a fast retry.
         flight.strange += 1;
         if flight.strange > 1 && flight.strange.is_power_of_two() {
             flight.again.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Gives up who was silent for too long, sets aside who blocks others, and asks those who were silent for long.
+    /// Gives up nodes past the maximum silence, sets aside nodes that block others, and polls silent ones.
     fn check_silent_nodes(&mut self) {
         let silence = self.mission.silence;
         let lost = |flight: &InFlightRun| flight.heard.elapsed() >= silence;
@@ -432,7 +430,7 @@ impl PuppetRollout {
         if nodes.is_empty() {
             return;
         }
-        // The names are well-formed; if they were not, nothing would have been asked.
+        // The names are valid; otherwise the first request would have failed.
         if let Ok(call) = RpcCall::new(PUPPET_AGENT, "status", CallTarget::Nodes(nodes)) {
             let wait = self.mission.silence / 3;
             let events = self.client.call(RpcCall { wait, ..call });
@@ -482,7 +480,7 @@ impl InFlightRun {
     }
 }
 
-/// Sends on what comes of a call about a run.
+/// Forwards the events of a run's call.
 fn forward_run_events(
     mut events: CallEventStream,
     node: Identity,
@@ -502,7 +500,7 @@ fn forward_run_events(
     CallAbortGuard(task.abort_handle())
 }
 
-/// Sends on who answers a question for its state, and who is not there. It ends by itself.
+/// Forwards the replies of a state poll, and absent nodes. Ends with its call.
 fn forward_state_replies(mut events: CallEventStream, tell: mpsc::Sender<NodeUpdate>) {
     tokio::spawn(async move {
         while let Some(event) = events.next().await {

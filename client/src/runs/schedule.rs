@@ -1,4 +1,4 @@
-//! Who may be asked now, and when nobody else is: plain decisions over values. Whoever asks tells it how each node's run ended.
+//! Decides which node runs next and when the rollout stops: pure functions over values. The caller reports the outcome of each node.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,68 +6,68 @@ use muster_wire::identity::Identity;
 
 use crate::limit::CountOrPercent;
 
-/// How many more than may run are asked at least, so that whoever ends is followed at once by somebody who waits already.
+/// Minimum requests beyond the limit, so that a waiting node takes over as soon as a permit is free.
 const MIN_SLACK: usize = 2;
-/// And at most: these wait for a permit, and run whatever happens to the others.
+/// Maximum requests beyond the limit: these nodes wait for a permit, and will run even if the rollout is stopped.
 const MAX_SLACK: usize = 32;
 
-/// How a rollout is shaped.
+/// Limits of a rollout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PuppetRolloutLimits {
-    /// So many run at once; the nodes see to it. At least 1.
+    /// Maximum concurrent runs, enforced by the nodes. At least 1.
     pub limit: usize,
-    /// So many have their turn at a time, and nobody else before all of them have ended.
+    /// Batch size: the next batch starts when all nodes of the current one have ended.
     pub batch: Option<CountOrPercent>,
-    /// So many have their turn first and alone.
+    /// Number of nodes in the first batch.
     pub canary: usize,
-    /// So many may fail: a part is one of the canaries while they have their turn, and of all nodes later. When absent no canary
-    /// may, and any number of the others.
+    /// Maximum failures: a percentage is of the canaries during the first batch, and of all nodes later. When absent, no canary may fail, and any
+    /// number of the others.
     pub max_failures: Option<CountOrPercent>,
 }
 
-/// Why nobody else is asked.
+/// Why no further requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PuppetRolloutStopReason {
-    /// More canaries failed than may.
+    /// More canaries failed than allowed.
     Canary {
-        /// How many failed so far.
+        /// Number of failures so far.
         bad: usize,
-        /// How many canaries there are.
+        /// Number of canaries.
         of: usize,
-        /// How many of them may fail.
+        /// Maximum failures among them.
         allowed: usize,
     },
-    /// More nodes failed than may.
+    /// More nodes failed than allowed.
     Failures {
-        /// How many failed so far.
+        /// Number of failures so far.
         bad: usize,
-        /// How many may.
+        /// Maximum failures.
         allowed: usize,
     },
-    /// The user wants no more.
+    /// The user stopped the rollout.
     Interrupted,
-    /// Questions cannot be sent any more.
+    /// Requests cannot be sent any more.
     Broken,
 }
 
-/// A rollout as far as it has come.
+/// State of a rollout's schedule.
 #[derive(Debug, Clone)]
 pub struct RunSchedule {
     waves: VecDeque<VecDeque<Identity>>,
-    /// Asked, and not ended.
+    /// Nodes with a request and no outcome so far.
     under_way: BTreeSet<Identity>,
-    /// Those of them that take nobody's place: see [`RunSchedule::set_aside`].
+    /// Those of them that do not count against the limit: see [`RunSchedule::set_aside`].
     aside: BTreeSet<Identity>,
     shape: PuppetRolloutLimits,
     total: usize,
-    /// Whether the canaries have their turn; then their number.
+    /// The number of canaries, while they are running.
     canaries: Option<usize>,
     bad: usize,
     halt: Option<PuppetRolloutStopReason>,
 }
 
 impl RunSchedule {
-    /// A rollout to these nodes in this order.
+    /// Creates a schedule for these nodes in this order.
     pub fn new(order: Vec<Identity>, shape: PuppetRolloutLimits) -> Self {
         let total = order.len();
         let size = shape
@@ -98,13 +98,13 @@ impl RunSchedule {
         }
     }
 
-    /// How many may be asked and not ended at once.
+    /// Maximum number of nodes in flight.
     pub fn max_in_flight(&self) -> usize {
         let limit = self.shape.limit.max(1);
         limit.saturating_add(limit.clamp(MIN_SLACK, MAX_SLACK))
     }
 
-    /// The next one to ask, if anybody may be asked now; from now on it is under way.
+    /// Returns the next node, if one may start now, and marks it as in flight.
     pub fn next_node(&mut self) -> Option<Identity> {
         let waiting = self.under_way.len().saturating_sub(self.aside.len());
         if self.halt.is_some() || waiting >= self.max_in_flight() {
@@ -122,8 +122,8 @@ impl RunSchedule {
         Some(node)
     }
 
-    /// A node that is under way has nothing to wait for a permit with, because it is not there or busy with something else: somebody
-    /// else is asked in its stead. Or that is over. It is still waited for.
+    /// Marks whether a node in flight counts against the limit. A node that cannot wait for a permit, because it is absent or busy, does not count,
+    /// so another node starts in its place. Its outcome is still awaited.
     pub fn set_aside(&mut self, node: &Identity, aside: bool) {
         if aside && self.under_way.contains(node) {
             self.aside.insert(node.clone());
@@ -132,7 +132,7 @@ impl RunSchedule {
         }
     }
 
-    /// A node's run has ended, well or not; answers why nobody else is asked, if that is now so.
+    /// Records the outcome of a node; returns the stop reason, if the rollout stops now.
     pub fn record_end(&mut self, node: &Identity, ok: bool) -> Option<PuppetRolloutStopReason> {
         self.aside.remove(node);
         if !self.under_way.remove(node) || ok {
@@ -159,22 +159,22 @@ impl RunSchedule {
         (bad > allowed).then_some(PuppetRolloutStopReason::Failures { bad, allowed })
     }
 
-    /// Nobody else is to be asked.
+    /// Starts no further node.
     pub fn stop(&mut self, why: PuppetRolloutStopReason) {
         self.halt.get_or_insert(why);
     }
 
-    /// Why nobody else is asked, if so.
+    /// Why no further node starts, if so.
     pub fn stop_reason(&self) -> Option<PuppetRolloutStopReason> {
         self.halt
     }
 
-    /// How many are asked and have not ended.
+    /// Number of nodes in flight.
     pub fn in_flight_count(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Those who were never asked, in their order.
+    /// Nodes that were never started, in order.
     pub fn unasked_nodes(&self) -> impl Iterator<Item = &Identity> {
         self.waves.iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! An action, typed; and its erased form, made in exactly one place.
+//! Typed actions, and their type-erased form, which is built in one place only.
 
 use std::pin::Pin;
 
@@ -9,19 +9,19 @@ use serde_json::{Map, Value};
 use crate::context::CallContext;
 use crate::error::ActionError;
 
-/// One action of an agent, with its own types.
+/// One action of an agent, with typed input and output.
 pub trait AgentAction: Send + Sync + 'static {
     /// The name in the DDL.
     const NAME: &'static str;
-    /// The answer comes from what the daemon holds in memory: [`Self::run`] never waits, and does nothing that takes time. Such an
-    /// action is run where the request is taken in, without a task of its own.
+    /// The action replies from memory: [`Self::run`] never waits and does no slow work. Such an action runs inline on the task that receives
+    /// requests, without a task of its own.
     const ANSWERS_IMMEDIATELY: bool = false;
     /// The inputs, after the DDL has validated them and filled in defaults.
     type Input: DeserializeOwned + Send;
     /// The outputs: serialises to a JSON object with the DDL's names.
     type Output: Serialize + Send;
 
-    /// Does the work. Dropped at the deadline; blocking work belongs on [`CallContext::run_blocking`].
+    /// Runs the action. The future is dropped at the deadline; use [`CallContext::run_blocking`] for blocking work.
     fn run(
         &self,
         cx: &CallContext,
@@ -29,16 +29,16 @@ pub trait AgentAction: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Output, ActionError>> + Send;
 }
 
-/// A boxed future of an answer.
+/// A boxed future of an action's result.
 pub type ActionFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Map<String, Value>, ActionError>> + Send + 'a>>;
 
-/// What the host calls: JSON in, JSON out. Implemented for every [`AgentAction`]; external agents implement it themselves.
+/// Type-erased action that the host calls: JSON in, JSON out. Implemented for every [`AgentAction`]; external agents implement it directly.
 pub trait ActionHandler: Send + Sync + 'static {
     /// Runs the action on validated inputs.
     fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a>;
 
-    /// Whether the answer is there when it is first asked for: see [`AgentAction::ANSWERS_IMMEDIATELY`].
+    /// Whether the first poll returns the reply: see [`AgentAction::ANSWERS_IMMEDIATELY`].
     fn answers_immediately(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! An agent: a schema, and one handler for each of its actions. Nothing missing, nothing over.
+//! An agent: a schema and exactly one handler for each of its actions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,20 +8,20 @@ use muster_ddl::{AgentDdl, DdlError};
 
 use crate::action::{ActionHandler, AgentAction};
 
-/// A plugin's callable face.
+/// A schema with the handlers of its actions.
 #[derive(Clone)]
 pub struct Agent {
     ddl: Arc<AgentDdl>,
     handlers: BTreeMap<String, Arc<dyn ActionHandler>>,
 }
 
-/// Why an agent cannot be put together.
+/// Why an agent cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Its schema is not one.
+    /// The DDL is invalid.
     #[error("the agent's DDL cannot be used")]
     Ddl(#[from] DdlError),
-    /// The schema declares an action that nobody wrote.
+    /// The schema declares an action that has no handler.
     #[error("agent {agent} declares the action {action}, and has no code for it")]
     Missing {
         /// The agent.
@@ -29,7 +29,7 @@ pub enum AgentError {
         /// The action.
         action: String,
     },
-    /// An action was written that the schema does not declare.
+    /// A handler exists for an action that the schema does not declare.
     #[error("agent {agent} has code for the action {action}, which its DDL does not declare")]
     Undeclared {
         /// The agent.
@@ -40,13 +40,13 @@ pub enum AgentError {
 }
 
 impl Agent {
-    /// Starts from the JSON of a DDL.
+    /// Starts a builder from the JSON text of a DDL.
     pub fn builder(ddl: &str) -> Result<AgentBuilder, AgentError> {
         let ddl = AgentDdl::from_slice(ddl.as_bytes())?;
         Ok(Self::builder_from_ddl(Arc::new(ddl)))
     }
 
-    /// Starts from a schema that others have too: many nodes in one process need it once.
+    /// Starts a builder from a shared schema: many nodes in one process keep one copy of it.
     pub fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
         AgentBuilder {
             ddl,
@@ -64,7 +64,7 @@ impl Agent {
         &self.ddl
     }
 
-    /// The code of one action.
+    /// The handler of one action.
     pub fn find_handler(&self, action: &str) -> Option<&Arc<dyn ActionHandler>> {
         self.handlers.get(action)
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// Collects an agent's actions.
+/// Collects the actions of an agent.
 pub struct AgentBuilder {
     ddl: Arc<AgentDdl>,
     handlers: BTreeMap<String, Arc<dyn ActionHandler>>,
@@ -91,14 +91,14 @@ impl AgentBuilder {
         self.with_handler(A::NAME, Arc::new(action))
     }
 
-    /// Adds an action that is known only at run time, as of an external agent.
+    /// Adds an action that is known only at run time, such as an action of an external agent.
     #[must_use]
     pub fn with_handler(mut self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
         self.handlers.insert(name.to_owned(), handler);
         self
     }
 
-    /// Checks that schema and code name the same actions.
+    /// Checks that the schema and the handlers have the same set of actions.
     pub fn build(self) -> Result<Agent, AgentError> {
         let agent = self.ddl.name().to_owned();
         for action in self.ddl.actions() {

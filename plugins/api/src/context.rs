@@ -1,4 +1,4 @@
-//! Everything an action may know and use. There are no globals beside it.
+//! The context of an action call. Actions use no globals besides it.
 
 use std::sync::Arc;
 
@@ -15,48 +15,46 @@ use crate::error::ActionError;
 use crate::node::NodeHandle;
 use crate::progress::ProgressSink;
 
-/// The circumstances of one call.
+/// The context of one call.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     /// The request's id.
     pub request: Uuid,
-    /// Who asks; verified and authorised.
+    /// The verified and authorised caller.
     pub caller: Identity,
-    /// The agent that was asked.
+    /// The requested agent.
     pub agent: SubjectName,
-    /// The action that was asked.
+    /// The requested action.
     pub action: SubjectName,
-    /// The trace that the call is part of; a program that is started for it gets it in its environment, as
-    /// [`muster_wire::trace::TRACEPARENT_VARIABLE`].
+    /// The trace of the call. Programs started for the call get it in the environment variable [`muster_wire::trace::TRACEPARENT_VARIABLE`].
     pub trace: Option<TraceContext>,
-    /// When the answer is due; after it nobody listens.
+    /// When the reply is due; the caller ignores later replies.
     pub deadline: Instant,
-    /// Cancelled when the caller gives up, the deadline passes, or the daemon must stop.
+    /// Cancelled when the caller cancels, the deadline passes, or the daemon stops.
     pub cancel: CancellationToken,
     /// The machine that the action acts on.
     pub system: Arc<dyn System>,
     /// The node that the action runs on.
     pub node: Arc<dyn NodeHandle>,
-    /// Where to tell of progress, for a caller that wants to hear it.
+    /// Receives progress events, for callers that requested them.
     pub progress: ProgressSink,
 }
 
 impl CallContext {
-    /// Tells a caller that wants to hear it that this happened; see [`ProgressSink::emit_event`]. Never waits.
+    /// Emits a progress event if the caller requested progress; see [`ProgressSink::emit_event`]. Never waits.
     pub fn emit_event(&self, event: Value) {
         self.progress.emit_event(event);
     }
 
-    /// Tells a caller that wants to hear it, in a sentence, how far the work is. Never waits.
+    /// Emits a one-sentence progress message if the caller requested progress. Never waits.
     pub fn report_progress(&self, message: impl Into<String>) {
         if self.progress.is_wanted() {
             self.emit_event(json!({ "message": message.into() }));
         }
     }
 
-    /// Runs blocking work on a thread of its own. The flag that it is given goes up when the call is cancelled; programs started
-    /// through the system stop by themselves then. What the work has to say after that still counts, as long as the host waits:
-    /// so that the caller learns what was done before.
+    /// Runs blocking work on a separate thread. The flag passed to the work is set when the call is cancelled; programs started through the system
+    /// stop then. A result that arrives after cancellation still counts while the host waits, so that the caller learns what was already done.
     pub async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(CancelFlag) -> T + Send + 'static,
@@ -76,7 +74,7 @@ impl CallContext {
     }
 }
 
-/// Raises the flag when the call ends in any way, also by being dropped at its deadline.
+/// Sets the flag when the call ends, including when it is dropped at its deadline.
 struct CallCancelGuard(CancelFlag);
 
 impl Drop for CallCancelGuard {

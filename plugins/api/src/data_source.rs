@@ -1,5 +1,5 @@
-//! A data source: values that a node can be asked for by name, and filtered by. Its schema says what it is asked and
-//! what it answers; nothing passes that the schema does not know.
+//! Data sources: named values that queries and filters read from a node. The schema declares the query and the values; undeclared values are
+//! rejected.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::action::ActionFuture;
 use crate::context::CallContext;
 use crate::error::ActionError;
 
-/// Queryable values on a node, such as `fact("os.family")` or `fstat("/etc/hosts")`, with a type of their own.
+/// Queryable values on a node, such as `fact("os.family")` or `fstat("/etc/hosts")`, with a typed output.
 pub trait DataSource: Send + Sync + 'static {
     /// The name in the DDL.
     const NAME: &'static str;
-    /// The values: serialises to a JSON object with the DDL's names. What is null or left out is known to be nothing.
+    /// The values: serialises to a JSON object with the DDL's names. A value that is null or omitted is known to be absent.
     type Output: Serialize + Send;
 
-    /// Looks the values up, for a query that the DDL has validated. Dropped at the deadline; blocking work belongs on
-    /// [`CallContext::run_blocking`]. An error makes every value unknown.
+    /// Looks up the values for a query that the DDL has validated. The future is dropped at the deadline; use [`CallContext::run_blocking`] for
+    /// blocking work. An error makes every value unknown.
     fn query(
         &self,
         cx: &CallContext,
@@ -28,7 +28,7 @@ pub trait DataSource: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Output, ActionError>> + Send;
 }
 
-/// A data source with its schema: JSON out, whatever its own type is.
+/// A type-erased data source with its schema: the output is JSON.
 #[derive(Clone)]
 pub struct ValidatedDataSource {
     ddl: Arc<DataDdl>,
@@ -38,16 +38,16 @@ pub struct ValidatedDataSource {
 /// Why a data source cannot be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum DataSourceError {
-    /// Its schema is not one.
+    /// The DDL is invalid.
     #[error("the DDL of the data source {name} cannot be used")]
     Ddl {
-        /// The source, as the code names it.
+        /// The name of the source in the code.
         name: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: DdlError,
     },
-    /// Schema and code disagree on the name.
+    /// The schema and the code have different names.
     #[error("the data source {code} has the DDL of {ddl}")]
     Name {
         /// The name in the code.
@@ -58,7 +58,7 @@ pub enum DataSourceError {
 }
 
 impl ValidatedDataSource {
-    /// Puts code and the JSON of its schema together.
+    /// Combines a source with the JSON text of its schema.
     pub fn new<S: DataSource>(ddl: &str, source: S) -> Result<Self, DataSourceError> {
         let ddl = DataDdl::from_slice(ddl.as_bytes()).map_err(|source| DataSourceError::Ddl {
             name: S::NAME,
@@ -76,7 +76,7 @@ impl ValidatedDataSource {
         })
     }
 
-    /// The same, with the built-in schema of that name.
+    /// Combines a source with the built-in schema of the same name.
     pub fn with_builtin_ddl<S: DataSource>(source: S) -> Result<Self, DataSourceError> {
         Self::new(
             muster_ddl::builtin_data(S::NAME).unwrap_or_default(),
@@ -94,7 +94,7 @@ impl ValidatedDataSource {
         &self.ddl
     }
 
-    /// Asks, between the checks of the schema: every declared value is there, null where it is nothing.
+    /// Validates the query, runs it, and validates the result. Every declared value is present in the result; an absent one is null.
     pub async fn query_values(
         &self,
         cx: &CallContext,
@@ -127,7 +127,7 @@ fn map_query_error(error: &DataQueryError) -> ActionError {
     }
 }
 
-/// A source without its type.
+/// A type-erased data source.
 trait ErasedDataSource: Send + Sync + 'static {
     fn query_json<'a>(&'a self, cx: &'a CallContext, query: Option<&'a str>) -> ActionFuture<'a>;
 }

@@ -1,19 +1,19 @@
-//! How an action says that it did not succeed.
+//! The error that an action returns when it fails.
 
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value};
 
-/// A failed action: the field's status code, words for the caller, and whatever was found out on the way.
+/// A failed action: the status code, a message for the caller, and the outputs collected before the failure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ActionError {
     /// Never [`ReplyStatus::Ok`].
     pub status: ReplyStatus,
-    /// One line for the caller: what went wrong, with what.
+    /// One line for the caller: what failed, and with which value.
     pub message: String,
-    /// What the status cannot say.
+    /// Detail that the status code does not carry.
     pub reason: Option<ReplyReason>,
-    /// Outputs that are true all the same, as the events of what was done before the failure.
+    /// Outputs that are valid despite the failure, such as events of work done before it.
     pub data: Map<String, Value>,
 }
 
@@ -32,17 +32,17 @@ impl ActionError {
         Self::new(ReplyStatus::Failed, message, None)
     }
 
-    /// An input is missing that only the action could know to be needed (status 3).
+    /// An input is missing whose need only the action can determine (status 3).
     pub fn missing_input(message: impl Into<String>) -> Self {
         Self::new(ReplyStatus::MissingData, message, None)
     }
 
-    /// An input is wrong, and nothing was changed (status 4).
+    /// An input is wrong; nothing was changed (status 4).
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::new(ReplyStatus::InvalidData, message, None)
     }
 
-    /// The node's own rules forbid it, and nothing was changed (status 5).
+    /// A rule of the node forbids the action; nothing was changed (status 5).
     pub fn denied_by_rule(message: impl Into<String>, rule: impl Into<String>) -> Self {
         Self::new(
             ReplyStatus::Other,
@@ -51,12 +51,12 @@ impl ActionError {
         )
     }
 
-    /// The plugin is at fault (status 5).
+    /// The plugin has a defect (status 5).
     pub fn internal_error(message: impl Into<String>) -> Self {
         Self::new(ReplyStatus::Other, message, Some(ReplyReason::Broken))
     }
 
-    /// The caller gave up (status 5).
+    /// The caller cancelled the request (status 5).
     pub fn cancelled() -> Self {
         Self::new(
             ReplyStatus::Other,
@@ -65,7 +65,7 @@ impl ActionError {
         )
     }
 
-    /// Adds outputs that are true in spite of the failure.
+    /// Adds outputs that are valid despite the failure.
     #[must_use]
     pub fn with_data(mut self, data: Map<String, Value>) -> Self {
         self.data = data;

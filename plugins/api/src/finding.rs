@@ -1,16 +1,16 @@
-//! What a daemon finds wrong with itself, in words for somebody who must mend it.
+//! Health findings: problems that a daemon detects in itself and reports to the operator.
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingLevel {
-    /// Worth a look; everything works.
+    /// Everything works, but the operator should look at it.
     Warning,
-    /// Something does not work, or soon will not.
+    /// Something does not work, or will soon stop working.
     Error,
 }
 
 impl FindingLevel {
-    /// The word for it: `warning` or `error`.
+    /// The name of the level: `warning` or `error`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Warning => "warning",
@@ -19,13 +19,13 @@ impl FindingLevel {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthFinding {
-    /// What was looked at, in one word that stays: `policies`, `disk`.
+    /// The check, as a stable one-word identifier: `policies`, `disk`.
     pub check: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub level: FindingLevel,
-    /// What is wrong, with what, and where. No secrets.
+    /// What is wrong, with which value, and where. Contains no secrets.
     pub message: String,
 }

@@ -1,7 +1,7 @@
 //! What a plugin author sees: an agent's actions as typed functions, and the context in which they run.
 //!
 //! ```
-//! use muster_api::{Action, ActionError, Agent, Context};
+//! use muster_api::{ActionError, Agent, AgentAction, CallContext};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Deserialize)]
@@ -12,12 +12,12 @@
 //!
 //! struct Greet;
 //!
-//! impl Action for Greet {
+//! impl AgentAction for Greet {
 //!     const NAME: &'static str = "greet";
 //!     type Input = Who;
 //!     type Output = Greeting;
 //!
-//!     async fn run(&self, _cx: &Context, who: Who) -> Result<Greeting, ActionError> {
+//!     async fn run(&self, _cx: &CallContext, who: Who) -> Result<Greeting, ActionError> {
 //!         Ok(Greeting { greeting: format!("hello {}", who.name) })
 //!     }
 //! }
@@ -25,13 +25,13 @@
 //! # let ddl = r#"{"metadata":{"name":"hello","description":"d","author":"a","license":"x","version":"1.0.0","url":"u","timeout":5},
 //! # "actions":[{"action":"greet","description":"d","display":"always","input":{"name":{"prompt":"n","description":"d","type":"string","validation":".","maxlength":20,"optional":false}},
 //! # "output":{"greeting":{"description":"g","display_as":"g","type":"string"}}}]}"#;
-//! let agent = Agent::builder(ddl)?.action(Greet).build()?;
+//! let agent = Agent::builder(ddl)?.with_action(Greet).build()?;
 //! assert_eq!(agent.name(), "hello");
 //! # Ok::<(), muster_api::AgentError>(())
 //! ```
 //!
-//! The schema (DDL) says what an action accepts and answers; [`testing`] proves that the types say the same. Nothing here
-//! finds, runs or limits a plugin: that is the host's work.
+//! The schema (DDL) declares the inputs and outputs of an action; [`testing`] verifies that the Rust types match it.
+//! This crate does not find, run or limit plugins; the host does.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! What a plugin may ask the daemon about the node that it runs on.
+//! What a plugin can query from the daemon about its node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use uuid::Uuid;
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
 
-/// The daemon, as a plugin sees it. Everything is a snapshot.
+/// The daemon's interface for plugins. Every value is a snapshot.
 pub trait NodeHandle: fmt::Debug + Send + Sync {
     /// The node's name.
     fn identity(&self) -> &Identity;
-    /// The collectives that it belongs to; the first is the main one.
+    /// The collectives of the node; the first is the main one.
     fn collectives(&self) -> &[SubjectName];
     /// Its facts.
     fn facts(&self) -> Arc<NodeFacts>;
@@ -28,7 +28,7 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn classes(&self) -> Arc<[String]>;
     /// The agents that it offers.
     fn agent_infos(&self) -> Vec<AgentInfo>;
-    /// The agents that it would offer, were their files in order.
+    /// The agents that are not offered because their files are invalid.
     fn agent_problems(&self) -> Vec<AgentProblem> {
         Vec::new()
     }
@@ -36,22 +36,22 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>>;
     /// The data sources that it offers.
     fn data_sources(&self) -> &[ValidatedDataSource];
-    /// One value of its configuration, by dotted name.
+    /// One configuration value, by dotted name.
     fn config_item(&self, name: &str) -> Option<Value>;
     /// The file that the configuration was read from.
     fn config_file(&self) -> &Path;
-    /// The requests that are at work on the node or wait for their turn, the oldest first.
+    /// The requests that run or wait on the node, oldest first.
     fn running_requests(&self) -> Vec<RunningRequest>;
-    /// Takes a request back; with `of`, only if it is that caller's own. Tells what was found, and whether it was taken back;
-    /// `None` when no such request is at work.
+    /// Cancels a request; with `of`, only if it belongs to that caller. Returns the request and whether it was cancelled, or `None` if no such
+    /// request is running or waiting.
     fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
-    /// What the daemon has counted.
+    /// The daemon's counters.
     fn counter_snapshot(&self) -> CounterSnapshot;
-    /// What each external agent is held to, in words, by its name.
+    /// Descriptions of the sandbox of each external agent, by agent name.
     fn describe_sandboxes(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
-    /// What is wrong with the daemon and its surroundings now; looks at disks, so it may block for a moment.
+    /// Current problems of the daemon and its environment. Inspects disks, so it may block briefly.
     fn collect_findings(&self) -> Vec<HealthFinding>;
 }
 
@@ -60,39 +60,39 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
 pub struct AgentInfo {
     /// The name, as in subjects.
     pub agent: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
-    /// Who wrote it.
+    /// Its author.
     pub author: String,
-    /// Under which licence.
+    /// Its licence.
     pub license: String,
     /// Its own version.
     pub version: String,
-    /// Where it comes from.
+    /// Its home page.
     pub url: String,
-    /// How long its actions may take, in seconds.
+    /// The maximum duration of its actions, in seconds.
     pub timeout: u64,
-    /// What does its work: `builtin`, or `external` for a program of its own.
+    /// What implements it: `builtin`, or `external` for a separate program.
     pub provider: String,
 }
 
-/// An agent of a node that cannot be used as its files are.
+/// An agent that cannot be used because its files are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentProblem {
-    /// The agent, by the name of its DDL's file.
+    /// The agent's name, from the file name of its DDL.
     pub agent: String,
     /// The DDL's file.
     pub path: String,
-    /// What is wrong; a version that was offered before still is.
+    /// What is wrong. A version that was offered before stays in use.
     pub problem: String,
 }
 
-/// A request that is at work, or waits for its turn.
+/// A request that runs or waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
     /// Its id.
     pub id: Uuid,
-    /// Who asked.
+    /// The caller.
     pub caller: Identity,
     /// The agent.
     pub agent: String,
@@ -105,21 +105,21 @@ pub struct RunningRequest {
 /// Counters since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CounterSnapshot {
-    /// Messages that arrived.
+    /// Messages received.
     pub total: u64,
-    /// Signature and token were good.
+    /// Messages with a valid signature and token.
     pub validated: u64,
-    /// Not decodable, or signature or token bad.
+    /// Messages that cannot be decoded, or have an invalid signature or token.
     pub unvalidated: u64,
-    /// Meant for this node.
+    /// Messages addressed to this node.
     pub passed: u64,
-    /// Meant for others.
+    /// Messages addressed to other nodes.
     pub filtered: u64,
-    /// Too old, or from the future.
+    /// Messages that are too old, or dated in the future.
     pub ttlexpired: u64,
-    /// Seen before.
+    /// Messages received before.
     pub replayed: u64,
-    /// Refused by policy.
+    /// Requests denied by policy.
     pub denied: u64,
     /// Replies sent.
     pub replies: u64,

@@ -1,6 +1,6 @@
-//! What an action tells while it runs: a bounded buffer between the action, which never waits, and whoever sends it on.
+//! Progress of a running action: a bounded buffer between the action, which never waits, and the task that sends the events.
 //!
-//! What does not fit is given up and counted, never silently. How fast it travels is the daemon's business.
+//! Events that do not fit are dropped and counted. The daemon controls the send rate.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,18 +10,18 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Most events that wait to be sent.
+/// Maximum number of queued events.
 const MAX_QUEUED_EVENTS: usize = 4096;
-/// Most bytes of events that wait to be sent, as JSON.
+/// Maximum size of the queued events, in bytes of JSON.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
-/// Largest event, as JSON, in bytes.
+/// Maximum size of one event, in bytes of JSON.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024;
 
-/// Where an action puts its events. Clones are the same place. Where nobody listens, events go nowhere and cost nothing.
+/// Accepts an action's events. Clones share one buffer. Without a subscriber, events are discarded at no cost.
 #[derive(Clone, Default)]
 pub struct ProgressSink(Option<Arc<ProgressChannel>>);
 
-/// Where the daemon takes them from.
+/// The daemon's end of the buffer.
 pub struct ProgressSource(Arc<ProgressChannel>);
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct EventBuffer {
     dropped: u64,
 }
 
-/// A sink and its source, empty.
+/// Creates an empty sink and its source.
 pub fn progress_channel() -> (ProgressSink, ProgressSource) {
     let shared = Arc::new(ProgressChannel::default());
     (
@@ -48,13 +48,13 @@ pub fn progress_channel() -> (ProgressSink, ProgressSource) {
 }
 
 impl ProgressSink {
-    /// Whether somebody wants to hear of progress. An action may leave out work that only serves its telling.
+    /// Whether the caller requested progress. An action may skip work that only produces progress events.
     pub fn is_wanted(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Tells of an event; tells back whether it will be sent. Never waits. An event that is larger than [`MAX_EVENT_BYTES`], or
-    /// comes faster than events are sent, is given up and counted. Sensitive values must not be in it.
+    /// Emits an event; returns whether it is queued. Never waits. An event larger than [`MAX_EVENT_BYTES`], or one that arrives while the queue is
+    /// full, is dropped and counted. Events must not contain sensitive values.
     pub fn emit_event(&self, event: Value) -> bool {
         let Some(shared) = &self.0 else { return false };
         let size = serde_json::to_vec(&event).map_or(usize::MAX, |json| json.len());
@@ -74,8 +74,8 @@ impl ProgressSink {
 }
 
 impl ProgressSource {
-    /// Waits for events, and takes those that fit into so many bytes of JSON, at least one. `None` after the last one, once
-    /// the source is closed.
+    /// Waits for events and takes as many as fit into `bytes` of JSON, at least one. Returns `None` after the last event, once the source is
+    /// closed.
     pub async fn take_events(&self, bytes: usize) -> Option<Vec<Value>> {
         loop {
             {
@@ -94,9 +94,9 @@ impl ProgressSource {
         }
     }
 
-    /// The action is over: what it still says is given up.
+    /// Marks the action as ended; later events are dropped.
     pub fn close(&self) {
-        // Under the lock: whoever emits has done it before, or sees it.
+        // Holds the lock: a concurrent emit either completed before, or observes the closed state.
         let _buffer = self.0.lock_buffer();
         self.0.closed.cancel();
     }
@@ -106,12 +106,12 @@ impl ProgressSource {
         self.0.closed.cancelled().await;
     }
 
-    /// How many events were given up so far.
+    /// The number of events dropped so far.
     pub fn dropped_events(&self) -> u64 {
         self.0.lock_buffer().dropped
     }
 
-    /// Gives up what was taken and cannot be sent, and all that waits.
+    /// Drops `taken` events that could not be sent, and all queued events.
     pub fn discard_pending(&self, taken: usize) {
         let mut buffer = self.0.lock_buffer();
         let lost = taken.saturating_add(buffer.events.len());

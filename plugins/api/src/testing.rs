@@ -1,4 +1,4 @@
-//! The test kit: proves that an action's types, names and examples equal its DDL, and runs actions without a daemon.
+//! Test kit: verifies that an action's types, names and examples match its DDL, and runs actions without a daemon.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::data_source::{DataSource, ValidatedDataSource};
 use crate::finding::HealthFinding;
 use crate::node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};
 
-/// Everything in which an action's types and its DDL differ; empty when they are equal.
+/// All differences between an action's types and its DDL; empty when they match.
 ///
-/// Compared are the names of inputs and outputs, the required ones, the JSON types, and that every example's input and output are
-/// accepted by the types' schemas and by the DDL's own validation.
+/// Compares the names of inputs and outputs, the required ones, and the JSON types. Checks that the types' schemas and the DDL's own validation
+/// accept every example's input and output.
 pub fn differences<A>(ddl: &AgentDdl) -> Vec<String>
 where
     A: AgentAction,
@@ -66,7 +66,7 @@ where
     found
 }
 
-/// Everything in which a data source's type and its built-in DDL differ; empty when they are equal.
+/// All differences between a data source's type and its built-in DDL; empty when they match.
 pub fn data_differences<S>() -> Vec<String>
 where
     S: DataSource,
@@ -121,7 +121,7 @@ fn check_example<A>(
     }
 }
 
-/// A type's fields, as its JSON Schema tells them.
+/// The fields of a type, from its JSON Schema.
 struct Shape {
     fields: Vec<(String, BTreeSet<String>)>,
     required: BTreeSet<String>,
@@ -186,7 +186,7 @@ impl Shape {
     }
 }
 
-/// The JSON types that a DDL type stands for; empty for "any".
+/// The JSON types that a DDL type accepts; empty for "any".
 fn accepted_types(kind: ValueType) -> &'static [&'static str] {
     match kind {
         ValueType::String | ValueType::List => &["string"],
@@ -215,7 +215,7 @@ fn json_types(field: &Value) -> BTreeSet<String> {
     }
 }
 
-/// A node made of plain values.
+/// A node with fixed values.
 #[derive(Clone)]
 pub struct TestNode {
     /// Its name.
@@ -238,9 +238,9 @@ pub struct TestNode {
     pub config: Map<String, Value>,
     /// Its counters.
     pub stats: CounterSnapshot,
-    /// What is at work on it.
+    /// Its running requests.
     pub running: Vec<RunningRequest>,
-    /// What is wrong with it.
+    /// Its problems.
     pub findings: Vec<HealthFinding>,
 }
 
@@ -253,7 +253,7 @@ impl std::fmt::Debug for TestNode {
 }
 
 impl TestNode {
-    /// A node of that name in the collective `muster`, with nothing else; `None` when the name is not one.
+    /// A node with this name in the collective `muster` and no other values; `None` if the name is invalid.
     pub fn named(identity: &str) -> Option<Self> {
         Some(Self {
             identity: Identity::parse(identity).ok()?,
@@ -271,7 +271,7 @@ impl TestNode {
         })
     }
 
-    /// The context of a call of `agent`'s `action` on this node; `None` when those are no names.
+    /// The context of a call of `action` of `agent` on this node; `None` if a name is invalid.
     pub fn context(
         &self,
         agent: &str,

@@ -1,16 +1,16 @@
-//! One line of the log for many that say the same: what strangers can cause as often as they like must not fill the disk. Pure: time
-//! comes in.
+//! Log throttle: one log line for many identical messages. Unauthenticated senders can cause such messages without limit and must not fill the
+//! disk. Pure: the caller passes the time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets one through in a while, and counts the others.
+/// Admits one message per interval, and counts the suppressed ones.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use muster_api::Throttle;
+/// use muster_api::LogThrottle;
 ///
-/// let lines = Throttle::new(Duration::from_secs(10));
+/// let lines = LogThrottle::new(Duration::from_secs(10));
 /// let now = Instant::now();
 /// assert_eq!(lines.admit(now), Some(0), "the first is told at once");
 /// assert_eq!(lines.admit(now), None);
@@ -29,7 +29,7 @@ struct ThrottleState {
 }
 
 impl LogThrottle {
-    /// At most one in so much time.
+    /// Admits at most one message per `pause`.
     pub fn new(pause: Duration) -> Self {
         Self {
             pause,
@@ -37,7 +37,7 @@ impl LogThrottle {
         }
     }
 
-    /// Whether this one may be told: with the number of those before it that were not, or `None` when it has to wait for the next.
+    /// Whether to log this message: `Some` with the number of messages suppressed since the last one, or `None` while the interval has not passed.
     pub fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let too_soon = |last| now.saturating_duration_since(last) < self.pause;

@@ -1,4 +1,4 @@
-//! `ledger()`: how many refreshes are owed on the node, and since when.
+//! `ledger()`: the number of refreshes owed on the node, and the age of the oldest.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;

@@ -1,7 +1,7 @@
-//! `catalog` and `ledger`: applies whole catalogs to the node, and shows the refreshes that are still owed.
+//! `catalog` and `ledger`: apply whole catalogs to the node, and list the refreshes that are still owed.
 //!
-//! The engine does the work; here it is offered to callers. One run at a time, ours or Puppet's: who comes second is told `busy`.
-//! A catalog that was applied is kept, so that what is owed can be paid later without being sent again.
+//! The engine does the work; this crate exposes it to callers. One run at a time, of the engine or of Puppet; a second one gets `busy`. An applied
+//! catalog is kept, so that owed refreshes can be replayed later without sending the catalog again.
 
 #![warn(missing_docs)]
 
@@ -18,7 +18,7 @@ use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
 pub use options::Options;
 
-/// The agents: `ledger`, and `catalog` where the options enable it.
+/// Builds the agents: `ledger`, and `catalog` if the options enable it.
 pub fn build_agents(options: Options) -> Result<Vec<Agent>, AgentError> {
     let is_enabled = options.enabled;
     let options = Arc::new(options);

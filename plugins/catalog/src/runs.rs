@@ -1,4 +1,4 @@
-//! One run of the engine for a caller: its catalog, its locks, what is told meanwhile, and the answer.
+//! Runs the engine for one call: reads the catalog, takes the locks, streams events and builds the reply.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use serde_json::{Map, Value};
 
 use crate::options::Options;
 
-/// Most events of one answer; the report on the node has them all.
+/// Maximum number of events in one reply; the report on the node contains all of them.
 const MAX_LISTED_EVENTS: usize = 1000;
-/// When asking again is sensible.
+/// Suggested retry delay in a `busy` reply.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// Where the catalog comes from.
+/// Source of the catalog.
 #[derive(Debug)]
 pub(crate) enum CatalogSource {
-    /// The caller sent it.
+    /// Text sent by the caller.
     Given(String),
-    /// It lies on the node.
+    /// A file on the node.
     File(String),
-    /// The one that was applied last.
+    /// The catalog that was applied last.
     Kept,
 }
 
-/// How it is to be applied.
+/// Options of one run.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogRunOptions {
-    /// Only a plan: the engine reads, and starts nothing that the catalog names.
+    /// Plan only: the engine reads state and executes no command of the catalog.
     pub(crate) noop: bool,
     pub(crate) tags: Vec<String>,
     pub(crate) skip_tags: Vec<String>,
-    /// Only these resources; all when empty.
+    /// Restricts the run to these resources; all when empty.
     pub(crate) only: BTreeSet<String>,
 }
 
@@ -83,7 +83,7 @@ impl CatalogRunEvent {
     }
 }
 
-/// Applies a catalog and answers. Each event is told as it happens to a caller who wants to hear it.
+/// Applies a catalog and returns the reply. Sends each event as it happens if the caller asked for progress.
 pub(crate) async fn apply_catalog(
     cx: &CallContext,
     options: &Arc<Options>,
@@ -166,7 +166,7 @@ impl CatalogRunTask {
     }
 }
 
-/// The catalog that the caller means, judged and not applied.
+/// Reads and validates the catalog without applying it.
 pub(crate) fn parse_catalog(
     system: &dyn System,
     host: &str,
@@ -180,7 +180,7 @@ pub(crate) fn parse_catalog(
     Catalog::parse(&bytes, host).map_err(|error| invalid_catalog_error(&error))
 }
 
-/// One of the two, as the action's inputs say it.
+/// Selects the source from the action's inputs.
 pub(crate) fn choose_source(
     catalog: Option<String>,
     file: Option<String>,
@@ -194,7 +194,7 @@ pub(crate) fn choose_source(
     }
 }
 
-/// Words between commas.
+/// Splits a comma-separated list.
 pub(crate) fn split_words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     let words = text.split(',').map(str::trim);

@@ -1,4 +1,4 @@
-//! Requests and certificates as values: what is in a PEM text that came from elsewhere.
+//! Parses X.509 requests and certificates from untrusted PEM text.
 
 use sha2::{Digest, Sha256};
 use x509_parser::certificate::X509Certificate;
@@ -11,10 +11,10 @@ use x509_parser::x509::X509Name;
 
 /// Largest PEM text of one request or certificate, in bytes.
 pub const MAX_PEM_BYTES: u64 = 64 * 1024;
-/// Puppet's extensions that give rights at the authority.
+/// Prefix of Puppet's certificate extensions that grant permissions at the authority (`ppAuthCertExt`).
 const AUTHORISATION_OID_PREFIX: &str = "1.3.6.1.4.1.34380.1.3.";
 
-/// What a request asks for.
+/// The contents of a certificate request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateRequest {
     /// The common name.
@@ -23,45 +23,45 @@ pub struct CertificateRequest {
     pub fingerprint: String,
     /// SHA-256 of the public key, with its algorithm (`SubjectPublicKeyInfo`).
     pub public_key: String,
-    /// Other names, as Puppet's authority writes them.
+    /// Alternative names, as Puppet's authority formats them.
     pub alt_names: Vec<String>,
-    /// Object identifiers of extensions that give rights.
+    /// Object identifiers of requested extensions that grant permissions.
     pub authorisations: Vec<String>,
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// The common name; empty where there is none.
+    /// The common name; empty if there is none.
     pub name: String,
     /// SHA-256 of the whole certificate.
     pub fingerprint: String,
     /// SHA-256 of the public key, with its algorithm.
     pub public_key: String,
-    /// In upper-case hexadecimal, without leading zeros.
+    /// Serial number in upper-case hexadecimal, without leading zeros.
     pub serial: String,
-    /// From when on it is valid, in seconds since 1970.
+    /// Start of validity, in seconds since 1970.
     pub not_before: i64,
-    /// Until when, in seconds since 1970.
+    /// End of validity, in seconds since 1970.
     pub not_after: i64,
 }
 
-/// Why a text is no request or certificate.
+/// Parsing a request or certificate failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateParseError {
-    /// It is no PEM text, or another thing in PEM form.
+    /// The text is not PEM, or is a PEM block of another type.
     #[error("{0}")]
     Pem(String),
-    /// Its content is not what it is called.
+    /// The DER content is malformed.
     #[error("it is not well formed: {0}")]
     Malformed(String),
-    /// It is for nobody, or for several.
+    /// The subject has no common name, or more than one.
     #[error("its subject has not exactly one common name")]
     Name,
 }
 
 impl CertificateRequest {
-    /// Reads a request in PEM form. Its own signature is not looked at: that is the authority's work.
+    /// Parses a request in PEM form. Does not verify its signature; the authority does.
     pub fn parse(pem: &str) -> Result<Self, CertificateParseError> {
         let der = decode_pem_block(pem, &["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"])?;
         let (rest, request) = X509CertificationRequest::from_der(&der)
@@ -100,7 +100,7 @@ impl CertificateRequest {
 }
 
 impl CertificateInfo {
-    /// Reads the first certificate of a PEM text. Does not verify it.
+    /// Parses the first certificate of a PEM text. Does not verify it.
     pub fn parse(pem: &str) -> Result<Self, CertificateParseError> {
         let der = decode_pem_block(pem, &["CERTIFICATE"])?;
         let (_, certificate) = X509Certificate::from_der(&der)
@@ -116,7 +116,7 @@ impl CertificateInfo {
     }
 }
 
-/// The first block of such a PEM text.
+/// Decodes the first PEM block with one of these labels.
 fn decode_pem_block(pem: &str, labels: &[&str]) -> Result<Vec<u8>, CertificateParseError> {
     let problem = match Pem::iter_from_buffer(pem.as_bytes()).next() {
         Some(Ok(block)) if labels.contains(&block.label.as_str()) => return Ok(block.contents),
@@ -156,14 +156,14 @@ fn format_ip_address(bytes: &[u8]) -> String {
     )
 }
 
-/// As Puppet shows fingerprints: SHA-256 in upper-case hexadecimal with colons.
+/// Formats a SHA-256 fingerprint as Puppet does: upper-case hexadecimal with colons.
 pub fn sha256_fingerprint(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     let pairs: Vec<String> = digest.iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
 }
 
-/// Whether two ways of writing a fingerprint mean the same one.
+/// Whether two fingerprints are equal, regardless of how they are written.
 pub fn same_fingerprint(one: &str, other: &str) -> bool {
     let plain = |text: &str| text.replace(':', "").to_ascii_uppercase();
     plain(one) == plain(other)

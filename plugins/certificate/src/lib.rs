@@ -1,7 +1,7 @@
-//! X.509 requests and certificates as values, for whoever asks for one and whoever signs it. Knows nothing of files or of authorities.
+//! X.509 requests and certificates as values, for code that requests certificates and code that signs them. Does no file or network access.
 //!
-//! - [`document`]: what is in a PEM text that came from elsewhere.
-//! - [`verify_certificate()`]: whether certificate, key and authority go together.
+//! - [`document`]: parses requests and certificates from untrusted PEM text.
+//! - [`verify_certificate()`]: verifies that certificate, key and authority match.
 
 #![warn(missing_docs)]
 

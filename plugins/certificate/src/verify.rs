@@ -1,4 +1,4 @@
-//! Whether a certificate is one: signed by that authority, for that key, valid now and not revoked as far as is known here.
+//! Verifies a certificate against an authority, a private key, the current time and the locally known revocation lists.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,28 +13,28 @@ use x509_parser::prelude::FromDer as _;
 
 use crate::document::sha256_fingerprint;
 
-/// Why a certificate is none.
+/// Verification of a certificate failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateVerifyError {
-    /// The text holds no certificate.
+    /// The text contains no certificate.
     #[error("it cannot be read: {0}")]
     Certificate(String),
-    /// The key's text holds no key that can be used.
+    /// The key text contains no usable private key.
     #[error("its private key cannot be read")]
     Key,
-    /// The certificate is for another key.
+    /// The certificate belongs to another key.
     #[error("it is not for the private key of this node")]
     OtherKey,
-    /// The authority's text holds no certificate.
+    /// The authority text contains no certificate.
     #[error("the authority's certificate cannot be read: {0}")]
     Authority(String),
-    /// The authority did not sign it, or it is not valid now.
+    /// The authority did not sign the certificate, or it is not valid now.
     #[error("the authority that this node knows does not vouch for it: {0}")]
     Untrusted(String),
 }
 
-/// Whether a certificate was signed by the authority, is for the key, and is valid at that time. Texts are PEM; an authority may be
-/// several certificates. `revoked` are revocation lists, PEM; those that cannot be read are left out.
+/// Verifies that the authority signed the certificate, that it belongs to the key, and that it is valid at the given time.
+/// All texts are PEM. The authority may consist of several certificates. `revoked` holds revocation lists; unreadable lists are skipped.
 pub fn verify_certificate(
     certificate: &str,
     key: &str,
@@ -78,19 +78,19 @@ pub fn verify_certificate(
     Ok(())
 }
 
-/// SHA-256 of the public key that belongs to a private key in PEM form; `None` when it is none that can be used.
+/// SHA-256 of the public key of a private key in PEM form. `None` if the private key is not usable.
 pub fn public_key_fingerprint(key: &str) -> Option<String> {
     derive_public_key(key).map(|key| sha256_fingerprint(&key))
 }
 
-/// The public key, with its algorithm. What is wrong with a key is not told: the words could quote it.
+/// Derives the public key with its algorithm. Returns no error detail, because the parser's message could quote the secret key.
 fn derive_public_key(key: &str) -> Option<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).ok()?;
     let key = ring::sign::any_supported_type(&key).ok()?;
     Some(key.public_key()?.as_ref().to_vec())
 }
 
-/// Revocation lists that can be used.
+/// Parses revocation lists; skips those that are not usable.
 fn parse_revocation_lists(pem: &str) -> Vec<CertificateRevocationListDer<'static>> {
     let usable = |list: &CertificateRevocationListDer<'_>| {
         x509_parser::revocation_list::CertificateRevocationList::from_der(list).is_ok()

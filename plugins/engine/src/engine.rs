@@ -1,4 +1,4 @@
-//! The door to the engine: check, plan, apply, find and search resources by the name of their type.
+//! Engine API for single resources: check, plan, apply, find and search by type name.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::schema::{RELATION_METAPARAMETERS, TypeSchema};
 use crate::type_source::ResourceTypeSource;
 use crate::types;
 
-/// How applying one resource ended.
+/// The result of applying one resource.
 #[derive(Debug)]
 pub struct ApplyOutcome {
     /// `User[rip]`.
     pub resource: String,
-    /// What was, or would be, changed; failures too.
+    /// Changes made, or in noop mode pending; includes failures.
     pub events: Vec<ChangeEvent>,
-    /// What was said meanwhile: a command's output, a message.
+    /// Log lines: command output, messages.
     pub log: Vec<String>,
-    /// Why a read-only engine did not evaluate the resource: what it would have had to run.
+    /// Why a read-only engine did not evaluate the resource: the program it would have had to run.
     pub not_evaluated: Option<String>,
-    /// The first thing that went wrong, if something did.
+    /// The first error, if any.
     pub error: Option<EngineError>,
 }
 
@@ -41,7 +41,7 @@ impl ApplyOutcome {
     }
 }
 
-/// All resource types, on one machine.
+/// All resource types on one machine.
 #[derive(Debug, Clone)]
 pub struct ResourceEngine {
     system: Arc<dyn System>,
@@ -51,7 +51,7 @@ pub struct ResourceEngine {
 }
 
 impl ResourceEngine {
-    /// All types of this engine on that machine.
+    /// All built-in types on the given machine.
     pub fn new(system: Arc<dyn System>) -> Self {
         Self {
             system,
@@ -61,8 +61,8 @@ impl ResourceEngine {
         }
     }
 
-    /// The same for plans of remote callers: changes nothing, and starts no program but the engine's own reading tools. What would
-    /// have to run another one is not evaluated, see [`EngineError::is_not_evaluated`]; so are types that are not the engine's own.
+    /// A read-only engine for plans of remote callers: changes nothing and starts only the engine's own query tools. Resources that
+    /// need another program are not evaluated, see [`EngineError::is_not_evaluated`]; neither are types that are not built in.
     #[must_use]
     pub fn to_read_only(&self) -> Self {
         Self {
@@ -72,19 +72,19 @@ impl ResourceEngine {
         }
     }
 
-    /// Whether it only reads.
+    /// Whether the engine is read-only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// The same, with somebody to ask about types that are not the engine's own.
+    /// Adds a source for types that are not built in.
     #[must_use]
     pub fn with_type_source(mut self, foreign: Arc<dyn ResourceTypeSource>) -> Self {
         self.foreign = Some(foreign);
         self
     }
 
-    /// The same, with nobody else to ask.
+    /// Removes the source for types that are not built in.
     #[must_use]
     pub fn without_type_source(&self) -> Self {
         Self {
@@ -93,24 +93,24 @@ impl ResourceEngine {
         }
     }
 
-    /// Whether a type of that name is the engine's own.
+    /// Whether a type of that name is built in.
     pub fn is_builtin_type(&self, type_name: &str) -> bool {
         self.type_schemas()
             .any(|schema| schema.type_name == type_name)
     }
 
-    /// What every type accepts, in the order of their names.
+    /// Schemas of all built-in types, sorted by name.
     pub fn type_schemas(&self) -> impl Iterator<Item = &'static TypeSchema> {
         self.types.iter().map(|known| known.schema())
     }
 
-    /// What a type accepts, whoever knows it.
+    /// The schema of a type, built in or from the type source.
     pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema, EngineError> {
         self.type_named(type_name).map(|known| known.schema())
     }
 
-    /// Judges a resource before anything is touched. Metaparameters that relate resources to each other are refused:
-    /// there is only one.
+    /// Validates a resource before any change. Rejects metaparameters that relate resources to each other,
+    /// because there is only one.
     pub fn check_resource(
         &self,
         type_name: &str,
@@ -130,7 +130,7 @@ impl ResourceEngine {
         known.check(resource)
     }
 
-    /// Judges a resource of a catalog before anything is touched: it may relate to others.
+    /// Validates a resource of a catalog before any change; relationships are allowed.
     pub fn check_catalog_resource(
         &self,
         type_name: &str,
@@ -141,12 +141,12 @@ impl ResourceEngine {
         known.check(munge::munge_resource(known.schema(), title, words)?)
     }
 
-    /// A resource of which nothing is desired. The name is not judged: `*` stands for all in messages.
+    /// A resource without desired values. The name is not validated: `*` stands for all in messages.
     pub fn empty_resource(&self, type_name: &str, title: &str) -> Result<Resource, EngineError> {
         Resource::without_values(self.type_named(type_name)?.schema(), title)
     }
 
-    /// What would change. Reads the machine, changes nothing (an exec's guards run, as they decide).
+    /// Computes the pending changes. Reads the machine and changes nothing (guards of an exec do run, because they decide).
     pub fn plan_resource(
         &self,
         resource: &Resource,
@@ -160,7 +160,7 @@ impl ResourceEngine {
         )
     }
 
-    /// Brings the resource to its state, or with `noop` (here or in the resource) only says what would change.
+    /// Applies the resource; with `noop` (option or attribute) only reports the pending changes.
     pub fn apply_resource(
         &self,
         resource: &Resource,
@@ -170,7 +170,7 @@ impl ResourceEngine {
         self.apply_with_plan_hook(resource, cancel, noop, &mut |_| Ok(()))
     }
 
-    /// The same; `before` sees the plan before the first change is made, and when it fails, nothing is changed.
+    /// Like `apply_resource`, but calls `before` with the plan before the first change. If it fails, nothing is changed.
     pub fn apply_with_plan_hook(
         &self,
         resource: &Resource,
@@ -212,7 +212,7 @@ impl ResourceEngine {
         outcome
     }
 
-    /// Everything the machine says about one resource; `ensure` is `absent` when it is not there.
+    /// The full state of one resource; `ensure` is `absent` if it does not exist.
     pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState, EngineError> {
         let known = self.type_named(type_name)?;
         known.find(
@@ -221,7 +221,7 @@ impl ResourceEngine {
         )
     }
 
-    /// Every resource of the type: title and properties.
+    /// All resources of the type: title and properties.
     pub fn list_instances(
         &self,
         type_name: &str,
@@ -230,12 +230,12 @@ impl ResourceEngine {
         known.list_instances(&ResourceContext::new(&*self.system, CancelFlag::default()))
     }
 
-    /// What types work with, on this engine's machine.
+    /// Context passed to types, for this engine's machine.
     pub(crate) fn resource_context(&self, cancel: CancelFlag) -> ResourceContext<'_> {
         ResourceContext::new(&*self.system, cancel)
     }
 
-    /// What would change, in a context that is kept.
+    /// Computes the pending changes in an existing context.
     pub(crate) fn plan_in_context(
         &self,
         cx: &ResourceContext<'_>,
@@ -244,7 +244,7 @@ impl ResourceEngine {
         plan_with_type(&*self.type_named(&resource.type_name)?, cx, resource)
     }
 
-    /// Makes one change of a plan.
+    /// Applies one change of a plan.
     pub(crate) fn apply_change(
         &self,
         cx: &ResourceContext<'_>,
@@ -255,7 +255,7 @@ impl ResourceEngine {
         apply_change_with_type(&*known, cx, plan, change)
     }
 
-    /// Refreshes it.
+    /// Refreshes the resource.
     pub(crate) fn refresh_resource(
         &self,
         cx: &ResourceContext<'_>,
@@ -264,13 +264,13 @@ impl ResourceEngine {
         self.type_named(&resource.type_name)?.refresh(cx, resource)
     }
 
-    /// Whether a refresh means anything to it.
+    /// Whether the resource supports refreshes.
     pub(crate) fn supports_refresh(&self, resource: &Resource) -> bool {
         self.type_named(&resource.type_name)
             .is_ok_and(|known| known.supports_refresh())
     }
 
-    /// Whether its own change refreshes it. What is to go is not refreshed.
+    /// Whether its own change refreshes it. A resource being removed is not refreshed.
     pub(crate) fn refreshes_itself(&self, resource: &Resource) -> bool {
         let is_to_go = resource.get_text("ensure") == Some("absent");
         !is_to_go
@@ -279,13 +279,13 @@ impl ResourceEngine {
                 .is_ok_and(|known| known.refreshes_itself())
     }
 
-    /// Whether the change spares a refresh.
+    /// Whether the change makes a refresh unnecessary.
     pub(crate) fn spares_refresh(&self, resource: &Resource, change: &PropertyChange) -> bool {
         self.type_named(&resource.type_name)
             .is_ok_and(|known| known.spares_refresh(change))
     }
 
-    /// The name of the provider at work.
+    /// Name of the provider used.
     pub(crate) fn provider_name(
         &self,
         cx: &ResourceContext<'_>,
@@ -295,7 +295,7 @@ impl ResourceEngine {
         known.provider_name(cx, resource)
     }
 
-    /// What comes first without being told to: types and names.
+    /// Automatic dependencies: types and names.
     pub(crate) fn autorequires(
         &self,
         resource: &Resource,
@@ -310,7 +310,7 @@ impl ResourceEngine {
             .collect()
     }
 
-    /// When it brings others with it.
+    /// When the resource generates others.
     pub(crate) fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
         self.type_named(&resource.type_name)
             .map_or(GenerationPhase::Never, |known| {
@@ -318,7 +318,7 @@ impl ResourceEngine {
             })
     }
 
-    /// What it brings with it.
+    /// The resources it generates.
     pub(crate) fn generate_resources(
         &self,
         cx: &ResourceContext<'_>,
@@ -329,7 +329,7 @@ impl ResourceEngine {
             .generate_resources(cx, resource, siblings)
     }
 
-    /// The properties that are desired, without those that are secret.
+    /// Desired properties, except sensitive ones.
     pub(crate) fn managed_properties<'r>(
         &self,
         resource: &'r Resource,
@@ -372,7 +372,7 @@ impl ResourceEngine {
     }
 }
 
-/// A type, whoever knows it.
+/// A built-in type, or one from the type source.
 enum ResolvedResourceType<'a> {
     Own(&'a dyn ResourceType),
     Foreign(Arc<dyn ResourceType>),
@@ -397,7 +397,7 @@ fn plan_with_type(
     known.read_and_plan(cx, resource)
 }
 
-/// One change after the other. A failed one does not keep the next from being made, as in Puppet; a cancel does.
+/// Applies changes in order. Continues after a failed change, as Puppet does; stops on cancellation.
 fn apply_changes(
     known: &dyn ResourceType,
     cx: &ResourceContext<'_>,

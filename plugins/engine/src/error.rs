@@ -1,17 +1,17 @@
-//! What can go wrong before, while and after a resource is brought to its state.
+//! Errors of the engine.
 
 use muster_system::SystemError;
 use muster_system::error::{error_chain, with_causes};
 
 use crate::resource::Resource;
 
-/// A failure of the engine, with the resource and the value it concerns.
+/// An engine error, with the resource and value concerned.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// No type of that name.
+    /// Unknown resource type.
     #[error("there is no resource type `{name}`{}", suggestion_hint(suggestion.as_ref()))]
     UnknownType {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The nearest name.
         suggestion: Option<String>,
@@ -21,7 +21,7 @@ pub enum EngineError {
     UnknownAttribute {
         /// `User[rip]`.
         resource: String,
-        /// What was given.
+        /// The given name.
         name: String,
         /// The nearest name.
         suggestion: Option<String>,
@@ -31,66 +31,66 @@ pub enum EngineError {
     Missing {
         /// `Exec[x]`.
         resource: String,
-        /// What is needed.
+        /// The required attribute.
         name: &'static str,
     },
-    /// A value that the type does not accept.
+    /// A value that the type rejects.
     #[error("{resource}: `{name}` {problem}")]
     Invalid {
         /// `User[rip]`.
         resource: String,
         /// The property or parameter.
         name: String,
-        /// What is wrong with it and what is accepted; shows the value unless it is sensitive.
+        /// The problem and the accepted values; includes the value unless it is sensitive.
         problem: String,
     },
-    /// The machine would not let itself be read or changed.
+    /// A system call failed while reading or changing the machine.
     #[error("{resource}: {doing}")]
     System {
         /// `User[rip]`.
         resource: String,
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// The machine's word.
+        /// The system error.
         #[source]
         source: SystemError,
     },
-    /// A type that is not the engine's own does not take the resource.
+    /// A type from the type source rejected the resource.
     #[error("{resource}: {problem}")]
     Refused {
         /// `Augeas[hosts]`.
         resource: String,
-        /// In the words of whoever knows the type.
+        /// Message of the type's provider.
         problem: String,
     },
-    /// A type that is not the engine's own, and whoever might know it cannot be asked.
+    /// A type that is not built in, and no type source is available.
     #[error("the type `{name}` is not one of the engine's own, and {problem}")]
     Unavailable {
         /// The type.
         name: String,
-        /// Why nobody can be asked, and what to do.
+        /// Why no source is available, and the remedy.
         problem: String,
     },
-    /// A plan for a remote caller does not look at the resource: that would start a program of the caller's choosing.
+    /// A read-only engine does not evaluate the resource, because that would start a program chosen by the caller.
     #[error("{resource}: {problem}")]
     NotEvaluated {
         /// `Augeas[hosts]`.
         resource: String,
-        /// What would have to be run.
+        /// The program that would have to run.
         problem: String,
     },
-    /// A tool ran and said no, or the machine lacks what the type needs.
+    /// A tool failed, or the machine lacks something that the type requires.
     #[error("{resource}: {problem}")]
     Failed {
         /// `Package[unix2dos]`.
         resource: String,
-        /// What was tried, what came back, what to do.
+        /// What was attempted, the result, and the remedy.
         problem: String,
     },
 }
 
 impl EngineError {
-    /// A value that the type does not accept.
+    /// Creates [`EngineError::Invalid`].
     pub fn invalid_value(resource: &Resource, name: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
             resource: resource.reference(),
@@ -99,7 +99,7 @@ impl EngineError {
         }
     }
 
-    /// A tool said no, or the machine lacks something.
+    /// Creates [`EngineError::Failed`].
     pub fn failed(resource: &Resource, problem: impl Into<String>) -> Self {
         Self::Failed {
             resource: resource.reference(),
@@ -107,7 +107,7 @@ impl EngineError {
         }
     }
 
-    /// For `map_err`: the machine's failure while doing something.
+    /// Adds the operation to a system error; for `map_err`.
     pub fn during(
         resource: &Resource,
         doing: impl Into<String>,
@@ -120,7 +120,7 @@ impl EngineError {
         }
     }
 
-    /// What went wrong without the resource's name, causes included: the end of an event's message.
+    /// The message without the resource's name, including causes; used as the end of an event message.
     pub fn reason(&self) -> String {
         let words = match self {
             Self::System { doing, .. } => doing.clone(),
@@ -132,12 +132,12 @@ impl EngineError {
         with_causes(words, self)
     }
 
-    /// The whole message in one line, causes included.
+    /// The whole message on one line, including causes.
     pub fn one_line_message(&self) -> String {
         error_chain(self)
     }
 
-    /// Whether the resource was left unevaluated by a read-only engine, rather than refused by the machine.
+    /// Whether a read-only engine skipped the resource, as opposed to a failure on the machine.
     pub fn is_not_evaluated(&self) -> bool {
         matches!(
             self,
@@ -149,7 +149,7 @@ impl EngineError {
         )
     }
 
-    /// Whether the request was wrong, rather than the machine: nothing was changed, and asking again is no use.
+    /// Whether the request itself is invalid: nothing was changed, and a retry cannot succeed.
     pub fn is_invalid(&self) -> bool {
         matches!(
             self,

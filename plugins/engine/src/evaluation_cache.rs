@@ -1,7 +1,7 @@
-//! What was read of the machine for one resource and holds for the next ones too: names of users and groups, installed
+//! Data read for one resource and reused for the following ones: user and group names, installed
 //! packages, file buckets.
 //!
-//! Nothing here outlives its [`Cx`](crate::Cx). What is kept of a file holds as long as the file is the same one.
+//! Lives as long as its [`ResourceContext`](crate::ResourceContext). Data from a file is valid until the file's fingerprint changes.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use crate::providers::account_names::AccountNameCache;
 use crate::providers::bucket::BucketRegistry;
 use crate::providers::package::list_cache::PackageListCache;
 
-/// Everything that is kept.
+/// All cached data.
 #[derive(Debug, Default)]
 pub(crate) struct EvaluationCache {
     /// passwd and group.
     pub(crate) names: AccountNameCache,
-    /// What the package tools said.
+    /// Output of the package managers.
     pub(crate) packages: PackageListCache,
-    /// The file buckets of the catalog.
+    /// File buckets declared in the catalog.
     pub(crate) buckets: BucketRegistry,
 }
 
-/// By what a file is known to be unchanged; `None` when it is not there.
+/// Identifies an unchanged file; `None` if the file does not exist.
 pub(crate) type FileFingerprint = Option<FileMetadata>;
 
-/// How the file is now. When it was last looked at does not matter.
+/// Current fingerprint of a file. Ignores the access time.
 pub(crate) fn file_fingerprint(
     system: &dyn System,
     path: &Path,

@@ -1,18 +1,18 @@
-//! What happened: one event for each property that was, or would be, changed.
+//! Events: one for each property that was, or in noop mode would be, changed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::resource::ResourceValue;
 
-/// How a change went.
+/// Outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeEventStatus {
     /// Changed.
     Success,
-    /// Tried and failed.
+    /// The change failed.
     Failure,
-    /// Would be changed.
+    /// Not changed because of noop.
     Noop,
 }
 
@@ -23,12 +23,12 @@ pub struct ChangeEvent {
     pub resource: String,
     /// `ensure`, `comment`, ...
     pub property: String,
-    /// What was found; null when it was not set.
+    /// The value found; null if it was not set.
     pub previous_value: Option<ResourceValue>,
-    /// What is desired.
+    /// The desired value.
     pub desired_value: ResourceValue,
-    /// How it went.
+    /// The outcome.
     pub status: ChangeEventStatus,
-    /// In Puppet's words.
+    /// Message with Puppet's wording.
     pub message: String,
 }

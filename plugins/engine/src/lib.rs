@@ -1,16 +1,17 @@
-//! Brings one machine to a described state: resources in, changes and events out.
+//! Configuration engine: applies a set of resources to one machine and reports the changes.
 //!
-//! A resource type has three verbs: read the machine, plan (a pure function of desired and found state), apply the plan.
-//! Stopping after the plan is noop; the plan after an apply is empty. Semantics are Puppet 7's.
+//! A resource type has three operations: read the current state, compute a plan (a pure function of desired and current state), apply the plan.
+//! Noop mode stops after the plan. A second plan after a successful apply is empty. Semantics follow Puppet 7.
 //!
-//! - [`resource`]: what is desired. [`schema`]: what a type accepts. [`munge`]: words into values by a schema.
-//! - [`plan`]: what would change. [`event`]: what did.
-//! - [`types`]: one file per resource type. [`providers`]: the ways to the same end, behind a trait each.
-//! - [`type_source`]: where types come from that are not the engine's own. [`puppet`]: the machine's Puppet as such
-//!   a place. [`external`]: programs in any language.
-//! - [`engine`]: the door for one resource: check, plan, apply, find, search by type name.
-//! - [`catalog`]: many resources and how they relate. [`run`]: the door for a catalog. [`ledger`]: refreshes that are owed.
-//!   [`lint`]: what Puppet would lose. [`lock`]: one run at a time, Puppet's among them. [`report`]: what a run did. [`state_store`]: what is remembered from run to run.
+//! - [`resource`]: desired state. [`schema`]: the attributes a type accepts. [`munge`]: converts input values according to a schema.
+//! - [`plan`]: pending changes. [`event`]: changes made.
+//! - [`types`]: one file per resource type. [`providers`]: platform implementations, one trait per kind.
+//! - [`type_source`]: sources of types outside the engine. [`puppet`]: types of the installed Puppet. [`external`]: types implemented by external
+//!   programs.
+//! - [`engine`]: API for a single resource: check, plan, apply, find, search by type name.
+//! - [`catalog`]: resources and their relationships. [`run`]: API for a whole catalog. [`ledger`]: pending refreshes.
+//!   [`lint`]: attributes that Puppet would lose. [`lock`]: one run at a time, Puppet included. [`report`]: run reports. [`state_store`]: state kept
+//! between runs.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
-//! Finds what would lose notifications on a stock Puppet, in a compiled catalog.
+//! Finds execs in a compiled catalog that can lose notifications on stock Puppet.
 //!
-//! An exec that only runs when it is told of a change, and has no guard of its own, is never run if it is skipped in the one run in
-//! which it is told: next time its notifier is in sync, and silent. That happens when something fails that the exec depends on and
-//! its notifier does not. Our engine keeps what is owed; a catalog that Puppet also applies is better mended.
+//! An exec with `refreshonly` and no guard never runs if it is skipped in the run in which its notifier changes: in the next run the notifier
+//! is in sync and sends no refresh. This happens when a dependency of the exec fails that is not a dependency of the notifier.
+//! Our engine records pending refreshes; a catalog that Puppet also applies should be fixed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -21,11 +21,12 @@ use crate::resource::Resource;
 pub struct CatalogLintFinding {
     /// The exec.
     pub resource: String,
-    /// Where it was written: `file:line`.
+    /// Source location: `file:line`.
     pub at: Option<String>,
-    /// Who tells it of changes.
+    /// Resources that notify it.
     pub notifiers: Vec<String>,
-    /// For each way to lose it: from what may fail to the exec. Empty when only a crash or its own failure loses it.
+    /// For each way to lose the refresh: the path from the resource that may fail to the exec. Empty if only a crash or a failure of the exec itself
+    /// loses it.
     pub failing_paths: Vec<Vec<String>>,
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for CatalogLintFinding {
     }
 }
 
-/// Looks through a catalog. Touches nothing.
+/// Checks a catalog. Changes nothing.
 pub fn lint_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,
@@ -102,7 +103,7 @@ pub fn lint_catalog(
     Ok(findings)
 }
 
-/// An exec that only refreshes make run, without anything else that says whether its work is done.
+/// An exec with `refreshonly` and no other guard.
 fn is_fragile(resource: &Resource) -> bool {
     let guarded = ["creates", "unless", "onlyif"]
         .iter()
@@ -110,7 +111,7 @@ fn is_fragile(resource: &Resource) -> bool {
     resource.type_name == "exec" && resource.get_flag("refreshonly") && !guarded
 }
 
-/// The resources whose change refreshes the node, through anchors.
+/// Resources whose change refreshes the node, through anchors.
 fn find_notifiers(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> {
     let mut found = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -134,7 +135,7 @@ fn find_notifiers(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId
     found.into_iter().collect()
 }
 
-/// A way to the node from each resource nearest to it that it depends on, and that no notifier depends on, itself included.
+/// For each nearest dependency of the node that is neither a notifier nor a dependency of one: a path from it to the node.
 fn find_failing_paths(
     graph: &DependencyGraph,
     node: GraphNodeId,

@@ -1,7 +1,7 @@
-//! One run at a time on a machine, whoever starts it: ours by a lock in the state directory, Puppet's by Puppet's own.
+//! Ensures one run at a time per machine: a lock in the state directory for our runs, and Puppet's own locks.
 //!
-//! Puppet's lock is taken in every place where a Puppet of this machine would keep its own, so that it leaves us alone as we leave
-//! it alone. Whoever disabled Puppet's agent disabled our runs of catalogs as well, with the same reason.
+//! Puppet's lock is taken in every state directory that a Puppet installation on this machine would use, so Puppet and this engine
+//! exclude each other. If an administrator disabled the Puppet agent, our catalog runs are disabled too, with the same reason.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use muster_system::pid_lock::{self, PidLock};
 use muster_system::{LockGuard, StateDir, SystemError};
 
-/// Where Puppet's own packages keep its state, and where those of Debian and its kin do. The node's own paths.
+/// Puppet's state directories: of Puppet's own packages, and of Debian and derived distributions. Paths on the node.
 pub const PUPPET_STATE_DIRS: [&str; 2] = [
     "/opt/puppetlabs/puppet/cache/state",
     "/var/cache/puppet/state",
@@ -19,40 +19,40 @@ pub const PUPPET_STATE_DIRS: [&str; 2] = [
 const RUN_LOCK_FILE: &str = "run.lock";
 const PUPPET_RUN_LOCK_FILE: &str = "agent_catalog_run.lock";
 const PUPPET_DISABLED_LOCK_FILE: &str = "agent_disabled.lock";
-/// How often a lock that is held is looked at. There is no call that waits for a file to go away.
+/// Poll interval for a held lock. There is no system call that waits for a file to be removed.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest disable lock that is read, in bytes.
+/// Maximum size of a disable lock, in bytes.
 const MAX_DISABLED_LOCK_BYTES: u64 = 64 * 1024;
 
-/// Why no run may begin now.
+/// Reasons why no run may start now.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another run of ours goes on.
+    /// Another run of this engine is in progress.
     #[error("another run is in progress ({})", path.display())]
     Running {
-        /// Its lock.
+        /// Path of its lock.
         path: PathBuf,
     },
-    /// Puppet applies a catalog.
+    /// Puppet is applying a catalog.
     #[error("Puppet is applying a catalog (process {pid}, {})", path.display())]
     Puppet {
-        /// Its process.
+        /// Puppet's process id.
         pid: u32,
-        /// Its lock.
+        /// Path of its lock.
         path: PathBuf,
     },
-    /// An administrator does not want runs.
+    /// An administrator disabled runs.
     #[error("runs are administratively disabled (Reason: '{reason}')")]
     Disabled {
-        /// In the administrator's words.
+        /// The administrator's reason.
         reason: String,
     },
-    /// A lock cannot be used.
+    /// A lock could not be taken.
     #[error("a lock cannot be taken")]
     System(#[from] SystemError),
 }
 
-/// The right to run, until it is dropped.
+/// All locks of a run; released on drop.
 pub struct CatalogRunLock {
     _own: Box<dyn LockGuard>,
     _puppets: Vec<PidLock>,
@@ -65,8 +65,8 @@ impl fmt::Debug for CatalogRunLock {
 }
 
 impl CatalogRunLock {
-    /// Takes every lock, waiting as long as that for those that are held. `puppet_state` are Puppet's state directories, on the
-    /// host; those that do not exist are left alone.
+    /// Takes all locks, waiting up to the given time for held ones. `puppet_state` are Puppet's state directories on the
+    /// host; missing ones are skipped.
     pub fn acquire(
         state: &StateDir,
         puppet_state: &[PathBuf],
@@ -75,8 +75,8 @@ impl CatalogRunLock {
         Self::acquire_all(state, puppet_state, patience, check_not_disabled)
     }
 
-    /// The same for what is no run, but must not happen during one: that runs are disabled does not concern it, and is not
-    /// waited for, because it does not mean that one is in progress.
+    /// Like `acquire`, for an operation that is not a run but must not overlap one. Ignores the disable lock and does not
+    /// wait for it, because it does not indicate a run in progress.
     pub fn acquire_ignoring_disabled(
         state: &StateDir,
         puppet_state: &[PathBuf],
@@ -106,7 +106,7 @@ impl CatalogRunLock {
     }
 }
 
-/// Our own lock alone, without Puppet's: for a run that Puppet itself makes for us, and takes its own lock for.
+/// Our own lock without Puppet's, for a run executed by Puppet itself, which takes its own lock.
 pub struct MusterRunLock(
     #[expect(dead_code, reason = "held until it is dropped")] Box<dyn LockGuard>,
 );
@@ -118,7 +118,7 @@ impl fmt::Debug for MusterRunLock {
 }
 
 impl MusterRunLock {
-    /// Takes it, waiting as long as that.
+    /// Takes the lock, waiting up to the given time.
     pub fn acquire(state: &StateDir, patience: Duration) -> Result<Self, LockError> {
         acquire_own_lock(state, patience).map(Self)
     }
@@ -133,16 +133,16 @@ fn acquire_own_lock(state: &StateDir, patience: Duration) -> Result<Box<dyn Lock
         })
 }
 
-/// The process that applies a catalog, by the lock in one of Puppet's state directories (host paths) and Puppet's own test of
-/// it: Puppet itself, or one of ours that holds Puppet's lock.
+/// The process that applies a catalog, determined from the lock in one of Puppet's state directories (host paths) with Puppet's own
+/// check: Puppet, or one of our processes that holds Puppet's lock.
 pub fn applying_process(puppet_state: &[PathBuf]) -> Option<u32> {
     puppet_state
         .iter()
         .find_map(|directory| pid_lock::lock_holder(&directory.join(PUPPET_RUN_LOCK_FILE)))
 }
 
-/// Takes Puppet's locks alone, waiting as long as that: for a change that is no run. A lock whose directory does not exist is
-/// nobody's. The paths are the host's own.
+/// Takes only Puppet's locks, waiting up to the given time: for a change outside a run. Skips locks whose directory does not
+/// exist. Host paths.
 pub fn acquire_puppet_locks(
     locks: &[PathBuf],
     patience: Duration,
@@ -155,7 +155,7 @@ pub fn acquire_puppet_locks(
         .collect()
 }
 
-/// Puppet's state directories of a machine whose `/` is there.
+/// Puppet's state directories of a machine with the given root.
 pub fn puppet_state_dirs(root: &Path) -> Vec<PathBuf> {
     let inside = |path: &&str| root.join(path.trim_start_matches('/'));
     PUPPET_STATE_DIRS.iter().map(inside).collect()
@@ -173,14 +173,14 @@ fn acquire_puppet_lock(path: &Path, until: Instant) -> Result<PidLock, LockError
                 });
             }
             Err(_) => {
-                // Nobody ever says anything: a wait with a limit.
+                // Nothing is ever sent on this channel; the receive only sleeps.
                 let _ = pause.recv_timeout(LOCK_POLL_INTERVAL);
             }
         }
     }
 }
 
-/// Lets nobody run where an administrator wants none.
+/// Fails if an administrator disabled runs.
 fn check_not_disabled(directory: &Path) -> Result<(), LockError> {
     match disabled_reason(&[directory.to_owned()]) {
         Some(reason) => Err(LockError::Disabled { reason }),
@@ -188,7 +188,7 @@ fn check_not_disabled(directory: &Path) -> Result<(), LockError> {
     }
 }
 
-/// Why runs are disabled, if one of Puppet's state directories (host paths) says so. The file alone disables, whatever is in it.
+/// The reason why runs are disabled according to one of Puppet's state directories (host paths). The file disables runs whatever its content.
 pub fn disabled_reason(puppet_state: &[PathBuf]) -> Option<String> {
     let file = puppet_state
         .iter()

@@ -1,6 +1,6 @@
-//! Turns untyped words (command line, JSON, a catalog) into [`ResourceValues`], or says which one is wrong and why.
+//! Converts untyped input (command line, JSON, catalog) to [`ResourceValues`], or reports the invalid value.
 //!
-//! Pure. Knows one value at a time; what concerns several values at once is the type's own check.
+//! Pure. Handles one value at a time; checks across several values are done by the type.
 
 use serde_json::Value as Json;
 
@@ -8,17 +8,17 @@ use crate::error::EngineError;
 use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue, format_reference};
 use crate::schema::{AttributeKind, AttributeSchema, METAPARAMETERS, TypeSchema};
 
-/// The longest title and the longest single text that is accepted, in bytes.
+/// Maximum size of a title and of a single string value, in bytes.
 const MAX_TEXT_BYTES: usize = 1024 * 1024;
 const MAX_TITLE_BYTES: usize = 4096;
 
-/// Checks names and values against the schema, fills in defaults, and the title where the namevar is not given.
+/// Validates names and values against the schema, and fills in defaults and, from the title, the namevar.
 pub fn munge_resource(
     schema: &TypeSchema,
     title: &str,
     words: &serde_json::Map<String, Json>,
 ) -> Result<Resource, EngineError> {
-    // A title that is not needed as a name may be any text: `File['the config']` beside a `path`.
+    // A title that is not used as the name may be any text: `File['the config']` with a `path`.
     let mut resource = if words.contains_key(schema.namevar) {
         titled_resource(schema, title)?
     } else {
@@ -49,7 +49,7 @@ pub fn munge_resource(
     Ok(resource)
 }
 
-/// A resource with nothing but its title, which is its name, too.
+/// A resource with only a title, which is also its name.
 pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
     let mut resource = titled_resource(schema, title)?;
     if let Some(attribute) = schema.find_attribute(schema.namevar) {
@@ -95,7 +95,7 @@ fn unknown_attribute_error(schema: &TypeSchema, resource: &Resource, name: &str)
     }
 }
 
-/// The name that was probably meant, if one is near enough.
+/// The closest name, if one is similar enough.
 pub(crate) fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     names
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
@@ -104,7 +104,7 @@ pub(crate) fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// Judges one word. The error says what it is and what it must be.
+/// Converts one value. The error states the value and what is accepted.
 fn munge_value(attribute: &AttributeSchema, word: &Json) -> Result<ResourceValue, String> {
     match attribute.kind {
         AttributeKind::List => return munge_list(attribute, word).map(ResourceValue::List),
@@ -166,7 +166,7 @@ fn munge_list(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, S
         .collect()
 }
 
-/// Lines as they are, and words as a line in which a shell finds these words and nothing else.
+/// Strings stay unchanged; a list is quoted to a line that a shell splits into exactly these words.
 fn munge_commands(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
     let words = match word {
         Json::Array(words) => words.as_slice(),
@@ -193,7 +193,7 @@ fn quote_for_shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Texts as they are, and the pairs of objects with `=` between both, in the order of their names.
+/// Strings stay unchanged; pairs of an object become `key=value`, sorted by key.
 fn munge_options(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
     let words = match word {
         Json::Array(words) => words.as_slice(),

@@ -49,18 +49,18 @@ impl ResourceState {
 pub struct PropertyChange {
     /// The property.
     pub property: String,
-    /// What was found; `None` when it is not set.
+    /// The value found; `None` if it is not set.
     pub from: Option<ResourceValue>,
-    /// What is desired.
+    /// The desired value.
     pub to: ResourceValue,
-    /// Neither value may be shown.
+    /// Neither value may be displayed.
     pub sensitive: bool,
-    /// The message of the event after success, as Puppet words it: `created`, `ip changed '10.0.0.1' to '10.0.0.2'`.
+    /// Message of the event after success, with Puppet's wording: `created`, `ip changed '10.0.0.1' to '10.0.0.2'`.
     pub message: String,
 }
 
 impl fmt::Debug for PropertyChange {
-    /// The message is fit to be shown; the values may not be.
+    /// Shows the message, which is safe to display; omits the values, which may be sensitive.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change")
             .field("property", &self.property)
@@ -70,7 +70,7 @@ impl fmt::Debug for PropertyChange {
 }
 
 impl PropertyChange {
-    /// A change with the message that Puppet gives to any property.
+    /// A change with Puppet's default message for properties.
     pub fn from_attribute(
         attribute: &AttributeSchema,
         from: Option<&ResourceValue>,
@@ -86,14 +86,14 @@ impl PropertyChange {
         }
     }
 
-    /// The same change with the type's own words for it.
+    /// Replaces the message with a type-specific one.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The same in Puppet's words for lists that it keeps as one text: `groups changed a to 'a,b'`.
+    /// Uses Puppet's message for lists stored as one string: `groups changed a to 'a,b'`.
     #[must_use]
     pub fn with_list_delimiter(mut self, delimiter: &str) -> Self {
         let (name, to) = (&self.property, self.to.as_list().join(delimiter));
@@ -107,7 +107,7 @@ impl PropertyChange {
         self
     }
 
-    /// The event of this change.
+    /// Creates the event of this change.
     pub fn to_event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> ChangeEvent {
         let (from, to) = self.displayed_values();
         let (status, message) = match outcome {
@@ -146,18 +146,18 @@ impl PropertyChange {
     }
 }
 
-/// How a change went, or that it was not tried.
+/// Outcome of a change, or that it was not attempted.
 #[derive(Debug)]
 pub enum ChangeOutcome<'a> {
     /// Made.
     Made,
-    /// Only planned: noop.
+    /// Planned only: noop.
     Planned,
-    /// Tried and failed, with the reason.
+    /// Failed, with the reason.
     Failed(&'a str),
 }
 
-/// What stands in the place of a sensitive value.
+/// Placeholder for a sensitive value.
 pub const REDACTED: &str = "[redacted]";
 
 fn change_message(
@@ -186,7 +186,7 @@ fn change_message(
     }
 }
 
-/// Whether a value stands for "not set": the word `absent`, or an empty list.
+/// Whether a value means "not set": the string `absent`, or an empty list.
 pub fn is_absent(value: &ResourceValue) -> bool {
     match value {
         ResourceValue::Text(word) => word == "absent",
@@ -197,7 +197,7 @@ pub fn is_absent(value: &ResourceValue) -> bool {
     }
 }
 
-/// A value as Puppet shows it in a message: texts quoted, lists in brackets, numbers and truths bare.
+/// Formats a value as in Puppet's messages: strings quoted, lists in brackets, numbers and booleans bare.
 pub fn quote_value(value: Option<&ResourceValue>) -> String {
     match value {
         None => "'absent'".to_owned(),
@@ -210,24 +210,24 @@ pub fn quote_value(value: Option<&ResourceValue>) -> String {
     }
 }
 
-/// The changes that lead from the found state to the desired one; empty when there is nothing to do.
+/// The changes from the current to the desired state; empty if the resource is in sync.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourcePlan {
-    /// What is desired, with the schema's defaults filled in.
+    /// Desired state, with the schema's defaults filled in.
     pub resource: Resource,
-    /// What was found.
+    /// Current state.
     pub state: ResourceState,
-    /// In the order in which they are synced. If `ensure` changes, it is the only one.
+    /// Changes in sync order. A change of `ensure` is always the only one.
     pub changes: Vec<PropertyChange>,
 }
 
 impl ResourcePlan {
-    /// Whether the machine is as desired.
+    /// Whether the resource is in sync.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
-    /// Compares each desired property with the found one, by equality. If `ensure` differs, it is the only change; a
-    /// resource that is not there, and of which `ensure` is not desired, is left alone.
+    /// Compares each desired property with the current one, by equality. If `ensure` differs, it is the only change. A
+    /// resource that does not exist and has no desired `ensure` is left alone.
     pub fn compare(schema: &TypeSchema, resource: &Resource, state: &ResourceState) -> Self {
         Self {
             resource: resource.clone(),
@@ -237,7 +237,7 @@ impl ResourcePlan {
     }
 }
 
-/// The changes of [`compare_properties`].
+/// Implementation of [`ResourcePlan::compare`].
 pub fn compare_properties(
     schema: &TypeSchema,
     resource: &Resource,
@@ -261,7 +261,7 @@ pub fn compare_properties(
     schema.properties().filter_map(differs).collect()
 }
 
-/// `present` is whatever is not absent.
+/// `present` matches any value except `absent`.
 fn is_ensured(desired: &ResourceValue, found: &ResourceValue) -> bool {
     desired == found || (desired.as_text() == Some("present") && !is_absent(found))
 }

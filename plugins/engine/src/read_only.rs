@@ -1,8 +1,8 @@
-//! A machine that can be read and not changed: what a plan for a remote caller works on.
+//! A read-only view of a machine, used for plans of remote callers.
 //!
-//! Refuses every write, and every program but the engine's own reading tools in the exact form in which the engine calls them. It fails
-//! closed: a command that a resource names (a guard, a `status` command, another `pip`) has no form in the list. Resources of types
-//! that another program provides are not evaluated at all.
+//! Rejects all writes, and all programs except the engine's own query tools in the exact form in which the engine calls them. It fails
+//! closed: a command named by a resource (a guard, a `status` command, another `pip`) is not in the allow list. Resources of types
+//! that are not built in are not evaluated at all.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use crate::resource::Resource;
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::TypeSchema;
 
-/// How the engine calls the tools that only read: the first words. What follows is data of the tool, never an option of the caller's,
-/// because the engine validates names and writes `--` before them.
+/// Allow list of query tools: the leading arguments. The remaining arguments are data, never options chosen by the caller,
+/// because the engine validates names and inserts `--` before them.
 const READ_TOOLS: &[&[&str]] = &[
     &["getent", "--", "passwd"],
     &["getent", "--", "group"],
@@ -60,17 +60,17 @@ const READ_TOOLS: &[&[&str]] = &[
     ],
 ];
 
-/// The variables that the engine itself gives its tools.
+/// Environment variables that the engine itself sets for its tools.
 const TOOL_ENVIRONMENT: [&str; 3] = [
     "DEBIAN_FRONTEND",
     "APT_LISTCHANGES_FRONTEND",
     "APT_LISTBUGS_FRONTEND",
 ];
 
-/// Where installed init scripts are; each may be asked for its `status`.
+/// Directory of installed init scripts; each may be called with `status`.
 const INIT_SCRIPTS: &str = "/etc/init.d/";
 
-/// A view of a machine that refuses changes and foreign programs with [`SystemError::NotAllowed`].
+/// A view of a machine that rejects changes and other programs with [`SystemError::NotAllowed`].
 pub(crate) struct ReadOnlySystem(Arc<dyn System>);
 
 impl ReadOnlySystem {
@@ -85,7 +85,7 @@ impl fmt::Debug for ReadOnlySystem {
     }
 }
 
-/// Whether the command is one of the engine's reading tools, looked up in the standard path, with nothing around it.
+/// Whether the command is one of the allowed query tools, found in the standard path, with no other settings.
 fn is_read_tool(command: &Command) -> bool {
     let plain = command.stdin.is_empty()
         && command.cwd.is_none()
@@ -101,7 +101,7 @@ fn is_read_tool(command: &Command) -> bool {
     plain && own_environment && known
 }
 
-/// `/etc/init.d/NAME status`, of a script that is installed there and nowhere else.
+/// `/etc/init.d/NAME status`, for a script directly in that directory.
 fn is_script_status(words: &[&str]) -> bool {
     let [script, "status"] = words else {
         return false;
@@ -203,7 +203,8 @@ impl System for ReadOnlySystem {
     }
 }
 
-/// A type of another program, which a read-only engine does not hand the caller's values to: its attributes are known, its resources are not evaluated.
+/// A type that is not built in. A read-only engine does not pass the caller's values to it: its attributes are known, its resources are not
+/// evaluated.
 #[derive(Debug)]
 pub(crate) struct UnevaluatedResourceType(Arc<dyn ResourceType>);
 

@@ -1,20 +1,21 @@
-//! Keeps the values that a catalog calls sensitive out of everything that is said about a resource.
+//! Removes sensitive values of a catalog from all messages about a resource.
 
 use std::collections::BTreeSet;
 
 use crate::plan::{REDACTED, ResourcePlan};
 use crate::resource::{Resource, ResourceValue};
 
-/// The secrets of one resource.
+/// Secrets of one resource.
 #[derive(Default)]
 pub(crate) struct SecretRedactor {
     secrets: Vec<String>,
-    /// Too short to be looked for inside other texts.
+    /// Secrets too short to be replaced inside other texts.
     short: Vec<String>,
 }
 
 impl SecretRedactor {
-    /// The values of those names. A secret of one or two letters would blacken half of every message: it only hides as a whole.
+    /// Collects the values of these attributes. A secret of one or two characters is redacted only as a whole text; otherwise it would blank out much
+    /// of every message.
     pub(crate) fn new(resource: &Resource, sensitive: &BTreeSet<String>) -> Self {
         let mut secrets: Vec<String> = Vec::new();
         for name in sensitive {
@@ -26,12 +27,12 @@ impl SecretRedactor {
         }
         let (mut secrets, short): (Vec<_>, Vec<_>) =
             secrets.into_iter().partition(|secret| secret.len() > 2);
-        // The longest first, so that one that holds another goes as a whole.
+        // Longest first, so a secret that contains another is replaced as a whole.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Self { secrets, short }
     }
 
-    /// The text without the secrets.
+    /// Replaces the secrets in a text.
     pub(crate) fn redact_text(&self, text: &str) -> String {
         if self.short.iter().any(|secret| secret == text) {
             return REDACTED.to_owned();
@@ -40,11 +41,11 @@ impl SecretRedactor {
         self.secrets.iter().fold(text.to_owned(), hide)
     }
 
-    /// Marks the changes of sensitive properties, as if their type had said so.
+    /// Marks the changes of sensitive properties as sensitive.
     pub(crate) fn mark_sensitive(plan: &mut ResourcePlan, sensitive: &BTreeSet<String>) {
         let is_file = plan.resource.type_name == "file";
         for change in &mut plan.changes {
-            // That a file comes to be is told with the checksum of its content.
+            // The message for a created file includes the checksum of its content.
             let tells = is_file && change.property == "ensure" && sensitive.contains("content");
             if (tells || sensitive.contains(&change.property)) && !change.sensitive {
                 change.sensitive = true;

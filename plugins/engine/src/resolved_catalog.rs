@@ -1,7 +1,7 @@
-//! A catalog after its types have judged it: who is a member, who contains whom, and who is meant by a reference.
+//! A catalog validated against its types: members, containment and reference lookup.
 //!
-//! Building a world touches nothing but what types that bring others with them must look at. Whatever is wrong with any resource
-//! refuses the whole catalog, as Puppet does: half a configuration is none.
+//! Resolving changes nothing and reads the machine only for types that generate resources. An invalid resource
+//! rejects the whole catalog, as in Puppet, because a partial configuration is not applied.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,31 +11,31 @@ use crate::resource::Resource;
 use crate::resource_type::CatalogResources;
 use crate::types::schedule::ScheduleResourceType;
 
-/// The index of a member.
+/// Index of a member.
 pub(crate) type MemberId = usize;
 
-/// A resource or container of the catalog, and what the run must know of it.
+/// A resource or container of the catalog, with the data the run needs.
 #[derive(Debug)]
 pub(crate) struct CatalogMember {
-    /// How it is named.
+    /// Its reference.
     pub(crate) reference: ResourceReference,
-    /// The judged resource; `None` for what only holds others.
+    /// The validated resource; `None` for a container.
     pub(crate) resource: Option<Resource>,
-    /// Its container.
+    /// Index of its container.
     pub(crate) container: Option<MemberId>,
-    /// Words by which it can be selected.
+    /// Tags for selection.
     pub(crate) tags: Vec<String>,
-    /// In which file it was written.
+    /// Source file of the definition.
     pub(crate) file: Option<String>,
-    /// In which line.
+    /// Line number of the definition.
     pub(crate) line: Option<u64>,
-    /// Names of values that are never shown.
+    /// Names of attributes whose values are never displayed.
     pub(crate) sensitive: BTreeSet<String>,
     /// Exported for other machines.
     pub(crate) is_virtual: bool,
-    /// The names of its containers, outermost first, and its own.
+    /// Names of its containers, outermost first, and its own.
     pub(crate) path: Vec<String>,
-    /// What it relates to, by the names of its metaparameters.
+    /// Relationships from its metaparameters.
     pub(crate) relations: Vec<MemberRelation>,
 }
 
@@ -46,12 +46,12 @@ impl CatalogMember {
     }
 }
 
-/// A relationship that was written down.
+/// An explicit relationship.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberRelation {
-    /// The other one.
+    /// The other resource.
     pub(crate) other: ResourceReference,
-    /// Whether the other one comes first.
+    /// Whether the other resource comes first.
     pub(crate) other_first: bool,
     /// Whether a change of the first refreshes the second.
     pub(crate) refresh: bool,
@@ -61,14 +61,14 @@ pub(crate) struct MemberRelation {
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedCatalog {
     members: Vec<CatalogMember>,
-    /// By reference, and by name and alias.
+    /// Index by reference, name and alias.
     names: HashMap<ResourceReference, MemberId>,
-    /// The order in which they were written, generated ones beside those that brought them.
+    /// Catalog order, with generated resources next to their generator.
     order: Vec<MemberId>,
 }
 
 impl ResolvedCatalog {
-    /// Judges every resource of the catalog.
+    /// Validates every resource of the catalog.
     pub(crate) fn new(engine: &ResourceEngine, catalog: &Catalog) -> Result<Self, CatalogError> {
         let mut world = Self::default();
         for (index, entry) in catalog.entries.iter().enumerate() {
@@ -106,7 +106,7 @@ impl ResolvedCatalog {
         }
     }
 
-    /// The schedule of that name: of the catalog, or one of those that are always there.
+    /// The schedule of that name: from the catalog or predeclared.
     pub(crate) fn find_schedule(&self, name: &str) -> Option<Resource> {
         self.find_resource("schedule", name)
             .cloned()
@@ -121,7 +121,7 @@ impl ResolvedCatalog {
         let id = self.members.len();
         let mut names = vec![member.reference.title.clone()];
         names.extend(string_list(entry.words.get("alias")));
-        // The same command may be run by two resources; whatever else has one name is one thing.
+        // Two resources may run the same command; for other types the name identifies one object.
         if let Some(resource) = member.resource.as_ref().filter(|_| is_isomorphic(&member)) {
             names.push(resource.name.clone());
         }
@@ -152,7 +152,7 @@ impl ResolvedCatalog {
         self.members.get(id)
     }
 
-    /// Who is meant.
+    /// Looks up a member by reference.
     pub(crate) fn find_member(&self, reference: &ResourceReference) -> Option<MemberId> {
         if let Some(id) = self.names.get(reference) {
             return Some(*id);
@@ -166,7 +166,7 @@ impl ResolvedCatalog {
             .copied()
     }
 
-    /// Everybody, in the order of the catalog.
+    /// All members in catalog order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (MemberId, &CatalogMember)> {
         self.order
             .iter()
@@ -180,7 +180,7 @@ impl ResolvedCatalog {
         }
     }
 
-    /// Takes in a resource that another one brought, right after or before it; `None` when it is there already.
+    /// Adds a generated resource right after or before its generator; `None` if the catalog already has it.
     pub(crate) fn add_generated(
         &mut self,
         parent: MemberId,
@@ -241,7 +241,7 @@ impl CatalogResources for ResolvedCatalog {
     }
 }
 
-/// The metaparameters that relate: whether the other one comes first, and whether the first's change refreshes the second.
+/// Relationship metaparameters: whether the other resource comes first, and whether a change of the first refreshes the second.
 const RELATION_KINDS: [(&str, bool, bool); 4] = [
     ("before", false, false),
     ("notify", false, true),
@@ -249,7 +249,7 @@ const RELATION_KINDS: [(&str, bool, bool); 4] = [
     ("subscribe", true, true),
 ];
 
-/// Whether its name stands for one thing on the machine.
+/// Whether the name identifies one object on the machine.
 fn is_isomorphic(member: &CatalogMember) -> bool {
     !matches!(member.reference.type_name.as_str(), "exec" | "notify")
 }
@@ -278,7 +278,7 @@ fn build_member(
     })
 }
 
-/// What a generated resource relates to; what it names and is not there, it does not relate to.
+/// Relationships of a generated resource; references to missing resources are ignored.
 fn generated_relations(resource: &Resource) -> Vec<MemberRelation> {
     let mut relations = Vec::new();
     for (name, other_first, refresh) in RELATION_KINDS {
@@ -310,7 +310,7 @@ fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogE
     Ok(relations)
 }
 
-/// One text, or a list of them.
+/// One string, or a list of strings.
 fn string_list(value: Option<&serde_json::Value>) -> Vec<String> {
     match value {
         Some(serde_json::Value::String(word)) => vec![word.clone()],

@@ -1,4 +1,4 @@
-//! A resource: the type, the title, and the values that somebody wants, checked against the type's schema.
+//! A resource: type, title and desired values, validated against the type's schema.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,29 +9,29 @@ use crate::error::EngineError;
 use crate::munge;
 use crate::schema::TypeSchema;
 
-/// A value of a property or parameter, after its schema has judged and munged it.
+/// A value of a property or parameter, after validation and conversion by its schema.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ResourceValue {
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A text; symbols such as `present` are texts too.
+    /// A string; symbols such as `present` are strings too.
     Text(String),
-    /// A list of texts.
+    /// A list of strings.
     List(Vec<String>),
-    /// Whatever else a type that is not the engine's own takes.
+    /// Any other value; only for types that are not built in.
     Data(StructuredValue),
 }
 
-/// A value with a structure of its own.
+/// A structured value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StructuredValue(pub serde_json::Value);
 
 impl Ord for StructuredValue {
-    /// By their texts: an order, without a meaning.
+    /// Compares the serialized texts: a total order without further meaning.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.to_string().cmp(&other.0.to_string())
     }
@@ -68,7 +68,7 @@ impl fmt::Display for ResourceValue {
 }
 
 impl ResourceValue {
-    /// The text, if it is one.
+    /// The string, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -76,7 +76,7 @@ impl ResourceValue {
         }
     }
 
-    /// The number, if it is one.
+    /// The integer, if it is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -84,7 +84,7 @@ impl ResourceValue {
         }
     }
 
-    /// The truth, if it is one.
+    /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(truth) => Some(*truth),
@@ -92,7 +92,7 @@ impl ResourceValue {
         }
     }
 
-    /// The texts of a list, or the one text.
+    /// The strings of a list, or a single string as a list.
     pub fn as_list(&self) -> Vec<&str> {
         match self {
             Self::List(values) => values.iter().map(String::as_str).collect(),
@@ -102,24 +102,24 @@ impl ResourceValue {
     }
 }
 
-/// Names and values; the same shape for what is desired and for what was found on the machine.
+/// Names and values; used for both desired and current state.
 pub type ResourceValues = BTreeMap<String, ResourceValue>;
 
-/// A resource whose values were checked: no unknown names, every value of its declared kind.
+/// A validated resource: no unknown names, every value of its declared kind.
 #[derive(Clone, PartialEq)]
 pub struct Resource {
     /// Lower-case name of the type, such as `user` or `ssh_authorized_key`.
     pub type_name: String,
     /// The title.
     pub title: String,
-    /// What the machine calls it: the value of the type's namevar, which is the title unless it was given.
+    /// The name on the machine: the value of the type's namevar, which defaults to the title.
     pub name: String,
     /// Desired properties and parameters.
     pub values: ResourceValues,
 }
 
 impl fmt::Debug for Resource {
-    /// Names the values without showing them: a password may be among them.
+    /// Prints attribute names without values, because a value may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resource")
             .field("reference", &self.reference())
@@ -129,17 +129,17 @@ impl fmt::Debug for Resource {
 }
 
 impl Resource {
-    /// A resource of which nothing is desired, not even the defaults: the way to ask what is there.
+    /// A resource without desired values or defaults; used to query the current state.
     pub fn without_values(schema: &TypeSchema, title: &str) -> Result<Self, EngineError> {
         munge::empty_resource(schema, title)
     }
 
-    /// `User[rip]`, as Puppet writes references.
+    /// The reference in Puppet's syntax: `User[rip]`.
     pub fn reference(&self) -> String {
         format_reference(&self.type_name, &self.title)
     }
 
-    /// Whether some property is desired, that is, the resource is not just asked about.
+    /// Whether any property is desired; otherwise the resource is only queried.
     pub fn is_managed(&self, schema: &TypeSchema) -> bool {
         schema
             .properties()
@@ -151,17 +151,17 @@ impl Resource {
         self.values.get(name)
     }
 
-    /// One desired text.
+    /// One desired string.
     pub fn get_text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(ResourceValue::as_text)
     }
 
-    /// One desired list, or the one text as a list; empty when absent.
+    /// One desired list, or a string as a list; empty if absent.
     pub fn get_list(&self, name: &str) -> Vec<&str> {
         self.get(name).map_or_else(Vec::new, ResourceValue::as_list)
     }
 
-    /// One desired truth; false when absent.
+    /// One desired boolean; false if absent.
     pub fn get_flag(&self, name: &str) -> bool {
         self.get(name)
             .and_then(ResourceValue::as_bool)

@@ -1,4 +1,4 @@
-//! What a resource type must be able to do, and what it is given to do it with. The types themselves are in [`crate::types`].
+//! The trait of resource types, and the context they work with. The types themselves are in [`crate::types`].
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,29 +15,29 @@ use crate::providers::bucket::BucketRegistry;
 use crate::resource::{Resource, ResourceValues};
 use crate::schema::TypeSchema;
 
-/// A resource type: three verbs, and two ways to look.
+/// A resource type: read, plan and apply, plus find and list.
 pub trait ResourceType: fmt::Debug + Send + Sync {
-    /// What it accepts.
+    /// The attributes it accepts.
     fn schema(&self) -> &'static TypeSchema;
 
-    /// Checks that concern several values at once, and fills in what follows from the title. Pure.
+    /// Validates combinations of values, and fills in values derived from the title. Pure.
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
         Ok(resource)
     }
 
-    /// What the machine says about this resource. When nothing is desired, everything is asked for.
+    /// Reads the current state of this resource. Reads all properties if none are desired.
     fn read_state(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<ResourceState, EngineError>;
 
-    /// The difference. Pure. The default compares each desired property with the found one.
+    /// Computes the difference. Pure. The default compares each desired property with the current one.
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         ResourcePlan::compare(self.schema(), resource, state)
     }
 
-    /// Both at once: what would change on this machine. For types of which the machine has to be asked what a difference is.
+    /// Reads and plans in one step. For types that need the machine to compare values.
     fn read_and_plan(
         &self,
         cx: &ResourceContext<'_>,
@@ -47,8 +47,8 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(self.plan(resource, &state))
     }
 
-    /// Makes one change of the plan. The engine calls this for each change in order, makes the events, and goes on with
-    /// the next change when one fails, as Puppet does.
+    /// Applies one change of the plan. The engine calls this for each change in order, emits the events, and continues with
+    /// the next change after a failure, as Puppet does.
     fn apply_change(
         &self,
         cx: &ResourceContext<'_>,
@@ -56,39 +56,39 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         change: &PropertyChange,
     ) -> Result<(), EngineError>;
 
-    /// Whether it does anything when something that it subscribes to has changed.
+    /// Whether the type supports refreshes.
     fn supports_refresh(&self) -> bool {
         false
     }
 
-    /// Does what a change of something that it subscribes to asks for: runs the command, restarts the service. Only called
-    /// of types that say so by [`Self::supports_refresh`].
+    /// Refreshes the resource after a change of something it subscribes to: runs the command, restarts the service. Called only
+    /// if [`Self::supports_refresh`] returns true.
     fn refresh(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Whether a change of the resource refreshes the resource itself.
+    /// Whether a change of the resource triggers a refresh of itself.
     fn refreshes_itself(&self) -> bool {
         false
     }
 
-    /// Whether making this change does already what a refresh of the resource itself in the same run would do.
+    /// Whether this change already has the effect of a refresh of the resource in the same run.
     fn spares_refresh(&self, _: &PropertyChange) -> bool {
         false
     }
 
-    /// The resources of the catalog that come before this one without being told to. Pure.
+    /// Resources of the catalog that automatically come before this one. Pure.
     fn autorequires(&self, _: &Resource, _: &dyn CatalogResources) -> Vec<AutorequireTarget> {
         Vec::new()
     }
 
-    /// When [`Self::generate_resources`] has something to add to the catalog.
+    /// When [`Self::generate_resources`] is called.
     fn generation_phase(&self, _: &Resource) -> GenerationPhase {
         GenerationPhase::Never
     }
 
-    /// More resources that follow from this one and the machine: what lies below a directory, what is to be purged. A resource
-    /// that the catalog already has is left as it is there.
+    /// Additional resources derived from this one and the machine: entries below a directory, resources to purge. A resource
+    /// that is already in the catalog keeps its definition there.
     fn generate_resources(
         &self,
         _: &ResourceContext<'_>,
@@ -98,18 +98,18 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The name of the provider that is at work, for reports; `None` for types without providers.
+    /// Name of the provider used, for reports; `None` for types without providers.
     fn provider_name(&self, _: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
         resource.get_text("provider").map(str::to_owned)
     }
 
-    /// Everything that the machine says about the resource of that title. The default reads a resource of which nothing
-    /// is desired; types whose title does not say where to look search [`Self::list_instances`] instead.
+    /// Full current state of the resource with that title. The default reads a resource without desired
+    /// values; types whose title does not determine the location search [`Self::list_instances`] instead.
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
         self.read_state(cx, &Resource::without_values(self.schema(), title)?)
     }
 
-    /// Every resource of this type on the machine: title and properties. None by default: of most things a machine has no list.
+    /// All resources of this type on the machine: title and properties. Empty by default, because most types cannot be enumerated.
     fn list_instances(
         &self,
         _: &ResourceContext<'_>,
@@ -120,14 +120,14 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
 
 /// The other resources of a catalog.
 pub trait CatalogResources {
-    /// The resource of that type whose title, name or alias it is.
+    /// The resource of that type with this title, name or alias.
     fn find_resource(&self, type_name: &str, name: &str) -> Option<&Resource>;
 
-    /// All of that type, in the order of the catalog.
+    /// All resources of that type in catalog order.
     fn resources_of_type(&self, type_name: &str) -> Vec<&Resource>;
 }
 
-/// Nobody else.
+/// An empty catalog.
 impl CatalogResources for () {
     fn find_resource(&self, _: &str, _: &str) -> Option<&Resource> {
         None
@@ -138,43 +138,43 @@ impl CatalogResources for () {
     }
 }
 
-/// Finds the files that `puppet:` URLs stand for, and brings them to this machine if need be.
+/// Resolves `puppet:` URLs to files on this machine, and downloads them if needed.
 pub trait FileSourceResolver: fmt::Debug {
-    /// The path of the node's own at which the file or directory lies; `None` when there is none, which lets the next
-    /// source of a list be tried. The error is one line for people.
+    /// Node path of the file or directory; `None` if it does not exist, in which case the next
+    /// source of a list is tried. The error is a single line for display.
     fn locate_file(&self, url: &str) -> Result<Option<PathBuf>, String>;
 }
 
-/// A resource by type and name, which may be in the catalog or not.
+/// A resource by type and name; it need not be in the catalog.
 pub type AutorequireTarget = (&'static str, String);
 
-/// When a resource brings others with it.
+/// When a resource generates others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPhase {
     /// Never.
     Never,
-    /// Before anything of the catalog is evaluated; they come after the resource that brings them.
+    /// Before any evaluation; generated resources come after their generator.
     BeforeTheRun,
-    /// Before anything of the catalog is evaluated; they come before the resource that brings them.
+    /// Before any evaluation; generated resources come before their generator.
     BeforeTheRunAndFirst,
-    /// Right before the resource itself is evaluated; they come after it, and whatever depends on it after them.
+    /// Right before the generator is evaluated; generated resources come after it, and its dependents after them.
     WithTheResource,
 }
 
-/// What a type works with.
+/// Context of type operations.
 #[derive(Debug)]
 pub struct ResourceContext<'a> {
     /// The machine.
     pub system: &'a dyn System,
-    /// Raised when the caller has given up.
+    /// Set when the caller cancels.
     pub cancel: CancelFlag,
-    /// What the people should read besides events: a command's output, a message.
+    /// Log lines besides events: command output, messages.
     pub(crate) log: RefCell<Vec<String>>,
-    /// What need not be read again.
+    /// Cached data.
     pub(crate) memo: EvaluationCache,
-    /// Directories in which files were made that are not yet on the disk for certain.
+    /// Directories with new files that are not yet synced to disk.
     fresh: RefCell<BTreeSet<PathBuf>>,
-    /// Where `puppet:` sources lie on this machine.
+    /// Resolver for `puppet:` sources.
     pub(crate) sources: Option<&'a dyn FileSourceResolver>,
 }
 
@@ -191,7 +191,7 @@ impl<'a> ResourceContext<'a> {
         }
     }
 
-    /// A file was made in this directory that is only to be on the disk when everything is done.
+    /// Records a new file in this directory whose sync is deferred to the end.
     pub(crate) fn note_created_file(&self, directory: &Path) {
         let mut fresh = self.fresh.borrow_mut();
         if !fresh.contains(directory) {
@@ -199,20 +199,20 @@ impl<'a> ResourceContext<'a> {
         }
     }
 
-    /// Returns when everything that was made is on the disk.
+    /// Blocks until all recorded files are on disk.
     pub(crate) fn sync_created_files(&self) -> Result<(), SystemError> {
         let directories: Vec<PathBuf> = self.fresh.take().into_iter().collect();
         self.system.sync_file_systems(&directories)
     }
 
-    /// The same, with a place for files whose `source` is a `puppet:` URL. Without one such a file fails.
+    /// Sets the resolver for files whose `source` is a `puppet:` URL. Without one such a file fails.
     #[must_use]
     pub fn with_sources(mut self, sources: &'a dyn FileSourceResolver) -> Self {
         self.sources = Some(sources);
         self
     }
 
-    /// The same, keeping what files were before in this directory, where no `filebucket` says otherwise.
+    /// Sets the default backup directory, used unless a `filebucket` says otherwise.
     #[must_use]
     pub fn with_bucket(mut self, directory: impl Into<PathBuf>) -> Self {
         self.memo.buckets = BucketRegistry::new(directory);

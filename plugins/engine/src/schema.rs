@@ -1,59 +1,59 @@
-//! What a type accepts: its properties (found on the machine, compared, changed) and parameters (how to go about it).
+//! Schema of a type: its properties (read, compared and changed) and parameters (options of the operation).
 //!
-//! A schema is data. [`munge`](crate::munge) turns untyped words into [`Values`](crate::resource::ResourceValues) by it.
+//! A schema is data. [`munge`](crate::munge) converts untyped input to [`Values`](crate::resource::ResourceValues) according to it.
 
-/// Whether a name describes the machine or the way to get there.
+/// Whether an attribute is part of the state or an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeRole {
-    /// Compared with the machine, and synced.
+    /// Compared with the machine and synced.
     Property,
-    /// Only used while syncing.
+    /// Used only while syncing.
     Parameter,
 }
 
-/// The kind of a value, and how it is munged.
+/// The kind of a value and its conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeKind {
-    /// Any text.
+    /// Any string.
     Text,
-    /// One of these words.
+    /// One of these keywords.
     Word(&'static [&'static str]),
-    /// One of these words, or any other text (a package version, a link's target); only the words are documented.
+    /// One of these keywords, or any other string (a package version, a link target); only the keywords are documented.
     WordOr(&'static [&'static str]),
-    /// Whole number, from a number or its decimal text.
+    /// An integer, from a number or its decimal string.
     Int,
-    /// `true`/`false`, also as `yes`/`no` texts.
+    /// `true`/`false`, also the strings `yes`/`no`.
     Bool,
-    /// An absolute path, kept without doubled or trailing slashes.
+    /// An absolute path, stored without duplicate or trailing slashes.
     Path,
-    /// Permission bits: octal, kept as text of four digits (`0644`), or symbolic, kept as it is (`u+rw,go-w`).
+    /// Permission bits: octal, stored as a string of four digits (`0644`), or symbolic, stored unchanged (`u+rw,go-w`).
     Mode,
-    /// List of texts; one text counts as a list of one.
+    /// List of strings; a single string becomes a list of one.
     List,
-    /// List of command lines; a list in it is one command's program and arguments, kept as a line with quotes.
+    /// List of command lines; a nested list is program and arguments of one command, stored as a quoted line.
     Commands,
-    /// List of options for a tool; an object `{"--prefix": "/opt"}` in it is `--prefix=/opt`.
+    /// List of options for a tool; an object `{"--prefix": "/opt"}` becomes `--prefix=/opt`.
     Options,
-    /// Seconds: a whole or fractional number, kept as text.
+    /// Seconds: an integer or fraction, stored as a string.
     Seconds,
-    /// Anything: a type that is not the engine's own judges it.
+    /// Any value; validated by a type that is not built in.
     Data,
 }
 
-/// One name that a type accepts.
+/// Schema of one attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttributeSchema {
     /// The name, as in Puppet.
     pub name: &'static str,
     /// Property or parameter.
     pub role: AttributeRole,
-    /// What values it takes.
+    /// Accepted values.
     pub kind: AttributeKind,
-    /// Taken when nothing is said; in the words of the command line.
+    /// Default value, in command-line syntax.
     pub default: Option<&'static str>,
     /// The value never appears in events, logs or errors.
     pub sensitive: bool,
-    /// One sentence.
+    /// Documentation: one sentence.
     pub doc: &'static str,
 }
 
@@ -82,14 +82,14 @@ impl AttributeSchema {
         }
     }
 
-    /// The same with a default.
+    /// Adds a default.
     #[must_use]
     pub const fn with_default(mut self, default: &'static str) -> Self {
         self.default = Some(default);
         self
     }
 
-    /// The same, never shown.
+    /// Marks the value as sensitive.
     #[must_use]
     pub const fn with_hidden_value(mut self) -> Self {
         self.sensitive = true;
@@ -97,21 +97,21 @@ impl AttributeSchema {
     }
 }
 
-/// A type's whole vocabulary. The order of properties is the order in which they are synced, `ensure` first.
+/// Schema of a type. The order of properties is the sync order, `ensure` first.
 #[derive(Debug, Clone, Copy)]
 pub struct TypeSchema {
     /// Lower-case name of the type.
     pub type_name: &'static str,
-    /// One or two sentences.
+    /// Documentation: one or two sentences.
     pub doc: &'static str,
-    /// The attribute that the title stands for when it is not given: `name`, `path`, `command`.
+    /// The attribute that defaults to the title: `name`, `path`, `command`.
     pub namevar: &'static str,
-    /// What it accepts, besides the metaparameters that every type has.
+    /// Attributes, excluding the metaparameters common to all types.
     pub attributes: &'static [AttributeSchema],
 }
 
 impl TypeSchema {
-    /// Looks a name up, among the metaparameters too.
+    /// Looks up an attribute, including metaparameters.
     pub fn find_attribute(&self, name: &str) -> Option<&'static AttributeSchema> {
         self.attributes
             .iter()
@@ -119,7 +119,7 @@ impl TypeSchema {
             .find(|attribute| attribute.name == name)
     }
 
-    /// The properties in the order in which they are synced.
+    /// The properties in sync order.
     pub fn properties(&self) -> impl Iterator<Item = &'static AttributeSchema> {
         self.attributes
             .iter()
@@ -127,7 +127,7 @@ impl TypeSchema {
     }
 }
 
-/// What every type accepts.
+/// Attributes accepted by every type.
 pub const METAPARAMETERS: &[AttributeSchema] = &[
     AttributeSchema::parameter(
         "noop",
@@ -177,7 +177,7 @@ pub const METAPARAMETERS: &[AttributeSchema] = &[
     ),
 ];
 
-/// The metaparameters that only mean something among other resources.
+/// Metaparameters that relate resources to each other.
 pub const RELATION_METAPARAMETERS: &[&str] = &["before", "require", "notify", "subscribe"];
 
 const LOG_LEVELS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Where types come from that are not the engine's own: another program that knows them.
+//! Sources of resource types that are not built in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::external::{self, ExternalTypes};
 use crate::puppet::{self, PuppetTypes};
 use crate::resource_type::ResourceType;
 
-/// Somebody who knows more types. Asked only for what the engine does not know itself.
+/// Provides additional types. Queried only for types that are not built in.
 pub trait ResourceTypeSource: fmt::Debug + Send + Sync {
-    /// The type of that name; `None` when it knows none. The error is [`EngineError::Unavailable`] when it cannot be asked.
+    /// The type of that name; `None` if the source does not have it. [`EngineError::Unavailable`] if the source cannot be queried.
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError>;
 }
 
-/// Programs that are described where they usually are, then the machine's Puppet with its own settings.
+/// External programs in the default directory, then the installed Puppet with its default settings.
 pub fn machine_type_sources(system: &Arc<dyn System>) -> Arc<dyn ResourceTypeSource> {
     let external = ExternalTypes::new(Arc::clone(system), external::TYPES_DIRECTORY);
     let puppet = PuppetTypes::new(Arc::clone(system), puppet::PuppetBridgeOptions::default());
@@ -24,7 +24,7 @@ pub fn machine_type_sources(system: &Arc<dyn System>) -> Arc<dyn ResourceTypeSou
     Arc::new(others)
 }
 
-/// Several, asked one after the other. One that cannot be asked does not keep the next from knowing.
+/// Queries several sources in order. An unavailable source does not prevent the following ones from being queried.
 impl ResourceTypeSource for Vec<Arc<dyn ResourceTypeSource>> {
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
         let mut problem = Ok(None);

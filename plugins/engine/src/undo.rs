@@ -1,8 +1,8 @@
-//! What changes replaced, kept so that they can be taken back.
+//! Records of replaced state, so that changes can be undone.
 //!
-//! Before a change is made, what was found is written down: the values of the properties, and the content of a file that is about to
-//! be replaced. Taking back is applying what was there before, as any other resource; so it can be planned, refused, and taken back
-//! in turn. What ran a command, or said something, cannot be taken back.
+//! Before a change is made, the current property values are recorded, and the content of a file that is about to
+//! be replaced. Undo applies the recorded state as an ordinary resource, so it can be planned, rejected and undone
+//! itself. Executed commands and messages cannot be undone.
 
 use std::path::Path;
 
@@ -14,30 +14,30 @@ use crate::plan::{ResourcePlan, is_absent};
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 
-/// The directory of the records in the state directory.
+/// Directory of the records in the state directory.
 const UNDO_DIRECTORY: &str = "undo";
-/// The largest record that is read, in bytes.
+/// Maximum size of a record, in bytes.
 const MAX_RECORD_BYTES: u64 = 16 * 1024 * 1024;
-/// The largest file whose content is kept, in bytes.
+/// Maximum size of a file whose content is recorded, in bytes.
 const MAX_CONTENT_BYTES: u64 = 8 * 1024 * 1024;
-/// How many records are kept; the oldest go first.
+/// Maximum number of records; the oldest are deleted first.
 const MAX_RECORDS: usize = 1000;
 
-/// What one change replaced.
+/// The state replaced by one change.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct UndoRecord {
     /// The type of the resource.
     pub type_name: String,
     /// Its title.
     pub title: String,
-    /// What it takes to be as before, in the words of the command line; `None` when that cannot be said.
+    /// Attributes that restore the previous state, in command-line syntax; `None` if that is impossible.
     words: Option<Map<String, Json>>,
-    /// Why it cannot be taken back.
+    /// Why the change cannot be undone.
     obstacle: Option<String>,
 }
 
 impl std::fmt::Debug for UndoRecord {
-    /// Names the words without showing them: a password may be among them.
+    /// Prints attribute names without values, because a value may be a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Record")
             .field("type_name", &self.type_name)
@@ -46,39 +46,39 @@ impl std::fmt::Debug for UndoRecord {
     }
 }
 
-/// Why something cannot be taken back.
+/// Reasons why a change cannot be undone.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// Nothing of that name was done here, or too long ago.
+    /// No record with this id: never made here, or already deleted.
     #[error("there is no change `{id}` here to take back; the last {MAX_RECORDS} are kept")]
     Unknown {
-        /// What was asked for.
+        /// The requested id.
         id: String,
     },
     /// The record is damaged.
     #[error("the record of change `{id}` is damaged")]
     Damaged {
-        /// What was asked for.
+        /// The requested id.
         id: String,
-        /// Where.
+        /// The parser's error with its position.
         #[source]
         source: serde_json::Error,
     },
-    /// It cannot be said what to do.
+    /// The previous state cannot be restored.
     #[error("{resource} cannot be taken back: {obstacle}")]
     Impossible {
         /// `Exec[x]`.
         resource: String,
-        /// Why.
+        /// The reason.
         obstacle: String,
     },
-    /// The state directory cannot be used.
+    /// The state directory is unusable.
     #[error("what changes replaced cannot be kept or read")]
     State(#[from] SystemError),
 }
 
 impl UndoRecord {
-    /// What the plan is about to replace. Reads the content of a file that is about to be replaced.
+    /// Records what the plan will replace. Reads the content of a file that is about to be replaced.
     pub fn from_plan(system: &dyn System, plan: &ResourcePlan) -> Self {
         let resource = &plan.resource;
         let (words, obstacle) = match inverse_values(system, plan) {
@@ -93,7 +93,7 @@ impl UndoRecord {
         }
     }
 
-    /// The words that bring back what was there.
+    /// The attributes that restore the previous state.
     pub fn into_values(self) -> Result<Map<String, Json>, UndoError> {
         let Self {
             type_name,
@@ -107,13 +107,13 @@ impl UndoRecord {
         })
     }
 
-    /// Writes the record down, for the change of that name. On the disk when this returns.
+    /// Saves the record under the id of the change. Durable on return.
     pub fn save(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
-        // Texts, numbers and lists only; serialising them cannot fail.
+        // Strings, numbers and lists only; serialization cannot fail.
         let content = serde_json::to_vec(self).unwrap_or_default();
         state.replace_file(&record_path(id), &content)?;
         let mut names = state.list_names(UNDO_DIRECTORY)?;
-        // Names begin with the instant, being UUIDs of version 7.
+        // Names are UUIDs of version 7, which sort by time.
         names.sort_unstable();
         let surplus = names.len().saturating_sub(MAX_RECORDS);
         for name in names.iter().take(surplus) {
@@ -122,7 +122,7 @@ impl UndoRecord {
         Ok(())
     }
 
-    /// The record of the change of that name.
+    /// Loads the record of a change.
     pub fn load(state: &StateDir, id: &str) -> Result<Self, UndoError> {
         let unknown = || UndoError::Unknown { id: id.to_owned() };
         let proper = |c: char| c.is_ascii_hexdigit() || c == '-';
@@ -143,7 +143,7 @@ fn record_path(id: &str) -> String {
     format!("{UNDO_DIRECTORY}/{id}")
 }
 
-/// The words that lead back. The error says why there are none.
+/// The attributes that restore the previous state, or the reason why there are none.
 fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String, Json>, String> {
     let resource = &plan.resource;
     if matches!(
@@ -184,7 +184,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
     Ok(words)
 }
 
-/// What says where the resource is, and how to go about it.
+/// Parameters needed to locate and change the resource.
 fn kept_parameters(resource: &Resource) -> Map<String, Json> {
     let kept = ["path", "target", "provider", "user", "force", "name"];
     let names = kept
@@ -195,7 +195,7 @@ fn kept_parameters(resource: &Resource) -> Map<String, Json> {
         .collect()
 }
 
-/// Found values without what only says when and what kind a thing is.
+/// Values found, without read-only ones such as times and the kind of file.
 fn restorable_values(values: &ResourceValues) -> impl Iterator<Item = (&str, &ResourceValue)> {
     let silent = ["ctime", "mtime", "type", "status"];
     values
@@ -204,7 +204,7 @@ fn restorable_values(values: &ResourceValues) -> impl Iterator<Item = (&str, &Re
         .filter(move |(name, value)| !silent.contains(name) && !is_absent(value))
 }
 
-/// A file's content is found as a checksum; the bytes are kept instead.
+/// Replaces the checksum of a file by its content.
 fn add_file_content(
     system: &dyn System,
     resource: &Resource,
@@ -228,6 +228,6 @@ fn add_file_content(
 }
 
 fn value_to_json(value: &ResourceValue) -> Json {
-    // Texts, numbers and lists; serialising them cannot fail.
+    // Strings, numbers and lists; serialization cannot fail.
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! `filemgr`: looks at files of the node, reads them, makes empty ones, and removes them, within the paths that the node allows.
+//! `filemgr`: inspects and reads files, creates empty files and directories, and removes them, within the paths that the node allows.
 //!
-//! Files are reached by descriptor ([`muster_api::system::confined`]), below the machine's root. Contents are not written:
-//! that is a state to be kept, and a resource for `puppetral`.
+//! Files are opened by descriptor ([`muster_api::system::confined`]), below the machine's root. The agent does not write contents: that is desired
+//! state, for which `puppetral` has resources.
 
 #![warn(missing_docs)]
 
@@ -24,9 +24,9 @@ use path_policy::PathPolicy;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Directories and files that may be touched, with everything below them.
+    /// Allowed directories and files, with everything below them.
     pub allow: Vec<PathBuf>,
-    /// Those of them that may not. The machine's secrets and the daemon's own files are always denied as well.
+    /// Exceptions from `allow`. The machine's secrets and the daemon's own files are always denied as well.
     pub deny: Vec<PathBuf>,
 }
 
@@ -39,8 +39,8 @@ impl Default for Options {
     }
 }
 
-/// The agent, with every action that its DDL declares. `daemon_paths` are the daemon's configuration, state, audit log and
-/// credentials, as paths of the host; no action touches them.
+/// Builds the agent with every action that its DDL declares. `daemon_paths` are the daemon's configuration, state, audit log and credentials, as
+/// paths of the host; no action touches them.
 pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("filemgr").unwrap_or_default();
     let fence = Arc::new(PathPolicy::new(options, daemon_paths));

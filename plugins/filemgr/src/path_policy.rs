@@ -1,6 +1,6 @@
-//! Which paths may be touched. A path is judged after the links in it are resolved, and is then opened without following any.
+//! Decides which paths may be accessed. A path is checked after its links are resolved, and is then opened without following links.
 //!
-//! The judgement holds for what is opened: a directory that is replaced by a link in between makes the call fail.
+//! The decision applies to the object that is opened: if a directory is replaced by a link between check and open, the call fails.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,10 +11,10 @@ use muster_api::system::{FileEntryKind, System};
 
 use crate::Options;
 
-/// Most links on the way of one path.
+/// Maximum number of links followed in one path.
 const MAX_LINKS: usize = 40;
 
-/// Secrets and grants of rights of the machine. The configuration cannot open them.
+/// Secrets and privilege configuration of the machine. The configuration cannot allow them.
 const PROTECTED_PATHS: [&str; 11] = [
     "/etc/shadow",
     "/etc/shadow-",
@@ -28,27 +28,27 @@ const PROTECTED_PATHS: [&str; 11] = [
     "/etc/ssl/private",
     "/etc/pki/tls/private",
 ];
-/// Where SSH keeps the host's keys.
+/// Directory of the SSH host keys.
 const SSH_DIRECTORY: &str = "/etc/ssh";
 
-/// The rules.
+/// The configured and built-in rules.
 #[derive(Debug)]
 pub(crate) struct PathPolicy {
     options: Options,
-    /// Of the daemon, as paths of the host.
+    /// Files of the daemon, as paths of the host.
     daemon_paths: Vec<PathBuf>,
 }
 
-/// A path that may be touched, with its directory held open.
+/// A path that passed the policy, with its parent directory held open.
 #[derive(Debug)]
 pub(crate) struct AdmittedPath {
-    /// Without links.
+    /// The path with all links resolved.
     pub(crate) path: PathBuf,
-    /// Absent when the directory above does not exist.
+    /// `None` when the parent directory does not exist.
     pub(crate) entry: Option<ConfinedEntry>,
-    /// Files that may not be touched, by device and inode: a hard link gives them another path.
+    /// Denied files by device and inode: a hard link gives a denied file another path.
     denied_files: Vec<EntryStatus>,
-    /// Places that may not be touched.
+    /// Denied paths.
     denied_places: Vec<PathBuf>,
 }
 
@@ -60,8 +60,7 @@ impl PathPolicy {
         }
     }
 
-    /// Opens the directory of a path that may be touched: its last name as it is, or with `follow` what a link there leads
-    /// to. Blocks.
+    /// Checks a path and opens its parent directory. With `follow`, a link as the last component is resolved; otherwise it is kept. Blocks.
     pub(crate) fn admit_path(
         &self,
         system: &dyn System,
@@ -108,7 +107,7 @@ impl PathPolicy {
         Ok(())
     }
 
-    /// Every place that may not be touched, as it is written and where its links lead.
+    /// All denied paths, both as configured and with links resolved.
     fn denied_paths(&self, system: &dyn System) -> Vec<PathBuf> {
         let inside = |path: &PathBuf| {
             let below = path.strip_prefix(system.root()).ok()?;
@@ -129,15 +128,15 @@ impl PathPolicy {
 }
 
 impl AdmittedPath {
-    /// Whether something below this directory may not be touched; then it is not removed as a whole.
+    /// Whether the directory contains a denied path; then it is not removed recursively.
     pub(crate) fn contains_denied_path(&self) -> bool {
         let ssh = Path::new(SSH_DIRECTORY);
         let mut places = self.denied_places.iter().map(PathBuf::as_path);
         places.any(|place| place.starts_with(&self.path)) || ssh.starts_with(&self.path)
     }
 
-    /// Opens the file or directory; nothing when it does not exist. A hard link to a denied file is denied, and so is any
-    /// hard link to a file that not every user may read: it may be a file of a place that is closed.
+    /// Opens the file or directory; `None` when it does not exist. Rejects hard links to denied files, and any file with several hard links that is
+    /// not world-readable, because one of its links may be in a denied directory.
     pub(crate) fn open_target(&self) -> Result<Option<ConfinedFile>, ActionError> {
         let Some(entry) = &self.entry else {
             return Ok(None);
@@ -165,7 +164,7 @@ fn denied_error(path: &Path, rule: &str) -> ActionError {
     ActionError::denied_by_rule(message, format!("plugins.filemgr.{rule}"))
 }
 
-/// The path without a number at its end: `audit.log.3` is an older part of `audit.log`.
+/// Removes a numeric extension: `audit.log.3` is a rotated part of `audit.log`.
 fn without_rotation_suffix(path: &Path) -> PathBuf {
     let number = path.extension().and_then(|end| end.to_str());
     match number {
@@ -174,7 +173,7 @@ fn without_rotation_suffix(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether this is a private SSH host key, as `sshd` and its packages name them.
+/// Whether the path is a private SSH host key, by the names that `sshd` and its packages use.
 fn is_host_key(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     path.starts_with(SSH_DIRECTORY)
@@ -185,7 +184,7 @@ fn is_host_key(path: &Path) -> bool {
         })
 }
 
-/// Follows the links on the way of an absolute path.
+/// Resolves the links of an absolute path.
 fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathBuf, ActionError> {
     let mut waiting: Vec<PathBuf> = reversed_components(path);
     let (mut real, mut links) = (PathBuf::from("/"), 0);
@@ -219,7 +218,7 @@ fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathB
     Ok(real)
 }
 
-/// The names of a path, the last one first.
+/// The components of a path, last one first.
 fn reversed_components(path: &Path) -> Vec<PathBuf> {
     let names = path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(PathBuf::from(name)),
@@ -231,7 +230,7 @@ fn reversed_components(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// What the machine says, as an answer.
+/// Converts an error of the system layer into an action error.
 pub(crate) fn to_action_error(error: &dyn std::error::Error) -> ActionError {
     ActionError::failed(error_chain(error))
 }

@@ -1,6 +1,6 @@
-//! One call: a slot, the action in a task of its own, a deadline, and an answer that its schema allows.
+//! Runs one call: acquires a permit, runs the action in a separate task with a deadline, and checks the reply against the schema.
 //!
-//! An action that answers from memory needs neither task nor deadline: it is run where it is called ([`AgentRegistry::answer_immediately`]).
+//! An action that replies from memory needs neither task nor deadline and runs inline ([`AgentRegistry::answer_immediately`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use tracing::Instrument as _;
 use crate::limits::CallLimits;
 use crate::registry::{AgentRegistry, AgentSlot};
 
-/// How long a cancelled action may still say what it has done: longer than a program has between TERM and KILL.
+/// How long the host waits for a cancelled action to report what it did. Longer than the time a program has between TERM and KILL.
 const CANCEL_GRACE: Duration = Duration::from_secs(4);
 
-/// What is called. The inputs are validated, the caller is authorised.
+/// One call. The inputs are validated and the caller is authorised.
 #[derive(Debug)]
 pub struct ActionCall {
-    /// The circumstances; agent, action and deadline are taken from it.
+    /// The context; supplies agent, action and deadline.
     pub context: CallContext,
     /// The inputs.
     pub input: Map<String, Value>,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallOutcome {
-    /// The field's code.
+    /// The status code.
     pub status: ReplyStatus,
-    /// `OK`, or what went wrong.
+    /// `OK`, or the error message.
     pub message: String,
-    /// What the code cannot say.
+    /// Detail that the status code does not carry.
     pub reason: Option<ReplyReason>,
     /// The outputs.
     pub data: Map<String, Value>,
-    /// How long it waited for its turn.
+    /// How long the call waited for a permit.
     pub queued: Duration,
     /// How long the action ran; zero when it never started.
     pub took: Duration,
@@ -61,7 +61,7 @@ impl CallOutcome {
         }
     }
 
-    /// Whether it was refused because too many others run and wait.
+    /// Whether the call was rejected because the agent's slots and queue are full.
     pub fn was_rejected_busy(&self) -> bool {
         self.took.is_zero() && matches!(self.reason, Some(ReplyReason::Busy { .. }))
     }
@@ -85,7 +85,7 @@ impl CallOutcome {
 }
 
 impl AgentRegistry {
-    /// Runs one call to its end, and always has an answer: a panic, a hang, a flood and an illegal answer are outcomes like others.
+    /// Runs one call to completion. Always returns an outcome: a panic, a timeout, an oversized reply and an invalid reply each map to one.
     pub async fn dispatch_call(&self, call: ActionCall) -> CallOutcome {
         let agent = call.context.agent.as_str().to_owned();
         let action = call.context.action.as_str().to_owned();
@@ -113,7 +113,7 @@ impl AgentRegistry {
 }
 
 impl AgentRegistry {
-    /// Whether this action answers from memory.
+    /// Whether this action replies from memory.
     pub fn answers_immediately(&self, agent: &str, action: &str) -> bool {
         let handler = self
             .find_slot(agent)
@@ -121,8 +121,8 @@ impl AgentRegistry {
         handler.is_some_and(|handler| handler.answers_immediately())
     }
 
-    /// Runs a call of an action that answers from memory, here and now. Gives it back if the action is another, or has to wait for
-    /// its turn.
+    /// Runs a call of an action that replies from memory inline. Returns the call unchanged if the action is of another kind, or if no permit is
+    /// free.
     #[expect(clippy::result_large_err, reason = "the call is given back as it came")]
     pub fn answer_immediately(&self, call: ActionCall) -> Result<CallOutcome, ActionCall> {
         let ActionCall { context, input } = call;
@@ -137,7 +137,7 @@ impl AgentRegistry {
             return Err(ActionCall { context, input });
         };
         let begun = Instant::now();
-        // What is left behind by a panic is the call's own: nobody sees it again.
+        // `AssertUnwindSafe` is sound here: only this call owns the state that a panic leaves behind, and it is dropped.
         let run = || handler.call(&context, input).now_or_never();
         let ended = catch_unwind(AssertUnwindSafe(run));
         let outcome = immediate_outcome(ended, begun.elapsed());
@@ -145,7 +145,7 @@ impl AgentRegistry {
     }
 }
 
-/// How an action ended that was to answer at once.
+/// The outcome of an action that runs inline.
 fn immediate_outcome(
     ended: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
     took: Duration,
@@ -156,13 +156,13 @@ fn immediate_outcome(
             let message = "the action did not answer at once, as it promises";
             CallOutcome::from_error(ActionError::internal_error(message), took)
         }
-        // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
+        // The panic hook logs the panic message; the caller only gets the fact that it panicked.
         Err(_) => panic_outcome(took),
     }
 }
 
 impl AgentSlot {
-    /// Waits for a turn, if there is room to wait. What is taken back meanwhile never starts.
+    /// Waits for a permit, if the queue has a free place. A call that is cancelled while it waits never starts.
     async fn acquire_permit(
         &self,
         deadline: Instant,
@@ -213,7 +213,7 @@ impl AgentSlot {
         )
     }
 
-    /// Holds an answer against schema and size.
+    /// Checks a reply against the schema and the size limit.
     fn check_outcome(&self, action: &str, outcome: CallOutcome) -> CallOutcome {
         let outcome = self.check_schema(action, outcome);
         let mut bytes = ByteCounter(0);
@@ -260,7 +260,7 @@ impl AgentSlot {
     }
 }
 
-/// Counts what is written to it.
+/// Counts the bytes written to it.
 struct ByteCounter(usize);
 
 impl std::io::Write for ByteCounter {
@@ -274,7 +274,7 @@ impl std::io::Write for ByteCounter {
     }
 }
 
-/// Leaves the queue, however the waiting ends.
+/// Leaves the queue on drop, however the wait ends.
 struct QueueGuard<'a>(&'a AgentSlot);
 
 impl Drop for QueueGuard<'_> {
@@ -283,7 +283,7 @@ impl Drop for QueueGuard<'_> {
     }
 }
 
-/// Runs the action in a task of its own. The slot is given back when the task is over, not when we stop waiting.
+/// Runs the action in a separate task. The permit is released when the task ends, not when the caller stops waiting.
 async fn run_action(
     handler: Arc<dyn ActionHandler>,
     call: ActionCall,
@@ -296,7 +296,7 @@ async fn run_action(
         let _slot = permit;
         handler.call(&context, input).await
     };
-    // What it logs belongs to the request, though the task is another one.
+    // Log events of the separate task keep the request's span.
     let mut task = tokio::spawn(action.in_current_span());
     let ended = tokio::select! {
         ended = &mut task => ended,
@@ -316,7 +316,7 @@ async fn run_action(
     task_outcome(ended, begun.elapsed())
 }
 
-/// An action that was done in spite of being taken back has done it; one that failed, failed because of that.
+/// A cancelled action that completed keeps its outcome; one that failed is reported as cancelled.
 fn mark_cancelled(outcome: CallOutcome) -> CallOutcome {
     match (outcome.status, &outcome.reason) {
         (ReplyStatus::Ok, _) | (_, Some(_)) => outcome,
@@ -342,7 +342,7 @@ fn task_outcome(
     match ended {
         Ok(result) => result_outcome(result, took),
         Err(error) => {
-            // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
+            // The panic hook logs the panic message; the caller only gets the fact that it panicked.
             tracing::error!(%error, "an action broke");
             panic_outcome(took)
         }

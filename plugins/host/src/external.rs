@@ -1,10 +1,10 @@
-//! Agents that are programs of their own, in any language: found in directories, held against their DDLs, run one process
-//! group a call, and answered for when they crash, hang, flood or lie.
+//! External agents: programs in any language. They are found in directories and checked against their DDLs. Each call runs in one process group; a
+//! crash, a hang, a flood or an invalid reply becomes an error reply.
 //!
-//! - [`options`]: what the configuration says. [`agent_directory`]: which agents there are now, while files come, change and go.
-//! - `place`: which files count, and who could have written them. `draft`: from a DDL's file to an agent.
-//! - [`protocol`]: what is asked and answered, as bytes (Choria's external agent protocol v1, `MCollective`'s convention for
-//!   scripts). `action`: one call. `process`: one process group, from its start to its end.
+//! - [`options`]: the configuration section. [`agent_directory`]: the current set of agents while files are added, changed and removed.
+//! - `ddl_files`: which files count, and which users could have written them. `candidate`: from a DDL file to an agent.
+//! - [`protocol`]: requests and replies as bytes (Choria's external agent protocol v1, `MCollective`'s convention for scripts). `action`: one call.
+//!   `process`: one process group, from start to exit.
 
 mod action;
 pub mod agent_directory;

@@ -1,10 +1,10 @@
-//! Finds, runs and limits plugins, so that a plugin that panics, hangs or floods costs one answer and never the daemon.
+//! Finds, runs and limits plugins. A plugin that panics, hangs or floods costs one reply, never the daemon.
 //!
-//! - [`registry`]: which agents there are. [`dispatch`]: one call, from slot to answer. [`limits`]: how much at once.
-//! - [`running`]: what is at work, and how it is taken back.
-//! - [`external`]: agents that are programs of their own, while they come and go. [`sandbox`]: what such a program may do.
+//! - [`registry`]: the agents of the node. [`dispatch`]: one call, from permit to reply. [`limits`]: concurrency, queue and output limits.
+//! - [`running`]: the running requests and their cancellation.
+//! - [`external`]: agents that are separate programs, which can be added and removed at run time. [`sandbox`]: the restrictions of such a program.
 //!
-//! Who may call what was decided before a call comes here.
+//! Authorisation is complete before a call reaches this crate.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! How much an agent may do at once, how much may wait, and how much it may answer.
+//! Limits of an agent: concurrency, queue length and output size.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use std::time::Duration;
 pub struct CallLimits {
     /// Calls that run at the same time.
     pub concurrency: usize,
-    /// Calls that wait for their turn; the next one is told `busy`.
+    /// Calls that may wait; further calls are rejected with `busy`.
     pub queue: usize,
-    /// Largest answer, as JSON, in bytes.
+    /// Maximum size of a reply, in bytes of JSON.
     pub output_bytes: usize,
-    /// What a refused caller is told to wait before it asks again.
+    /// The retry delay that a rejected caller receives.
     pub retry_after: Duration,
 }
 

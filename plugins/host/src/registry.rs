@@ -1,4 +1,4 @@
-//! Which agents there are, by name, each with its own slots.
+//! Registry of the agents by name, each with its own permits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tokio::sync::Semaphore;
 
 use crate::limits::CallLimits;
 
-/// The agents of a node. Only read while it is in use: a change makes a new one, and calls that run keep the old.
+/// The agents of a node. Immutable while in use: a change creates a new registry, and running calls keep the old one.
 #[derive(Debug, Clone, Default)]
 pub struct AgentRegistry {
     agents: BTreeMap<String, Arc<AgentSlot>>,
     names: Vec<String>,
 }
 
-/// An agent with its limits in force.
+/// An agent with its active limits.
 #[derive(Debug)]
 pub(crate) struct AgentSlot {
     pub(crate) agent: Agent,
@@ -25,23 +25,23 @@ pub(crate) struct AgentSlot {
     pub(crate) waiting: Arc<AtomicUsize>,
 }
 
-/// How busy an agent is.
+/// The load of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentLoad {
     /// The agent's name.
     pub agent: String,
     /// Calls that run.
     pub running: usize,
-    /// Calls that wait for their turn.
+    /// Calls that wait for a permit.
     pub waiting: usize,
-    /// What it is held to.
+    /// Its limits.
     pub limits: CallLimits,
 }
 
-/// Why an agent was not taken in.
+/// Why an agent was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Two plugins of one name.
+    /// Two agents have the same name.
     #[error("there are two agents of the name {name}; remove one")]
     Twice {
         /// The name.
@@ -55,7 +55,7 @@ impl AgentRegistry {
         Self::default()
     }
 
-    /// Takes an agent in.
+    /// Adds an agent.
     pub fn add(&mut self, agent: Agent, limits: CallLimits) -> Result<(), RegistryError> {
         let name = agent.name().to_owned();
         if self.agents.contains_key(&name) {
@@ -65,7 +65,7 @@ impl AgentRegistry {
         Ok(())
     }
 
-    /// Takes an agent in, in the place of another version of it. Calls of both count against the same limits.
+    /// Adds an agent, or replaces another version of it. Calls of both versions count against the same limits.
     pub fn replace(&mut self, agent: Agent, limits: CallLimits) {
         let name = agent.name().to_owned();
         let before = self.agents.get(&name).filter(|slot| slot.limits == limits);
@@ -83,7 +83,7 @@ impl AgentRegistry {
         self.names = self.agents.keys().cloned().collect();
     }
 
-    /// Lets an agent go; calls of it that run are not disturbed.
+    /// Removes an agent; its running calls continue.
     pub fn remove(&mut self, name: &str) {
         self.agents.remove(name);
         self.names = self.agents.keys().cloned().collect();
@@ -107,7 +107,7 @@ impl AgentRegistry {
             .collect()
     }
 
-    /// How busy each agent is now, sorted by name.
+    /// The current load of each agent, sorted by name.
     pub fn agent_loads(&self) -> Vec<AgentLoad> {
         let load = |(name, slot): (&String, &Arc<AgentSlot>)| AgentLoad {
             agent: name.clone(),

@@ -1,7 +1,7 @@
-//! Which requests are at work, or wait for their turn, and the way to take one back.
+//! The list of running and waiting requests, and their cancellation.
 //!
-//! A request is here from the moment it was accepted until its answer is made, so that nothing that was accepted can be
-//! missed. Who may take back whose is decided by whoever asks.
+//! A request is listed from its acceptance until its reply is built, so that no accepted request is missed. The callers of this module decide who
+//! may cancel a request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// The requests at work. Clones are the same list.
+/// The running requests. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct RunningRequests(Arc<Mutex<BTreeMap<Uuid, RunningEntry>>>);
 
@@ -21,7 +21,7 @@ struct RunningEntry {
     cancel: CancellationToken,
 }
 
-/// A place in the list, given back when dropped.
+/// An entry in the list, removed on drop.
 #[derive(Debug)]
 pub struct RunningGuard {
     list: RunningRequests,
@@ -30,7 +30,7 @@ pub struct RunningGuard {
 }
 
 impl RunningRequests {
-    /// Enters a request.
+    /// Adds a request.
     pub fn add_request(&self, request: RunningRequest) -> RunningGuard {
         let (id, cancel) = (request.id, CancellationToken::new());
         let entry = RunningEntry {
@@ -45,7 +45,7 @@ impl RunningRequests {
         }
     }
 
-    /// All of them, the oldest first.
+    /// All requests, oldest first.
     pub fn list_requests(&self) -> Vec<RunningRequest> {
         let entries = self.lock_entries();
         let mut all: Vec<_> = entries
@@ -56,12 +56,12 @@ impl RunningRequests {
         all
     }
 
-    /// How many there are.
+    /// The number of requests.
     pub fn count(&self) -> usize {
         self.lock_entries().len()
     }
 
-    /// Takes a request back; with `of`, only if it is that caller's. Tells what it found; `None` when it is not at work.
+    /// Cancels a request; with `of`, only if it belongs to that caller. Returns what it found; `None` if the request is not listed.
     pub fn cancel_request(
         &self,
         id: Uuid,
@@ -82,7 +82,7 @@ impl RunningRequests {
 }
 
 impl RunningGuard {
-    /// Cancelled when the request is taken back.
+    /// Cancelled when the request is cancelled.
     pub fn cancel_token(&self) -> &CancellationToken {
         &self.cancel
     }

@@ -1,8 +1,8 @@
-//! What a program of somebody else's may do, as a value; and the step that takes it on and becomes the program.
+//! Sandbox of external programs: a serialisable plan, and the step that applies it and executes the program.
 //!
-//! The daemon cannot do this between fork and exec: that needs `unsafe`, and is delicate in a process with threads. So it
-//! starts itself once more as a helper (`rpcd exec-sandboxed`), whose one thread applies the plan to itself and then
-//! *becomes* the program. Nothing secret is in a plan: it is the helper's argument, which others can read.
+//! The daemon cannot apply it between fork and exec: that needs `unsafe` and is error-prone in a multi-threaded process. It starts itself again as
+//! a helper (`rpcd exec-sandboxed`), whose single thread applies the plan to itself and then executes the program. A plan contains no secrets: it
+//! is a command-line argument, which other users can read.
 
 mod capabilities;
 mod landlocked;
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use landlocked::LandlockSupport;
 
-/// A program, and what it may do.
+/// A program and its restrictions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxPlan {
@@ -38,21 +38,21 @@ pub struct SandboxPlan {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<PathBuf>,
-    /// Its whole environment.
+    /// Its complete environment.
     pub environment: BTreeMap<String, String>,
-    /// Where it starts.
+    /// Its working directory.
     pub directory: PathBuf,
-    /// Who it is; absent: who the daemon is.
+    /// The user; absent: the daemon's user.
     pub user: Option<UnixAccount>,
-    /// How much it may use.
+    /// Its resource limits.
     pub limits: ResourceLimits,
-    /// Which files it may touch; absent: those that its user may.
+    /// The files it may access; absent: all that its user may access.
     pub confinement: Option<SandboxConfinement>,
-    /// Whether it keeps the daemon's capabilities. Only for a program that is to run as root and is not confined.
+    /// Whether it keeps the daemon's capabilities. Only for an unconfined program that runs as root.
     pub keep_capabilities: bool,
 }
 
-/// A user by numbers, because names are not looked up in a program that gives up its rights.
+/// A user by numeric ids, because no name lookup happens after privileges are dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnixAccount {
@@ -60,11 +60,11 @@ pub struct UnixAccount {
     pub uid: u32,
     /// The main group.
     pub gid: u32,
-    /// All other groups.
+    /// The supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// The kernel's limits for one program. What is absent is as the daemon's.
+/// Kernel resource limits of one program. An absent limit is inherited from the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResourceLimits {
@@ -72,104 +72,104 @@ pub struct ResourceLimits {
     pub memory_bytes: Option<u64>,
     /// Open files.
     pub open_files: Option<u64>,
-    /// Processes and threads of the user; the kernel does not hold root to it.
+    /// Processes and threads of the user; the kernel does not apply this to root.
     pub processes: Option<u64>,
-    /// Size of any one file that it writes, in bytes.
+    /// Maximum size of a file that it writes, in bytes.
     pub file_bytes: Option<u64>,
     /// Seconds of processor time.
     pub cpu_seconds: Option<u64>,
 }
 
-/// Files and network that are open to a program; nothing else is.
+/// The files and network that a program may access; everything else is denied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxConfinement {
-    /// Read and executed.
+    /// Paths it may read and execute.
     pub read: Vec<PathBuf>,
-    /// Read, executed, and changed.
+    /// Paths it may read, execute and change.
     pub write: Vec<PathBuf>,
-    /// Internet sockets, TCP and UDP. Without it the program has a network namespace of its own.
+    /// Internet sockets, TCP and UDP. Without it the program gets its own network namespace.
     pub network: bool,
-    /// Unix sockets that other processes listen on: any that its user may connect to.
+    /// Unix sockets that other processes listen on: all that its user may connect to.
     pub unix_sockets: bool,
-    /// Whether a kernel that cannot see to this is a reason not to start.
+    /// Whether the program must not start if the kernel cannot enforce this.
     pub required: bool,
 }
 
-/// Why a program was not started in its sandbox.
+/// Why a program did not start in its sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The argument is no plan.
+    /// The argument is not a plan.
     #[error("the plan of a sandbox cannot be read")]
     Plan(#[source] serde_json::Error),
-    /// A limit.
+    /// A resource limit cannot be set.
     #[error("cannot limit {what}")]
     Limit {
-        /// What should be limited.
+        /// The limited resource.
         what: &'static str,
-        /// The kernel's word.
+        /// The system error.
         #[source]
         source: Errno,
     },
-    /// Another user.
+    /// The user cannot be changed.
     #[error("cannot become user {uid} and group {gid}; only root can")]
     User {
         /// The user.
         uid: u32,
         /// The group.
         gid: u32,
-        /// The kernel's word.
+        /// The system error.
         #[source]
         source: Errno,
     },
-    /// The promise to gain no rights.
+    /// `no_new_privs` cannot be set.
     #[error("cannot renounce new rights")]
     Renounce(#[source] Errno),
-    /// Capabilities.
+    /// The capabilities cannot be dropped.
     #[error("cannot drop the capabilities")]
     Capabilities(#[source] rustix::io::Errno),
-    /// A network namespace.
+    /// The network namespace cannot be created.
     #[error("cannot make a network namespace")]
     Network(#[source] Errno),
-    /// The filter of system calls.
+    /// The system call filter cannot be installed.
     #[error("cannot filter system calls")]
     Seccomp(#[from] seccompiler::Error),
-    /// Landlock.
+    /// The Landlock rules cannot be applied.
     #[error("cannot confine the program to its files")]
     Landlock(#[from] RulesetError),
-    /// Landlock is needed, and not there.
+    /// Landlock is required but not available.
     #[error(
         "the kernel cannot confine programs to files (Landlock), and the configuration requires it"
     )]
     Unconfined,
-    /// The program.
+    /// The program cannot be executed.
     #[error("cannot start {}", program.display())]
     Start {
         /// The program.
         program: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
 }
 
 impl SandboxPlan {
-    /// The plan as the helper's argument.
+    /// Encodes the plan as the helper's argument.
     pub fn to_argument(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// The plan that is in the helper's argument.
+    /// Decodes the plan from the helper's argument.
     pub fn from_argument(text: &str) -> Result<Self, SandboxError> {
         serde_json::from_str(text).map_err(SandboxError::Plan)
     }
 
-    /// Takes the plan on and becomes the program. Comes back only when that is not possible; the process must end then, because it
-    /// has given up an unknown part of its rights.
+    /// Applies the plan and executes the program. Returns only on failure; the process must then exit, because it has dropped an unknown part of
+    /// its privileges.
     pub fn apply_and_exec(&self) -> Result<Infallible, SandboxError> {
         umask(Mode::S_IRWXG | Mode::S_IRWXO);
         self.limits.apply_limits()?;
-        // Rules name places that the new user might not be able to open: they are made first, and come into force last.
+        // Build the rules first and apply them last: the new user might not be able to open the paths in them.
         let rules = self
             .confinement
             .as_ref()
@@ -220,7 +220,7 @@ impl SandboxPlan {
     }
 }
 
-/// Moves into a network namespace without interfaces. Only root can; the filter of system calls refuses sockets to all.
+/// Moves into a network namespace without interfaces. Only root can do this; the system call filter denies sockets in any case.
 fn enter_network_namespace() -> Result<(), SandboxError> {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) | Err(Errno::EPERM) => Ok(()),
@@ -250,7 +250,7 @@ impl ResourceLimits {
             ("processes", Resource::RLIMIT_NPROC, self.processes),
             ("the size of files", Resource::RLIMIT_FSIZE, self.file_bytes),
             ("processor time", Resource::RLIMIT_CPU, self.cpu_seconds),
-            // What a program had in memory, a password among it, is not left in a file.
+            // Disable core dumps: a program's memory may contain a password.
             ("core dumps", Resource::RLIMIT_CORE, Some(0)),
         ];
         for (what, resource, limit) in limits {

@@ -1,6 +1,6 @@
-//! `nettest`: what the network looks like from the node: whether a port is open, what a name resolves to, whether a host answers.
+//! `nettest`: tests the network from the node: TCP connections, name resolution and echo replies.
 //!
-//! Nothing is sent over a connection that was opened. ICMP is the system's own `ping`'s business.
+//! Sends no data over the connections that it opens. ICMP echo requests are sent by the system's `ping`.
 
 #![warn(missing_docs)]
 
@@ -10,7 +10,7 @@ mod tests;
 
 use muster_api::{Agent, AgentError, ddl};
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("nettest").unwrap_or_default();
     Agent::builder(document)?

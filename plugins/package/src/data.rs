@@ -1,4 +1,4 @@
-//! `package("openssl")`: whether a package is installed, and in which version.
+//! Data source `package("openssl")`: whether a package is installed, and its version.
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;

@@ -1,7 +1,7 @@
-//! `package`: installs, updates and removes packages, and tells what is there and what is outdated.
+//! `package`: installs, updates and removes packages, and lists installed and outdated ones.
 //!
-//! Which tool there is, and how it is spoken to, is the engine's knowledge. Changes on one node follow each other, as
-//! the tool locks itself; who only looks waits for nobody. Upgrades of whole machines are not done here.
+//! The engine selects the package tool and runs it. Changes on one node run one after the other, because the tool locks itself; queries run
+//! concurrently. Upgrades of whole machines are not supported.
 
 #![warn(missing_docs)]
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("package").unwrap_or_default();
     let queue = Arc::new(queue::PackageQueue::default());

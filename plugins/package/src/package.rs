@@ -1,4 +1,4 @@
-//! The packages of the machine that an action acts on. All of it blocks.
+//! The operations of the actions on the machine's packages. Every call blocks.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct PackageChangeOutput {
     pub(crate) changed: bool,
 }
 
-/// The machine, as far as packages go.
+/// The package resources of the machine.
 pub(crate) struct NodePackages {
     system: Arc<dyn System>,
     engine: ResourceEngine,
@@ -47,13 +47,13 @@ impl NodePackages {
         }
     }
 
-    /// What is known about one package.
+    /// The state of one package.
     pub(crate) fn query_package(&self, name: &str) -> Result<ResourceState, EngineError> {
         self.engine.check_resource("package", name, &Map::new())?;
         self.engine.find_state("package", name)
     }
 
-    /// Brings it to a state: a version, or one of the engine's words.
+    /// Sets the state of a package: a version, or one of the engine's `ensure` values.
     pub(crate) fn ensure_state(
         &self,
         name: &str,
@@ -76,7 +76,7 @@ impl NodePackages {
         }
     }
 
-    /// Brings it to the newest version, if it is there: whoever updates a fleet does not want to install.
+    /// Updates a package to the newest version if it is installed. Never installs one, because a fleet-wide update must not add packages.
     pub(crate) fn update_package(&self, name: &str) -> Result<PackageChangeOutput, EngineError> {
         let resource = self.build_resource(name, "latest")?;
         if matches!(
@@ -89,7 +89,7 @@ impl NodePackages {
         self.ensure_state(name, "latest")
     }
 
-    /// Everything that has a newer version, and the tool that says so.
+    /// All packages with a newer version, and the tool that reported them.
     pub(crate) fn list_outdated(
         &self,
     ) -> Result<(&'static str, Vec<OutdatedPackage>), EngineError> {
@@ -99,7 +99,7 @@ impl NodePackages {
         ))
     }
 
-    /// Gets the package lists anew; what the tool said.
+    /// Updates the package lists. Returns the tool's output.
     pub(crate) fn refresh_lists(&self) -> Result<String, EngineError> {
         AptPackageProvider.refresh_lists(&self.engine_context(), &self.all_packages()?)
     }
@@ -109,7 +109,7 @@ impl NodePackages {
         self.engine.check_resource("package", name, &words)
     }
 
-    /// Stands for all packages in messages.
+    /// Represents all packages in messages.
     fn all_packages(&self) -> Result<Resource, EngineError> {
         self.engine.empty_resource("package", "*")
     }

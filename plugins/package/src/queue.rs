@@ -1,4 +1,4 @@
-//! Work with the machine's packages, on threads of its own: changes one after the other, looks at once.
+//! Runs package operations on separate threads: changes one after the other, queries concurrently.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use tokio::sync::Mutex;
 
 use crate::package::NodePackages;
 
-/// First come, first served.
+/// Queue of changes, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct PackageQueue(Arc<Mutex<()>>);
 
 impl PackageQueue {
-    /// Does work that changes something, when what was asked for before is done.
+    /// Runs a changing operation after all earlier ones have finished.
     pub(crate) async fn run_exclusive<T: Send + 'static>(
         &self,
         cx: &CallContext,
@@ -21,7 +21,7 @@ impl PackageQueue {
     ) -> Result<T, ActionError> {
         let turn = Arc::clone(&self.0).lock_owned().await;
         run_blocking(cx, move |packages| {
-            // Goes with the work: a tool whose caller has given up still keeps the next one waiting.
+            // The guard moves into the task: the tool may still run after the caller has timed out, and the next change must wait for it.
             let _turn = turn;
             work(packages)
         })
@@ -29,7 +29,7 @@ impl PackageQueue {
     }
 }
 
-/// Does work that changes nothing. A wrong request is told apart from a machine that would not (status 4 and 1).
+/// Runs a query. Reports an invalid request with status 4 and a failure of the machine with status 1.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     cx: &CallContext,
     work: impl FnOnce(&NodePackages) -> Result<T, EngineError> + Send + 'static,

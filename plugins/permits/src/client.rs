@@ -1,4 +1,4 @@
-//! Where permits are asked for: writes that this node waits, watches the pool, claims a place when it is its turn.
+//! Acquires permits: writes a wait entry, watches the pool, and claims a place when it is this node's turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU32;
@@ -21,28 +21,28 @@ use crate::pool::{BrokerClock, PermitPool, PoolMember};
 use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, parse_pool_name};
 use crate::slots::SlotAllocator;
 
-/// Longest pause between two looks at a pool in which nothing seems to happen.
+/// Longest pause between two evaluations of a pool without changes.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is asked for.
+/// Parameters of one permit acquisition.
 #[derive(Debug, Clone)]
 pub struct PermitRequest {
     /// The pool.
     pub pool: SubjectName,
-    /// How many nodes may hold it at once, this one included.
+    /// How many nodes may hold the pool at once, this node included.
     pub limit: NonZeroU32,
-    /// Higher goes first; 0 is usual.
+    /// Higher goes first; 0 is the default.
     pub priority: i8,
-    /// The run that it is for.
+    /// The run that the permit is for.
     pub run: Uuid,
-    /// How long to wait for a place.
+    /// Maximum time to wait for a place.
     pub patience: Duration,
-    /// How long the permit lives without a sign of life; [`DEFAULT_LEASE`] is usual.
+    /// How long the permit stays valid without a heartbeat; normally [`DEFAULT_LEASE`].
     pub lease: Duration,
 }
 
 impl PermitRequest {
-    /// A place among so many, for this run, with the usual lease.
+    /// Request with priority 0 and the default lease.
     pub fn new(pool: SubjectName, limit: NonZeroU32, run: Uuid, patience: Duration) -> Self {
         Self {
             pool,
@@ -55,29 +55,29 @@ impl PermitRequest {
     }
 }
 
-/// Why there is no permit.
+/// Why no permit was acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError {
-    /// The daemon has no broker.
+    /// The daemon has no broker connection.
     #[error("there is no connection to the broker, where permits are kept")]
     NotConnected,
-    /// The store does not do what it should.
+    /// Reading or writing the pool's entries failed.
     #[error("the pool {pool} cannot be used")]
     Store {
         /// The pool.
         pool: SubjectName,
-        /// Why.
+        /// The cause.
         #[source]
         source: BucketError,
     },
-    /// The store as a whole cannot be used.
+    /// Opening the bucket failed.
     #[error("the store of permits cannot be used")]
     Open {
-        /// Why.
+        /// The cause.
         #[source]
         source: BucketError,
     },
-    /// The node takes part in as many pools as it can.
+    /// All permit slots of this node are in use.
     #[error(
         "no permit of the pool {pool}: this node takes part in {MAX_PERMIT_SLOTS} pools already, which is the most"
     )]
@@ -85,17 +85,17 @@ pub enum PermitError {
         /// The pool.
         pool: SubjectName,
     },
-    /// Others held the pool all the time.
+    /// The pool stayed full for the whole wait.
     #[error("no permit of the pool {pool} within {} s; it is held by {holders}", patience.as_secs())]
     Full {
         /// The pool.
         pool: SubjectName,
-        /// How long was waited.
+        /// How long the request waited.
         patience: Duration,
-        /// Who held it last, by name.
+        /// Names of the last known holders.
         holders: String,
     },
-    /// Whoever asked gave up.
+    /// The caller cancelled the request.
     #[error("gave up while waiting for a permit of the pool {pool}")]
     Cancelled {
         /// The pool.
@@ -103,7 +103,7 @@ pub enum PermitError {
     },
 }
 
-/// This node's way to all pools. Clones share it.
+/// Acquires permits for this node in any pool. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct PermitClient {
     node: Identity,
@@ -115,7 +115,7 @@ pub struct PermitClient {
 }
 
 impl PermitClient {
-    /// A desk without a broker yet.
+    /// Creates a client without a broker connection; see [`PermitClient::connect`].
     pub fn new(node: Identity) -> Self {
         Self {
             node,
@@ -127,12 +127,12 @@ impl PermitClient {
         }
     }
 
-    /// Gives the desk its broker. Whether that has the store is found out when somebody asks for a permit.
+    /// Sets the broker connection. The bucket is opened by the first permit request.
     pub fn connect(&self, bus: Bus) {
         self.bus.send_replace(Some(bus));
     }
 
-    /// Waits for a place. What was written is removed again when there is none.
+    /// Waits for a place in the pool. Removes the written entries if no place was acquired.
     pub async fn acquire_permit(
         &self,
         ask: PermitRequest,
@@ -171,7 +171,7 @@ impl PermitClient {
         ))
     }
 
-    /// Takes a place for what somebody else started and cannot be stopped: it counts, whether or not there is room.
+    /// Takes a place for a process that was started outside and cannot be stopped. The claim counts even if the pool is full.
     pub async fn occupy_permit(
         &self,
         pool: &SubjectName,
@@ -203,14 +203,14 @@ impl PermitClient {
         ))
     }
 
-    /// Who holds the pool and who waits for it, at this moment.
+    /// Returns the broker's time, the current holders and the current waiters of a pool.
     pub async fn inspect_pool(
         &self,
         pool: &SubjectName,
     ) -> Result<(Millis, Vec<PoolMember>, Vec<PoolMember>), PermitError> {
         let bucket = self.get_bucket().await?;
         let entries = async {
-            // What was written last tells the broker's time.
+            // A write is needed to learn the broker's time: the clock advances only with entries, and an unused pool gets none.
             if !self.is_pool_in_use(pool)
                 && let Ok(place) = self
                     .allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE)
@@ -233,7 +233,7 @@ impl PermitClient {
         ))
     }
 
-    /// The pools of which the store knows anything.
+    /// Names of all pools that have an entry in the bucket.
     pub async fn list_pools(&self) -> Result<Vec<SubjectName>, PermitError> {
         let bucket = self.get_bucket().await?;
         let entries = bucket
@@ -245,7 +245,7 @@ impl PermitClient {
         Ok(names.into_iter().collect())
     }
 
-    /// Ends this node's permits of a pool, or the one of this run: what runs under them is stopped. Tells how many there were.
+    /// Cancels this node's permits of a pool, or only that of `run`, which stops their runs. Returns how many were cancelled.
     pub fn revoke_permits(&self, pool: &SubjectName, run: Option<Uuid>) -> usize {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let meant = held.iter().filter(|((of, by), lost)| {
@@ -259,7 +259,7 @@ impl PermitClient {
         turns.get(pool).is_some_and(|turn| turn.try_lock().is_err())
     }
 
-    /// Remembers a permit as long as somebody holds its token.
+    /// Registers a permit so that [`PermitClient::revoke_permits`] can cancel it; replaces an earlier one of the same pool.
     fn track_permit(&self, pool: &SubjectName, run: Uuid) -> CancellationToken {
         let lost = CancellationToken::new();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -278,7 +278,7 @@ impl PermitClient {
         opened.cloned()
     }
 
-    /// Opens the store, and removes what an earlier life of this node left there.
+    /// Opens the bucket, and deletes the entries that an earlier process of this node left.
     async fn open_bucket(&self) -> Result<Bucket, PermitError> {
         let mut known = self.bus.subscribe();
         let known = tokio::time::timeout(MAX_POLL_INTERVAL, known.wait_for(Option::is_some)).await;
@@ -313,7 +313,7 @@ impl PermitClient {
     }
 }
 
-/// A pool and the broker's time, as far as a watch has told them.
+/// The pool's state and the broker's time, as received from a watch.
 struct WatchedPool {
     pool: PermitPool,
     reckoning: BrokerClock,
@@ -333,7 +333,7 @@ impl WatchedPool {
             .unwrap_or_default()
     }
 
-    /// Takes one entry from the watch; false when there will be no more.
+    /// Applies the next entry of the watch; returns false when the watch has ended.
     async fn apply_next_entry(&mut self, watch: &mut BucketWatch) -> Result<bool, BucketError> {
         let Some(entry) = watch.next().await? else {
             return Ok(false);
@@ -344,7 +344,7 @@ impl WatchedPool {
         Ok(true)
     }
 
-    /// How long nothing changes if nobody writes.
+    /// Time until the next expiry, at most [`MAX_POLL_INTERVAL`]. Without new entries the pool does not change before that.
     fn poll_delay(&self) -> Duration {
         let now = self.broker_time();
         let end = self.pool.next_expiry(now).unwrap_or(u64::MAX);
@@ -352,7 +352,7 @@ impl WatchedPool {
     }
 }
 
-/// What was written and must be removed, should the waiting be given up in any way.
+/// Removes the written entries on drop, whatever ends the wait.
 struct RegistrationGuard(Option<PermitRegistration>);
 
 impl Drop for RegistrationGuard {
@@ -372,7 +372,7 @@ struct AcquireAttempt {
 }
 
 impl AcquireAttempt {
-    /// Waits for a place; gives the claim's revision, and when the last sign of life was sent.
+    /// Waits for a place; returns the claim's revision and the time at which the last heartbeat was sent.
     async fn wait_for_permit(
         &self,
         place: &PermitRegistration,
@@ -389,7 +389,7 @@ impl AcquireAttempt {
             )
             .await?;
         loop {
-            // Nothing is decided before our own word has come back: then everything before it is known.
+            // Decide only after the watch has delivered our own entry: then all earlier entries are applied too.
             while state.pool.revision() < own || !watch.is_current() {
                 self.require_next_entry(&mut state, &mut watch).await?;
             }
@@ -415,7 +415,7 @@ impl AcquireAttempt {
         }
     }
 
-    /// Claims a place, and finds out by the order of claims whether it is ours; a claim that came too late is taken back.
+    /// Writes a claim and checks by its rank among the claims whether it holds a place; deletes a claim that came too late.
     async fn try_claim(
         &self,
         place: &PermitRegistration,

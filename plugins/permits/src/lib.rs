@@ -1,15 +1,15 @@
-//! Run permits: how many nodes of a fleet may do the same thing at once, decided by the nodes themselves.
+//! Run permits: limit how many nodes of a fleet run the same operation at once, without a central coordinator.
 //!
-//! A *pool* lives in one bucket of the broker, in which each node writes only below its own name. Whoever wants to run writes that it
-//! waits; when it is its turn it writes a *claim*. The broker puts all claims in one order, and **the oldest claims, as many as the limit,
-//! hold the pool**: a rule that each node can apply for itself, and that two nodes who claim in the same moment cannot read
-//! differently. The claim's revision is the permit's *fence*.
+//! A *pool* is stored in one bucket of the broker. Each node writes only keys that end in its own name. A node that wants to run writes a *wait*
+//! entry; when it is its turn it writes a *claim*. The broker assigns a total order of revisions to all claims. **The oldest claims, up to the limit,
+//! hold the pool.** Each node evaluates this rule by itself, and concurrent claims give the same result on every node. The claim's revision is the
+//! permit's *fence*.
 //!
-//! A claim lives as long as its node gives signs of life: one every third of the *lease*, by the broker's clock. Who cannot give them
-//! must stop before the lease is over, because the others will not wait longer; see [`Permit::lost_token`].
+//! A claim stays valid as long as its node sends heartbeats: one every third of the *lease*, by the broker's clock. A node that cannot send them must
+//! stop its run before the lease ends, because the other nodes do not wait longer; see [`Permit::lost_token`].
 //!
-//! [`pool`] is the rule, a pure fold of the bucket's entries; [`PermitClient`] does the waiting and writing; the agent `permit` shows a pool
-//! and gives permits back.
+//! [`pool`] implements the rule as a pure fold of the bucket's entries. [`PermitClient`] waits and writes. The agent `permit` lists pools and
+//! releases permits.
 
 #![warn(missing_docs)]
 
@@ -30,10 +30,10 @@ pub use client::{PermitClient, PermitError, PermitRequest};
 pub use permit::Permit;
 pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 
-/// How long a permit lives without a sign of life, unless it is asked for otherwise.
+/// Default time that a permit stays valid without a heartbeat.
 pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
-/// The agent `permit`.
+/// Builds the agent `permit`.
 pub fn build_agent(desk: PermitClient) -> Result<Agent, AgentError> {
     Agent::builder(ddl::builtin_agent("permit").unwrap_or_default())?
         .with_action(actions::PermitListAction(desk.clone()))

@@ -1,4 +1,4 @@
-//! A permit that is held: kept alive in the background, given back at the end, and lost when the broker cannot be told of us.
+//! A held permit: renewed in the background, released at the end, and lost when heartbeats do not reach the broker.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use uuid::Uuid;
 use crate::record::PermitKeyKind;
 use crate::slots::AllocatedSlot;
 
-/// A place in a pool. Give it back with [`Permit::release`]; dropped, it is given back as soon as possible.
+/// A place in a pool. Release it with [`Permit::release`]; on drop it is released in the background.
 #[derive(Debug)]
 pub struct Permit {
     fence: u64,
     place: Option<PermitRegistration>,
     lost: CancellationToken,
     renewal: JoinHandle<()>,
-    /// Keeps this node's other runs out of the same pool.
+    /// Serialises this node's runs of the same pool.
     turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// Whose place in which pool.
+/// Identifies the entries of one node and run in one pool.
 #[derive(Debug, Clone)]
 pub(crate) struct PermitRegistration {
     pub(crate) bucket: Bucket,
@@ -36,7 +36,7 @@ pub(crate) struct PermitRegistration {
 }
 
 impl Permit {
-    /// A place that was just confirmed; `proven` is when the last sign of life that the broker took was sent.
+    /// Wraps a confirmed place and starts its renewal. `proven` is when the last heartbeat that the broker accepted was sent.
     pub(crate) fn with_renewal(
         place: PermitRegistration,
         fence: u64,
@@ -58,13 +58,12 @@ impl Permit {
         self.fence
     }
 
-    /// Cancelled when the permit counts no more soon: what runs must end within the last third of the lease, because then somebody
-    /// else may run.
+    /// Cancelled before the permit expires. The run must end within the last third of the lease, because another node may start after that.
     pub fn lost_token(&self) -> &CancellationToken {
         &self.lost
     }
 
-    /// Gives the place back, and returns when the broker knows. What the broker cannot be told it finds out when the lease is over.
+    /// Releases the place, and returns when the broker has confirmed it. If the broker cannot be reached, the place expires with the lease.
     pub async fn release(mut self) {
         self.renewal.abort();
         if let Some(place) = self.place.take() {
@@ -94,7 +93,7 @@ impl PermitRegistration {
         sign.entry_key(self.slot.number(), &self.node)
     }
 
-    /// Tells the broker that we live.
+    /// Writes a heartbeat; returns whether the broker accepted it.
     pub(crate) async fn send_heartbeat(&self) -> bool {
         let value = Bytes::from(self.run.to_string());
         self.bucket
@@ -103,7 +102,7 @@ impl PermitRegistration {
             .is_ok()
     }
 
-    /// Removes everything that we wrote.
+    /// Deletes all entries of this registration.
     pub(crate) async fn remove_entries(&self) {
         for sign in [
             PermitKeyKind::Claim,
@@ -118,7 +117,7 @@ impl PermitRegistration {
     }
 }
 
-/// Gives a sign of life every third of the lease, and says so when they do not arrive any more.
+/// Sends a heartbeat every third of the lease, and cancels `lost` when the broker no longer accepts them in time.
 async fn renew_until_lost(place: PermitRegistration, mut proven: Instant, lost: CancellationToken) {
     let pause = place.lease / 3;
     loop {

@@ -1,7 +1,7 @@
-//! One pool as the bucket's entries tell it: who holds it, whose turn is next. A pure fold; it reads no clock.
+//! State of one pool: holders and turn order, as a pure fold of the bucket's entries. Reads no clock.
 //!
-//! Instants are the broker's. A reader knows only a lower bound of them ([`BrokerClock`]), so that it takes the dead for living rather
-//! than the other way round.
+//! Instants are the broker's. A reader knows only a lower bound of the broker's time ([`BrokerClock`]). It may therefore treat an expired entry as
+//! live, but never a live entry as expired.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,19 +15,19 @@ use uuid::Uuid;
 
 use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, clamp_lease};
 
-/// What the others know of the broker's time: at least this much.
+/// Lower bound of the broker's time, derived from received entries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BrokerClock(Option<(Millis, Instant)>);
 
 impl BrokerClock {
-    /// An entry that was written at `created` was here at `now`.
+    /// Records that an entry written at `created` was received at `now`.
     pub fn observe_entry(&mut self, created: Millis, now: Instant) {
         if self.time_at(now).is_none_or(|known| created > known) {
             self.0 = Some((created, now));
         }
     }
 
-    /// The broker's time at `now`, or earlier than that.
+    /// Lower bound of the broker's time at `now`.
     pub fn time_at(&self, now: Instant) -> Option<Millis> {
         let (created, then) = self.0?;
         let passed = now.saturating_duration_since(then).as_millis();
@@ -35,24 +35,24 @@ impl BrokerClock {
     }
 }
 
-/// Somebody who waits, or holds a place.
+/// A node that waits for a place or claims one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolMember {
     /// The node.
     pub node: Identity,
-    /// The run that it is for.
+    /// The run that the entry is for.
     pub run: Uuid,
-    /// Its place in the order; of a claim, the fence.
+    /// Revision of the entry, which gives the order; of a claim, the fence.
     pub revision: u64,
-    /// When it was written.
+    /// When the entry was written.
     pub since: Millis,
     /// Higher goes first.
     pub priority: i8,
-    /// How many it accepts beside itself, itself included.
+    /// The limit that the node applies: how many may hold the pool at once, itself included.
     pub limit: u32,
-    /// When it is taken for dead, if nothing is heard until then.
+    /// When the entry expires without another heartbeat.
     pub expires: Millis,
-    /// Somebody else started what runs.
+    /// The run was started outside; the claim counts beyond the limit.
     pub occupied: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct PoolMember {
 struct MemberState {
     wait: Option<RevisionedRecord<WaitRecord>>,
     claim: Option<RevisionedRecord<ClaimRecord>>,
-    /// The last sign of life.
+    /// When the node last wrote an entry.
     seen: Millis,
 }
 
@@ -75,13 +75,13 @@ struct RevisionedRecord<T> {
 #[derive(Debug, Clone)]
 pub struct PermitPool {
     name: SubjectName,
-    /// By node and slot.
+    /// Keyed by node and slot.
     members: BTreeMap<(Identity, u8), MemberState>,
     revision: u64,
 }
 
 impl PermitPool {
-    /// A pool that nothing is known of.
+    /// Creates an empty pool.
     pub fn new(name: SubjectName) -> Self {
         Self {
             name,
@@ -90,12 +90,12 @@ impl PermitPool {
         }
     }
 
-    /// The last revision that was applied.
+    /// Highest revision applied.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Takes over one entry. What is not ours, or not readable, says nothing.
+    /// Applies one entry. Ignores unknown keys, unreadable values and entries of other pools.
     pub fn apply_entry(&mut self, entry: &BucketEntry) {
         self.revision = self.revision.max(entry.revision);
         let Some((sign, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
@@ -120,7 +120,7 @@ impl PermitPool {
             .retain(|_, member| member.wait.is_some() || member.claim.is_some());
     }
 
-    /// The claims that live at this instant, the oldest first: those who hold the pool, and those who came too late.
+    /// Claims that are not expired at this instant, oldest first. Includes claims beyond the limit.
     pub fn live_claims(&self, at: Millis) -> Vec<PoolMember> {
         let claim = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let written = member.claim.as_ref()?;
@@ -149,7 +149,7 @@ impl PermitPool {
         first_per_node(claims)
     }
 
-    /// Those who wait and live at this instant, in the order of their turns.
+    /// Waiting nodes that are not expired at this instant, in the order of their turns: priority, then revision.
     pub fn waiting_members(&self, at: Millis) -> Vec<PoolMember> {
         let wait = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let written = member.wait.as_ref()?;
@@ -178,7 +178,7 @@ impl PermitPool {
         first_per_node(waiting)
     }
 
-    /// The fence of this node's claim, if it is among those that hold the pool.
+    /// The fence of this node's claim if it holds a place; `None` if there is no claim or it is beyond the limit.
     pub fn held_fence(&self, node: &Identity, at: Millis) -> Option<u64> {
         let claims = self.live_claims(at);
         let place = claims.iter().position(|claim| claim.node == *node)?;
@@ -186,7 +186,7 @@ impl PermitPool {
         (claim.occupied || place < limit_as_usize(claim.limit)).then_some(claim.revision)
     }
 
-    /// Whether it is this node's turn to claim a place: there is one, and nobody who waits comes before it.
+    /// Whether this node may claim: enough places are free for it and for all waiters before it.
     pub fn is_turn_of(&self, node: &Identity, at: Millis) -> bool {
         let waiting = self.waiting_members(at);
         let taken = self.live_claims(at).len();
@@ -198,7 +198,7 @@ impl PermitPool {
             .is_some_and(|wait| taken + place < limit_as_usize(wait.limit))
     }
 
-    /// When the next of those who live will be taken for dead.
+    /// When the next live entry expires.
     pub fn next_expiry(&self, at: Millis) -> Option<Millis> {
         let claims = self.live_claims(at).into_iter();
         let parties = claims.chain(self.waiting_members(at));
@@ -206,7 +206,7 @@ impl PermitPool {
     }
 }
 
-/// The first entry of each node: one that writes the same pool into several slots holds one place.
+/// Keeps the first entry of each node: several slots with the same pool count as one place.
 fn first_per_node(parties: Vec<PoolMember>) -> Vec<PoolMember> {
     let mut seen = BTreeSet::new();
     let mut parties = parties;
@@ -218,7 +218,7 @@ fn limit_as_usize(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// The others wait a quarter longer than the holder: a message on its way is not a death.
+/// Other nodes wait a quarter of the lease longer than the holder, so that a delayed heartbeat does not end a permit.
 fn lease_with_grace(written: Millis) -> Millis {
     let lease = clamp_lease(written);
     lease + lease / 4

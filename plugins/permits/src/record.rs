@@ -1,7 +1,7 @@
-//! What stands in the bucket, by key: `wait.SLOT.NODE`, `claim.SLOT.NODE`, `beat.SLOT.NODE`.
+//! Entries of the bucket, by key: `wait.SLOT.NODE`, `claim.SLOT.NODE`, `beat.SLOT.NODE`.
 //!
-//! The pool is in the value. A node has a few slots, one for each pool in which it takes part at the moment, so that the broker's permission
-//! lists every key that it may write.
+//! The pool name is in the value. A node has a fixed number of slots, one for each pool that it currently uses, so that the broker's permission can
+//! list every key that the node may write.
 
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, SubjectName};
@@ -9,7 +9,7 @@ use muster_api::wire::stores::{MAX_PERMIT_SLOTS, permit_key};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Longest lease that is believed, in milliseconds: nobody blocks a pool for longer by dying.
+/// Longest accepted lease, in milliseconds: bounds how long a dead node can block a pool.
 const MAX_LEASE_MILLIS: u64 = 10 * 60 * 1000;
 
 /// A node waits for its turn.
@@ -17,42 +17,42 @@ const MAX_LEASE_MILLIS: u64 = 10 * 60 * 1000;
 pub struct WaitRecord {
     /// The pool.
     pub pool: SubjectName,
-    /// The run that it is for.
+    /// The run that the entry is for.
     pub run: Uuid,
-    /// Higher goes first; in between, who came first.
+    /// Higher goes first; equal priorities are ordered by revision.
     pub priority: i8,
-    /// How many may hold the pool beside it, itself included.
+    /// How many may hold the pool at once, this node included.
     pub limit: u32,
-    /// How long it lives without a sign of life, in milliseconds.
+    /// How long the entry stays valid without a heartbeat, in milliseconds.
     pub lease: Millis,
 }
 
-/// A node claims a place. Whether it has one, the pool's order decides.
+/// A node claims a place. Whether it holds one depends on the rank of the claim's revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRecord {
     /// The pool.
     pub pool: SubjectName,
-    /// The run that it is for.
+    /// The run that the entry is for.
     pub run: Uuid,
-    /// With which priority it came.
+    /// The priority of the wait entry.
     pub priority: i8,
-    /// How many may hold the pool beside it, itself included.
+    /// How many may hold the pool at once, this node included.
     pub limit: u32,
-    /// How long it lives without a sign of life, in milliseconds.
+    /// How long the claim stays valid without a heartbeat, in milliseconds.
     pub lease: Millis,
-    /// Somebody else started what runs: it takes up a place, whether or not there is one.
+    /// The run was started outside: the claim counts even if the pool is full.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub occupied: bool,
 }
 
-/// One kind of key.
+/// Kind of a bucket key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermitKeyKind {
-    /// [`WaitRecord`].
+    /// Wait entry: [`WaitRecord`].
     Wait,
-    /// [`ClaimRecord`].
+    /// Claim entry: [`ClaimRecord`].
     Claim,
-    /// A sign of life; its value means nothing.
+    /// Heartbeat; readers ignore the value.
     Beat,
 }
 
@@ -70,7 +70,7 @@ impl PermitKeyKind {
         permit_key(self.as_str(), slot, node.as_str())
     }
 
-    /// What a key is about; `None` for keys that are none of ours.
+    /// Splits a key into kind, slot and node; `None` for any other key.
     pub fn parse_key(key: &str) -> Option<(Self, u8, Identity)> {
         let mut parts = key.splitn(3, '.');
         let sign = match parts.next()? {
@@ -87,7 +87,7 @@ impl PermitKeyKind {
     }
 }
 
-/// The pool that a value is about, whichever sign it is.
+/// The pool name in a value of any kind.
 pub(crate) fn parse_pool_name(value: &[u8]) -> Option<SubjectName> {
     #[derive(Deserialize)]
     struct PoolReference {
@@ -97,7 +97,7 @@ pub(crate) fn parse_pool_name(value: &[u8]) -> Option<SubjectName> {
     Some(read.pool)
 }
 
-/// A lease that somebody else wrote, within reason.
+/// Limits a lease that another node wrote to [`MAX_LEASE_MILLIS`].
 pub(crate) fn clamp_lease(written: Millis) -> Millis {
     written.min(MAX_LEASE_MILLIS)
 }

@@ -1,14 +1,14 @@
-//! The slots of a node: which of its keys in the bucket are in use.
+//! Allocates the key slots of this node in the bucket.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_api::wire::stores::MAX_PERMIT_SLOTS;
 
-/// Which slots of this node are in use. Clones share it.
+/// Which slots of this node are in use. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SlotAllocator(Arc<Mutex<[bool; MAX_PERMIT_SLOTS as usize]>>);
 
-/// A slot in use; free again when the last clone is dropped.
+/// An allocated slot; freed when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct AllocatedSlot(Arc<SlotGuard>);
 
@@ -19,7 +19,7 @@ struct SlotGuard {
 }
 
 impl SlotAllocator {
-    /// A free slot; `None` when all are in use.
+    /// Allocates a free slot; `None` when all are in use.
     pub(crate) fn allocate_slot(&self) -> Option<AllocatedSlot> {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let index = used.iter().position(|used| !used)?;
@@ -32,7 +32,7 @@ impl SlotAllocator {
 }
 
 impl AllocatedSlot {
-    /// Its number, from 1.
+    /// The slot's number, from 1.
     pub(crate) fn number(&self) -> u8 {
         u8::try_from(self.0.index + 1).unwrap_or(u8::MAX)
     }

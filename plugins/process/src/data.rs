@@ -1,4 +1,4 @@
-//! `process("nginx")`, `process("/nginx: worker/")`: how many processes there are of a name or command line.
+//! Data source `process("nginx")` or `process("/nginx: worker/")`: counts processes by name or command line.
 
 use muster_api::wire::filter::FilterPattern;
 use muster_api::{ActionError, CallContext, DataSource};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::table;
 
-/// Most numbers that are told.
+/// Most PIDs that are listed.
 const MAX_PIDS: usize = 1000;
 
 pub(crate) struct ProcessDataSource;

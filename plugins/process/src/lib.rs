@@ -1,6 +1,6 @@
-//! `process`: what runs on the machine, as `/proc` tells it. A data source, and an agent.
+//! `process`: the processes of the machine as read from `/proc`, as a data source and an agent.
 //!
-//! Reads, and signals whom the agent's `kill` is asked to; never process 1, nor the daemon itself.
+//! Reads only, except for the action `kill`, which never signals process 1 or the daemon itself.
 
 #![warn(missing_docs)]
 
@@ -21,7 +21,7 @@ pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     )?])
 }
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("process").unwrap_or_default();
     Agent::builder(document)?

@@ -1,4 +1,4 @@
-//! The table of processes, read from `/proc`. A process that ends while it is read is left out.
+//! Reads the process table from `/proc`. Skips processes that exit while they are read.
 
 use std::path::Path;
 
@@ -6,24 +6,24 @@ use muster_api::system::command::CancelFlag;
 use muster_api::system::{System, SystemError};
 use muster_api::wire::filter::FilterPattern;
 
-/// Longest name, in bytes.
+/// Largest name file in bytes.
 const MAX_NAME_BYTES: u64 = 4 * 1024;
-/// Longest command line that is looked at, in bytes; a process with a longer one has only its name.
+/// Longest command line that is read, in bytes. A process with a longer one is matched by name only.
 const MAX_COMMAND_LINE_BYTES: u64 = 256 * 1024;
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessEntry {
     pub(crate) pid: u32,
-    /// As the kernel keeps it, cut to 15 bytes.
+    /// Name from the kernel, truncated to 15 bytes.
     pub(crate) name: String,
-    /// Its words; none for a part of the kernel.
+    /// Command line arguments; empty for kernel threads.
     pub(crate) arguments: Vec<String>,
 }
 
 impl ProcessEntry {
-    /// Whether it is meant: by its name, or the name of its program's file; or by an expression that is found in its
-    /// command line, or in its name, if it has none.
+    /// Whether the process matches: by its name or its program's file name, or by an expression found in its command line. An expression is
+    /// matched against the name if there is no command line.
     pub(crate) fn matches_pattern(&self, wanted: &FilterPattern) -> bool {
         let program = self.arguments.first().map(Path::new);
         let file = program.and_then(Path::file_name);
@@ -40,7 +40,7 @@ impl ProcessEntry {
     }
 }
 
-/// All processes, by number. A machine without `/proc`, such as a scratch root, has none.
+/// All processes by PID. A machine without `/proc`, such as a scratch root, has none.
 pub(crate) fn read_processes(
     system: &dyn System,
     cancel: &CancelFlag,
@@ -58,7 +58,7 @@ pub(crate) fn read_processes(
         .collect())
 }
 
-/// One of them, if it is there.
+/// The process with this PID, if it exists.
 pub(crate) fn read_process(system: &dyn System, pid: u32) -> Option<ProcessEntry> {
     let text = |file: &str, limit: u64| {
         let bytes = system

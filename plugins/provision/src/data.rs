@@ -1,4 +1,4 @@
-//! `provision()`: how far provisioning of the node is, for filters that find the nodes to be taken.
+//! `provision()`: provisioning state of the node, for filters that select nodes to provision.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! Who has the node: a lock with a lease and a number, and the marks of a node that is done or has only begun.
+//! The provisioning lock of the node, with a lease and a fence number, and the markers of its provisioning state.
 //!
-//! The number (*fence*) only grows, also over unlocking. A step that comes with an older one than the node has seen is refused: a
-//! provisioner that was thought dead cannot go on where another one has taken over. Everything here blocks, and knows no Puppet.
+//! The *fence* never decreases, also across unlocking. A step with an older fence than the node has seen is rejected, so a provisioner that was
+//! presumed dead cannot continue after another one has taken over. All functions block; none depends on Puppet.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,28 +12,28 @@ use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The file that says that provisioning of this node has ended; in the daemon's state directory.
+/// Marker file: provisioning of this node has ended. In the daemon's state directory.
 pub const DISABLED_FILE: &str = "provision.disabled";
-/// The file that makes the daemon offer nothing but provisioning; in the same place.
+/// Marker file: the daemon offers only the provisioning agents. In the same directory.
 pub const PROVISIONING_FILE: &str = "provisioning";
 
 const LOCK_FILE: &str = "provision.lock";
 const FENCE_FILE: &str = "provision.fence";
 const GUARD_FILE: &str = "provision.guard";
-/// How long another step on these files may take.
+/// Maximum wait for another step that uses these files.
 const GUARD_TIMEOUT: Duration = Duration::from_secs(20);
-/// Largest of them, in bytes.
+/// Largest of these files, in bytes.
 const MAX_FILE_BYTES: u64 = 4096;
-/// Longest lease. One that seems longer comes from a clock that went wrong.
+/// Longest lease, in seconds. A longer remaining time results from a clock change, and counts as expired.
 const MAX_LEASE_SECONDS: u64 = 3600;
 
-/// The files, in a directory.
+/// Lock and marker files in one directory.
 #[derive(Debug)]
 pub(crate) struct FencedLock {
     directory: PathBuf,
 }
 
-/// A lock as it is written.
+/// Content of the lock file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LockRecord {
     pub(crate) owner: String,
@@ -42,43 +42,43 @@ pub(crate) struct LockRecord {
     pub(crate) expires: u64,
 }
 
-/// The highest number so far, and whose it is.
+/// The highest fence so far, and its owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct FenceRecord {
     owner: String,
     fence: u64,
 }
 
-/// How it is with the lock.
+/// State of the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockStatus {
-    /// The lock, if its lease has not ended.
+    /// The lock, if its lease has not expired.
     pub(crate) held: Option<LockRecord>,
-    /// Who had the highest number.
+    /// Owner of the lock, or of the highest fence if there is no lock.
     pub(crate) owner: String,
     pub(crate) fence: u64,
 }
 
-/// Why somebody may not.
+/// Why a lock or a step was rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FencedLockError {
-    /// Another one has it.
+    /// Another provisioner holds the lock.
     #[error("{} holds this node, with fence {}, for another {} s", held.owner, held.fence, left.as_secs() + 1)]
     Held { held: LockRecord, left: Duration },
-    /// A number that was overtaken.
+    /// The fence is older than one that the node has seen.
     #[error(
         "fence {asked} is older than {seen}, which this node has seen: another provisioner has taken over"
     )]
     Fenced { asked: u64, seen: u64 },
-    /// A number that nobody took the node with.
+    /// The node was never locked with this fence.
     #[error("this node was not locked with fence {asked}; take the lock first")]
     NotTaken { asked: u64 },
-    /// The node is done.
+    /// Provisioning of the node has ended.
     #[error(
         "provisioning of this node has ended; `rpc do provision reprovision` lets it begin anew"
     )]
     Disabled,
-    /// The files.
+    /// Reading or writing a file failed.
     #[error(transparent)]
     System(#[from] SystemError),
 }
@@ -114,7 +114,7 @@ impl FencedLock {
         Self { directory }
     }
 
-    /// Takes the node, or goes on holding it. A lease that has ended is taken over with a higher number.
+    /// Takes the lock, or renews it. An expired lock is taken over with a higher fence.
     pub(crate) fn acquire_lock(
         &self,
         owner: &str,
@@ -149,20 +149,20 @@ impl FencedLock {
             expires: unix_millis(now)
                 .saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         };
-        // First the number: whatever happens in between, it is used up.
+        // Write the fence first: after a crash in between it counts as used.
         let highest = FenceRecord {
             owner: owner.to_owned(),
             fence: wanted,
         };
         files.replace_file(FENCE_FILE, &encode_json(&highest))?;
         if current.is_some() || !files.create_new(LOCK_FILE, &encode_json(&new))? {
-            // Under the guard nobody else can have made it since: it is one that cannot be read, or ours to replace.
+            // The guard excludes concurrent writers, so an existing lock file is unreadable, or expired or ours.
             files.replace_file(LOCK_FILE, &encode_json(&new))?;
         }
         Ok(new)
     }
 
-    /// Gives the node back. Tells whether there was a lock.
+    /// Releases the lock. Returns whether there was one.
     pub(crate) fn release_lock(
         &self,
         fence: Option<u64>,
@@ -171,7 +171,7 @@ impl FencedLock {
     ) -> Result<bool, FencedLockError> {
         let (files, _guard) = self.open_guarded()?;
         let Some(lock) = read_lock_record(&files)? else {
-            // Also one that cannot be read.
+            // Also removes a lock file that cannot be read.
             let is_there = files.contains(LOCK_FILE);
             files.remove_file(LOCK_FILE)?;
             return Ok(is_there);
@@ -183,7 +183,7 @@ impl FencedLock {
         Ok(true)
     }
 
-    /// Whether a step with this number may be done now.
+    /// Checks whether a step with this fence is allowed now.
     pub(crate) fn admit_step(
         &self,
         fence: Option<u64>,
@@ -196,7 +196,7 @@ impl FencedLock {
         check_step_fence(&files, fence, now)
     }
 
-    /// Marks the node as done; with `unlock` the lock goes as well. Tells whether it was not done before. May be repeated.
+    /// Marks provisioning as ended; with `unlock` also removes the lock. Returns whether it was not marked before. Idempotent.
     pub(crate) fn finish_provisioning(
         &self,
         fence: Option<u64>,
@@ -217,7 +217,7 @@ impl FencedLock {
         Ok(changed)
     }
 
-    /// Lets the node be provisioned once more. Tells whether it was done.
+    /// Removes the marker, so that the node can be provisioned again. Returns whether there was one.
     pub(crate) fn clear_disabled(&self) -> Result<bool, FencedLockError> {
         let (files, _guard) = self.open_guarded()?;
         let changed = files.contains(DISABLED_FILE);
@@ -225,7 +225,7 @@ impl FencedLock {
         Ok(changed)
     }
 
-    /// Who has it.
+    /// Reads the state of the lock.
     pub(crate) fn lock_status(&self, now: SystemTime) -> Result<LockStatus, FencedLockError> {
         let files = StateDir::open(&self.directory)?;
         let (current, highest) = (read_lock_record(&files)?, read_fence_record(&files)?);
@@ -242,13 +242,13 @@ impl FencedLock {
         })
     }
 
-    /// Whether the node is done, and whether it offers nothing but provisioning.
+    /// Whether provisioning has ended, and whether the daemon is in provisioning mode.
     pub(crate) fn read_markers(&self) -> (bool, bool) {
         let is_there = |name: &str| self.directory.join(name).exists();
         (is_there(DISABLED_FILE), is_there(PROVISIONING_FILE))
     }
 
-    /// Nobody else changes these files while the guard lives.
+    /// Opens the directory, and excludes other writers until the guard is dropped.
     pub(crate) fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
         let files = StateDir::open(&self.directory)?;
         let guard = files.acquire_lock(GUARD_FILE, GUARD_TIMEOUT)?;
@@ -268,7 +268,7 @@ fn check_step_fence(
     validate_fence(current.as_ref(), seen, fence, now)
 }
 
-/// Whether a number is good for a step: that of the lock, or where there is none, the highest. Without a lock none is needed.
+/// Checks the fence of a step: it must be that of the lock or, without a lock, the highest one. Without a lock it may be omitted.
 fn validate_fence(
     current: Option<&LockRecord>,
     seen: u64,
@@ -291,7 +291,7 @@ fn held_error(held: &LockRecord, now: SystemTime) -> FencedLockError {
     }
 }
 
-/// How long the lease still lasts; `None` when it has ended.
+/// Remaining time of the lease; `None` when it has expired.
 fn remaining_lease(lock: &LockRecord, now: SystemTime) -> Option<Duration> {
     let left = lock.expires.checked_sub(unix_millis(now))?;
     (left > 0 && left <= MAX_LEASE_SECONDS * 1000).then(|| Duration::from_millis(left))

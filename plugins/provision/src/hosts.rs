@@ -1,18 +1,18 @@
-//! The hosts file: the lines that say where the Puppet server is, and no other line. Pure.
+//! Edits the hosts file: adds or replaces the managed lines of the Puppet server, and keeps all other lines. Pure.
 
 use std::net::IpAddr;
 
-/// What stands behind our lines, and nobody else's.
+/// Comment that marks the managed lines.
 const MANAGED_COMMENT: &str = "# managed by rpc provision";
 
-/// The line for a name at an address, without its end.
+/// Managed line for a name at an address, without newline.
 fn format_line(address: IpAddr, host: &str) -> String {
     format!("{address}\t{host}\t{MANAGED_COMMENT}")
 }
 
-/// The file with our lines for this name, one for each address, and how they look. Everything else stays byte by byte.
+/// Returns the file with the managed lines for this name, one per address, and these lines. All other bytes are unchanged.
 ///
-/// They stand before the first line of somebody else that has the name: the first line counts.
+/// The managed lines are placed before the first unmanaged line with this name, because the first match counts.
 pub(crate) fn edit_hosts(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, Vec<String>) {
     let ours: Vec<String> = addresses
         .iter()
@@ -52,7 +52,7 @@ fn is_managed_line(line: &str) -> bool {
     line.trim_end().ends_with(MANAGED_COMMENT)
 }
 
-/// The names on a line.
+/// The host names of a line.
 fn host_names(line: &str) -> Vec<&str> {
     let plain = line.split('#').next().unwrap_or_default();
     plain.split_whitespace().skip(1).collect()

@@ -1,7 +1,7 @@
-//! `provision`: the steps by which a new machine becomes a node that Puppet manages. Each is asked for by a provisioner, one at a time.
+//! `provision`: the steps that turn a new machine into a node managed by Puppet. A provisioner calls them one at a time.
 //!
-//! The node is taken with a lock that has a lease and a number (`hold`); whoever comes with an older number is refused. When it is
-//! done the node is *released*: from then on it refuses every step until somebody lets it be provisioned once more.
+//! The provisioner locks the node with a lease and a fence number (`fenced_lock`); a call with an older fence is rejected. When provisioning is
+//! complete, the node is *released*: it then rejects every step until `reprovision` is called.
 
 #![warn(missing_docs)]
 
@@ -28,8 +28,8 @@ pub use options::Options;
 
 use step_context::StepContext;
 
-/// The agent, with every action that its DDL declares. `state` is the daemon's own state directory, in which the lock and the mark of
-/// a node that is done are kept; `permits` is where runs take theirs, if they need one.
+/// Builds the agent with every action that its DDL declares. `state` is the daemon's state directory, which contains the lock and the marker of a
+/// provisioned node. `permits` provides permits for runs, if the options require them.
 pub fn build_agent(
     options: Options,
     state: PathBuf,
@@ -53,7 +53,7 @@ pub fn build_agent(
         .build()
 }
 
-/// The data source `provision`.
+/// Builds the data source `provision`.
 pub fn data_sources(state: PathBuf) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     Ok(vec![ValidatedDataSource::with_builtin_ddl(
         data::ProvisionDataSource(state),

@@ -1,4 +1,4 @@
-//! What the operator of a node allows: the table `plugins.provision` of the daemon's configuration.
+//! Options of the agent: the table `plugins.provision` of the daemon's configuration.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,33 @@ use serde::Deserialize;
 
 use crate::fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 
-/// The options. Unknown keys are refused.
+/// The options. Unknown keys are rejected.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Whether the node has the agent. When absent: where the daemon is or was in provisioning mode.
+    /// Whether the node has the agent. When absent: only if the daemon is or was in provisioning mode.
     pub enabled: Option<bool>,
-    /// Program and first arguments of Puppet. When empty: Puppet's own packages', or `puppet`.
+    /// Program and first arguments of Puppet. When empty: the program of Puppet's packages, or `puppet`.
     pub command: Vec<String>,
-    /// What comes after every call's own arguments, such as `--confdir DIR`.
+    /// Arguments that are appended to every call, such as `--confdir DIR`.
     pub arguments: Vec<String>,
-    /// The environment of the first run.
+    /// Environment of the first run.
     pub bootstrap_environment: String,
     /// The hosts file.
     pub hosts: PathBuf,
     /// The service that runs Puppet's agent in the background.
     pub service: String,
-    /// A command to run in place of starting that service.
+    /// Command that is run instead of starting that service.
     pub daemon_command: Vec<String>,
     /// Longest run of Puppet, in seconds.
     pub run_timeout: u64,
-    /// Longest time for a request of a certificate, in seconds.
+    /// Longest certificate request, in seconds.
     pub request_timeout: u64,
-    /// How many nodes of the pool may run Puppet at once; runs take no permit when absent.
+    /// How many nodes of the pool may run Puppet at once; when absent, runs acquire no permit.
     pub limit: Option<NonZeroU32>,
-    /// The pool of permits.
+    /// The permit pool.
     pub pool: String,
-    /// How long a run waits for a permit, in seconds.
+    /// Longest wait for a permit, in seconds.
     pub permit_wait: u64,
 }
 
@@ -57,7 +57,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether a node with this state has the agent.
+    /// Whether a node with this state directory has the agent.
     pub fn is_enabled(&self, state: &Path) -> bool {
         let was = || {
             [PROVISIONING_FILE, DISABLED_FILE]

@@ -1,4 +1,4 @@
-//! What became of a run, from everything that it left. An exit code alone says little: 1 stands for a dozen things. Pure.
+//! Classifies a run from everything that it left. The exit code alone is not sufficient: 1 has many causes. Pure.
 
 use serde::Serialize;
 
@@ -14,24 +14,24 @@ pub(crate) enum PuppetRunClass {
     Failed,
     #[serde(rename = "failed+changed")]
     FailedChanged,
-    // There was no catalog, or it was refused.
+    // There was no catalog, or it was rejected.
     NotApplied,
-    // Somebody disabled Puppet's agent.
+    // Puppet's agent is disabled.
     Disabled,
-    // Another run goes on.
+    // Another run is in progress.
     Locked,
-    // The certificate is not signed, or is not one.
+    // The certificate is not signed or not valid.
     NoCertificate,
-    // Too many other nodes run.
+    // The permit pool is full.
     NoPermit,
-    // It was ended from outside.
+    // The run was stopped from outside.
     Stopped,
-    // It took too long.
+    // The run exceeded its timeout.
     Timeout,
 }
 
 impl PuppetRunClass {
-    /// Whether the node is now what its catalog says.
+    /// Whether the node now matches its catalog.
     pub(crate) const fn is_success(self) -> bool {
         matches!(self, Self::Clean | Self::Changed)
     }
@@ -45,21 +45,21 @@ pub(crate) enum ProcessExit {
     Cancelled,
 }
 
-/// What a run left.
+/// Evidence of a run.
 #[derive(Debug)]
 pub(crate) struct ProvisionRunEvidence<'a> {
     pub(crate) exit: ProcessExit,
-    /// The summary, if this run has written one.
+    /// The summary, if this run wrote one.
     pub(crate) summary: Option<&'a ProvisionRunSummary>,
-    /// Why the agent is disabled, if it is.
+    /// The reason for which the agent is disabled, if it is.
     pub(crate) disabled: Option<&'a str>,
     /// Whether another process holds Puppet's lock.
     pub(crate) is_locked: bool,
-    /// What was printed.
+    /// Output of the run.
     pub(crate) text: &'a str,
 }
 
-/// What Puppet says when it has no certificate that it can use.
+/// Puppet's messages about an unusable certificate.
 const CERTIFICATE_ERRORS: [&str; 5] = [
     "Couldn't fetch certificate from CA server",
     "has not been signed yet",
@@ -68,7 +68,7 @@ const CERTIFICATE_ERRORS: [&str; 5] = [
     "SSL_connect",
 ];
 
-/// How the run ended, and in words why, if it did not end well.
+/// Returns the class of the run, and a message if it did not succeed.
 pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
     let code = match evidence.exit {
         ProcessExit::Timeout => {
@@ -93,7 +93,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         return classify_exit_one(evidence);
     }
     let Some(summary) = evidence.summary else {
-        // A run that gets TERM ends with 0.
+        // A run that gets SIGTERM exits with 0.
         let message = format!("the run ended with {code} and left no summary: it was stopped");
         return (PuppetRunClass::Stopped, message);
     };
@@ -136,7 +136,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
     }
 }
 
-/// Exit code 1: which of the many things it stands for.
+/// Determines the cause of exit code 1.
 fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
     let said = |words: &str| evidence.text.contains(words);
     if let Some(why) = evidence.disabled {
@@ -164,7 +164,7 @@ fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, St
     )
 }
 
-/// The first error that Puppet printed, as one line. Facts that could not be had are none: a run does not fail for them.
+/// The first error that Puppet printed, as one line. Skips errors about facts, which do not fail a run.
 pub(crate) fn first_error_line(text: &str) -> String {
     const MAX_REASON_CHARS: usize = 300;
     let error = text.lines().find_map(|line| {

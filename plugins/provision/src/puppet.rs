@@ -1,4 +1,4 @@
-//! Puppet on this machine: where its files are, and how it is called. Argument arrays only; everything blocks.
+//! Calls Puppet on this machine, and locates its files. Uses argument arrays only; all functions block.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::options::Options;
 use crate::outcome::first_error_line;
 use crate::summary::{self, ProvisionRunSummary};
 
-/// Where Puppet's own packages have it.
+/// Program of Puppet's packages.
 const PACKAGED_PUPPET: &str = "/opt/puppetlabs/bin/puppet";
-/// The settings that say where things are.
+/// The settings that contain the required paths and names.
 const REQUIRED_SETTINGS: [&str; 10] = [
     "certname",
     "hostcert",
@@ -33,16 +33,16 @@ const REQUIRED_SETTINGS: [&str; 10] = [
     "agent_disabled_lockfile",
     "agent_catalog_run_lockfile",
 ];
-/// Time to tell them, in seconds: the machine may be busy with its first minutes.
+/// Timeout for reading the settings: a machine may be slow in the first minutes after boot.
 const SETTINGS_TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of output that are kept, to judge by.
+/// Bytes of output kept for classification.
 const MAX_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
-/// So much of the end of it is answered, in bytes.
+/// Bytes of the end of the output in a reply.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
-/// Longest line that is told while Puppet runs, in characters.
+/// Longest line in a progress message, in characters.
 const MAX_LINE_CHARS: usize = 1000;
 
-/// Puppet, for one call.
+/// Runs Puppet for one call.
 pub(crate) struct PuppetRunner<'a> {
     options: &'a Options,
     system: &'a dyn System,
@@ -51,7 +51,7 @@ pub(crate) struct PuppetRunner<'a> {
     timeout: Duration,
 }
 
-/// Where things are.
+/// Values of [`REQUIRED_SETTINGS`].
 #[derive(Debug, Clone)]
 pub(crate) struct PuppetSettings {
     pub(crate) certname: String,
@@ -59,7 +59,7 @@ pub(crate) struct PuppetSettings {
 }
 
 impl PuppetSettings {
-    /// A path among the settings.
+    /// A setting as a path.
     pub(crate) fn setting_path(&self, setting: &str) -> PathBuf {
         self.settings
             .get(setting)
@@ -97,7 +97,7 @@ impl<'a> PuppetRunner<'a> {
         let words = words.iter().map(|word| (*word).to_owned());
         let arguments = self.options.arguments.iter().cloned();
         let mut command = Command::new(program.into_iter().chain(words).chain(arguments));
-        // Ruby takes everything for ASCII otherwise.
+        // Without a UTF-8 locale, Ruby treats text as ASCII.
         for name in ["LC_ALL", "LANG"] {
             command.env.insert(name.to_owned(), "C.UTF-8".to_owned());
         }
@@ -111,7 +111,7 @@ impl<'a> PuppetRunner<'a> {
         matches!(self.system.metadata(path), Ok(Some(_)))
     }
 
-    /// Runs it to its end, whatever that is; a caller that listens hears its lines.
+    /// Runs Puppet until it exits; sends its lines as progress if the caller asked for it.
     pub(crate) fn run(&self, words: &[&str]) -> Result<CommandOutput, SystemError> {
         let mut command = self.build_command(words);
         if self.progress.is_wanted() {
@@ -124,7 +124,7 @@ impl<'a> PuppetRunner<'a> {
         self.system.run_command(&command)
     }
 
-    /// Where things are. Puppet is asked: only it knows what its configuration means.
+    /// Reads the settings with `puppet config print`, because only Puppet can interpret its configuration.
     pub(crate) fn read_settings(&self) -> Result<PuppetSettings, ActionError> {
         let words = [
             &["config", "print", "--section", "agent"],
@@ -158,7 +158,7 @@ impl<'a> PuppetRunner<'a> {
         Ok(PuppetSettings { certname, settings })
     }
 
-    /// A text of a certificate and its like; `None` when there is none.
+    /// Reads a PEM file; `None` if it does not exist.
     pub(crate) fn read_text(&self, path: &Path) -> Result<Option<String>, ActionError> {
         match self.system.read_file(path, 16 * MAX_PEM_BYTES) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -167,7 +167,7 @@ impl<'a> PuppetRunner<'a> {
         }
     }
 
-    /// Which summary is there, so that a later one is known for another.
+    /// Identifies the current summary, to detect whether a later one is new.
     pub(crate) fn summary_version(
         &self,
         places: &PuppetSettings,
@@ -180,7 +180,7 @@ impl<'a> PuppetRunner<'a> {
         Some((inode, changed))
     }
 
-    /// The summary that is there.
+    /// Reads the current summary.
     pub(crate) fn read_summary(&self, places: &PuppetSettings) -> Option<ProvisionRunSummary> {
         let path = places.setting_path("lastrunfile");
         let bytes = self
@@ -190,7 +190,7 @@ impl<'a> PuppetRunner<'a> {
         ProvisionRunSummary::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Why somebody disabled Puppet's agent, if somebody did. The file alone disables, whatever is in it.
+    /// The reason for which Puppet's agent is disabled. The file disables the agent whatever its content.
     pub(crate) fn disabled_reason(&self, places: &PuppetSettings) -> Option<String> {
         let path = places.setting_path("agent_disabled_lockfile");
         let bytes = match self.system.read_file(&path, MAX_PEM_BYTES) {
@@ -210,7 +210,7 @@ impl<'a> PuppetRunner<'a> {
         )
     }
 
-    /// Whether a run of Puppet goes on, by Puppet's own lock.
+    /// Whether a run of Puppet is in progress, by Puppet's lock.
     pub(crate) fn is_locked(&self, places: &PuppetSettings) -> bool {
         let path = places.setting_path("agent_catalog_run_lockfile");
         let inside = path.strip_prefix("/").unwrap_or(&path);
@@ -218,7 +218,7 @@ impl<'a> PuppetRunner<'a> {
     }
 }
 
-/// The end of what a program printed, as a text without what steers a terminal.
+/// The end of a program's output as text without terminal control characters.
 pub(crate) fn printable_tail(output: &CommandOutput) -> String {
     let from = output.combined.len().saturating_sub(MAX_ANSWER_BYTES);
     let end = output.combined.get(from..).unwrap_or_default();
@@ -228,12 +228,12 @@ pub(crate) fn printable_tail(output: &CommandOutput) -> String {
         .collect()
 }
 
-/// A machine that would not.
+/// Converts an error of the system layer into an action error.
 pub(crate) fn to_action_error(error: &SystemError) -> ActionError {
     ActionError::failed(error_chain(error))
 }
 
-/// Tells each line that is whole.
+/// Sends each complete line as progress.
 fn emit_lines(progress: &ProgressSink, rest: &mut String, bytes: &[u8]) {
     rest.push_str(&String::from_utf8_lossy(bytes));
     while let Some((line, after)) = rest.split_once('\n') {
@@ -247,7 +247,7 @@ fn emit_lines(progress: &ProgressSink, rest: &mut String, bytes: &[u8]) {
         }
         *rest = after.to_owned();
     }
-    // A line without an end is not gathered for ever.
+    // Discard an overlong line without a newline to bound memory.
     if rest.len() > 4 * MAX_LINE_CHARS {
         rest.clear();
     }

@@ -1,4 +1,4 @@
-//! What every step shares: options, the hold on the node, and the thread that it is done on.
+//! State shared by all steps: the options, the node's lock, and helpers that run a step on a blocking thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::fenced_lock::FencedLock;
 use crate::options::Options;
 use crate::puppet::PuppetRunner;
 
-/// What is left of the call's time when a program is stopped, so that the answer still arrives.
+/// Programs are stopped this long before the call's deadline, so that the reply still arrives.
 const ANSWER_MARGIN: Duration = Duration::from_secs(3);
 
-/// Options and hold.
+/// State shared by all steps.
 #[derive(Debug)]
 pub(crate) struct StepContext {
     pub(crate) options: Options,
     pub(crate) hold: FencedLock,
-    /// Where the resource engine keeps the lock of runs.
+    /// Directory of the resource engine's run lock.
     pub(crate) engine: PathBuf,
-    /// Where runs take their permits.
+    /// Provides the permits of runs.
     pub(crate) permits: Permits,
 }
 
@@ -37,7 +37,7 @@ impl StepContext {
         }
     }
 
-    /// Does what changes nothing, on a thread of its own.
+    /// Runs work that changes nothing on a blocking thread.
     pub(crate) async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         cx: &CallContext,
@@ -48,7 +48,7 @@ impl StepContext {
             .await?
     }
 
-    /// Does a step, if the node is not done and nobody has taken over.
+    /// Runs a step, if provisioning has not ended and the fence is current.
     pub(crate) async fn run_step<T: Send + 'static>(
         self: &Arc<Self>,
         cx: &CallContext,
@@ -62,7 +62,7 @@ impl StepContext {
         .await
     }
 
-    /// Puppet, with so much time at most.
+    /// A runner for Puppet with this timeout.
     pub(crate) fn puppet_runner<'a>(
         &'a self,
         cx: &'a CallContext,

@@ -1,4 +1,4 @@
-//! What a run left in `last_run_summary.yaml`. Pure.
+//! Reads the summary of a run, `last_run_summary.yaml`. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// Largest summary, in bytes.
 pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
 
-/// A run's counters. Sections that a failed run does not write are empty.
+/// Counters of a run. Sections that a failed run does not write are empty.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ProvisionRunSummary {
     #[serde(default)]
@@ -22,7 +22,7 @@ pub(crate) struct ProvisionRunSummary {
 }
 
 impl ProvisionRunSummary {
-    /// A whole summary, or none.
+    /// Parses a complete summary.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let options = serde_saphyr::options! {
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 1_000 },
@@ -35,7 +35,7 @@ impl ProvisionRunSummary {
         value_text(self.version.get("config")?)
     }
 
-    /// The environment that the run ended with, where Puppet tells.
+    /// The environment that the run ended with, if the summary contains it.
     pub(crate) fn environment(&self) -> Option<String> {
         let names = ["converged_environment", "initial_environment"];
         names
@@ -48,14 +48,14 @@ impl ProvisionRunSummary {
         count.unwrap_or_default()
     }
 
-    /// How many resources did not become what they should.
+    /// Number of resources that failed.
     pub(crate) fn failure_count(&self) -> u64 {
         let events = self.events.get("failure").and_then(Value::as_u64);
         let resources = self.resource_count("failed") + self.resource_count("failed_to_restart");
         resources.max(events.unwrap_or_default())
     }
 
-    /// Whether a catalog was applied at all. A run without one counts no failures: it is told by what it lacks.
+    /// Whether a catalog was applied. A run without one counts no failures; it is recognised by missing values.
     pub(crate) fn was_applied(&self) -> bool {
         self.config_version().is_some() && self.resource_count("total") > 0
     }

@@ -1,5 +1,5 @@
-//! The door for newcomers: hears their wishes in their own account, and lets the rules of [`muster_api::wire::enrol`] decide. Who came
-//! in is provisioned like any other node. Names and uses are kept by [`crate::enrolment_store`].
+//! Enrolment of bootstrapping nodes: receives requests in their separate account, and decides by the rules of [`muster_api::wire::enrol`]. An
+//! enrolled node is provisioned like any other. Names and token uses are stored by [`crate::enrolment_store`].
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,33 +23,33 @@ use crate::record::{NodeRecord, ProvisioningState};
 use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
-/// How often, in the life of a token, the tokens that are due are looked for.
+/// How many times per token lifetime the tokens that are due are searched.
 const CHECKS_PER_LIFETIME: u64 = 100;
-/// Shortest and longest pause between two looks.
+/// Shortest and longest interval between two searches.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_CHECK_INTERVAL: Duration = Duration::from_hours(6);
 
-/// Between two lines of the log about wishes that are nobody's.
+/// Interval between log lines about requests that fail verification.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// `[plugins.provisioner.newcomers]`: what it takes to enrol machines that have nothing but a bootstrap token.
+/// `[plugins.provisioner.newcomers]`: enrolment of machines that have only a bootstrap token.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnrolmentOptions {
-    /// Credentials of a service of the newcomers' account.
+    /// Credentials of a service in the bootstrap account.
     pub credentials: PathBuf,
-    /// That account's token.
+    /// Account token of that account.
     pub account: PathBuf,
     /// The key that signs nodes of the fleet.
     pub node_key: PathBuf,
-    /// How long a node's token is valid, in seconds: 90 days when absent, and at most; 0 for ever. The service renews it when a third of
-    /// that time is over.
+    /// Lifetime of a node's token, in seconds: 90 days when absent, and at most; 0 means that the token never expires. The service renews a token
+    /// after a third of its lifetime.
     #[serde(default)]
     pub lifetime: Option<Seconds>,
 }
 
 impl EnrolmentOptions {
-    /// How long a node's token is valid; `None` for ever.
+    /// Lifetime of a node's token; `None` means that it never expires.
     pub fn token_lifetime(&self) -> Option<Seconds> {
         match self.lifetime {
             None => Some(MAX_NODE_TOKEN_SECONDS),
@@ -59,17 +59,17 @@ impl EnrolmentOptions {
     }
 }
 
-/// The door, and the connection that it is in.
+/// Serves enrolment requests on one connection.
 #[derive(Debug)]
 pub struct EnrolmentService {
     bus: Bus,
     enroller: NodeEnroller<BucketEnrolmentStore>,
-    /// Lines about wishes that are nobody's: whoever has a bootstrap token can cause them.
+    /// Limits log lines about unverified requests: anyone with a bootstrap token can cause them.
     strangers: LogThrottle,
 }
 
 impl EnrolmentService {
-    /// A door in this connection to the newcomers' account.
+    /// Creates the service on a connection to the bootstrap account.
     pub fn new(bus: Bus, enroller: NodeEnroller<BucketEnrolmentStore>) -> Self {
         Self {
             bus,
@@ -78,7 +78,7 @@ impl EnrolmentService {
         }
     }
 
-    /// Hears wishes, one after the other, until the connection is gone.
+    /// Serves requests one at a time, until the connection is closed.
     pub(crate) async fn serve_requests(
         &self,
         store: &NodeRecordStore,
@@ -145,7 +145,7 @@ impl EnrolmentService {
         match &outcome {
             EnrolmentOutcome::Welcome(_) => {
                 tracing::info!(%node, key = %wish.hello.key, "enrolled");
-                // Known before it is told: a node that was let in is never forgotten.
+                // Write the record before the reply: an enrolled node must not be lost if this process dies.
                 begin_provisioning(store, node).await?;
             }
             EnrolmentOutcome::Wait(wait) => {
@@ -155,7 +155,7 @@ impl EnrolmentService {
                 tracing::warn!(%node, reason = refused.message, "a newcomer is refused");
             }
         }
-        // The reply subject is not signed: only the address of the bootstrap token that signed the request is taken.
+        // The reply subject is not signed: only the address of the bootstrap token that signed the request is accepted.
         let key = wish.hello.credential.to_string();
         let Some(address) = AnswerAddress::from_reply_subject(reply_to, &key) else {
             return Ok(());
@@ -167,7 +167,7 @@ impl EnrolmentService {
         Ok(())
     }
 
-    /// Renews the tokens of nodes that are due, again and again.
+    /// Renews due node tokens periodically.
     pub(crate) async fn renew_tokens(&self) -> std::convert::Infallible {
         let lifetime = self
             .enroller
@@ -196,7 +196,7 @@ impl EnrolmentService {
         roll: &BucketEnrolmentStore,
     ) -> Result<Vec<Identity>, BucketEnrolmentError> {
         if let Some(account) = roll.fleet_account().await? {
-            // One that is not newer, or not the operator's, changes nothing.
+            // `update_fleet` ignores a token that is not newer or is not signed by the operator.
             let _ = self.enroller.update_fleet(&account);
         }
         let trust = self.enroller.fleet_trust();
@@ -215,7 +215,7 @@ impl EnrolmentService {
     }
 }
 
-/// Begins to provision a node, unless that is under way. One that was retired, or done before it lost everything, begins anew.
+/// Starts provisioning of a node, unless it is in progress. A node that was retired, or was done and has lost its state, starts from the beginning.
 async fn begin_provisioning(
     store: &NodeRecordStore,
     node: &Identity,

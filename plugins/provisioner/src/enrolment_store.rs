@@ -1,7 +1,7 @@
-//! Names and uses in the store `PROVISION`: `name.NODE` and `uses.CREDENTIAL`, where every host of the service sees them.
+//! Stores node names and token uses in the bucket `PROVISION`: `name.NODE` and `uses.CREDENTIAL`, shared by all hosts of the service.
 //!
-//! Before a name is given away for the first time, the fleet is asked too: a node that is registered or connected keeps its name, also
-//! where its name was never written to the store.
+//! Before a name is assigned for the first time, the fleet is checked too: a node that is registered or connected keeps its name, even if its name
+//! was never written to the bucket.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,48 +20,48 @@ use tokio::sync::Mutex;
 use crate::record::ProvisioningState;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
-/// How long a connected node has to answer. The broker names an absent one at once, so that only a node that hangs takes so long.
+/// How long a connected node may take to reply. The broker reports an absent node at once, so only a node that hangs takes this long.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Names and uses in the bucket `PROVISION`.
+/// Node names and token uses in the bucket `PROVISION`.
 #[derive(Debug)]
 pub struct BucketEnrolmentStore {
     bus: Bus,
-    /// Where the organisation keeps the fleet's newest account token.
+    /// Bucket in which the organisation publishes the fleet's newest account token.
     account: Bucket,
-    /// A caller in each collective, which asks whether a node is connected.
+    /// One client per collective, to check whether a node is connected.
     clients: Vec<Client>,
     /// When this enroller's credentials were issued. Names that the organisation issued before must be in the store.
     enroller_issued_at: Millis,
     names: NameStore,
-    /// Uses of one credential are counted in one value: this host does not compete with itself for it.
+    /// Serialises updates of token uses: all uses of one credential are in one value, so concurrent updates on this host would conflict.
     counting: Mutex<()>,
 }
 
 /// Why a name could not be looked up or claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketEnrolmentError {
-    /// The store.
+    /// Reading or writing the bucket failed.
     #[error(transparent)]
     Store(#[from] BucketError),
-    /// Tokens that are due.
+    /// Renewing the due tokens failed.
     #[error(transparent)]
     Renewal(#[from] TokenRenewalError),
-    /// What is kept of the node.
+    /// Reading the node's record failed.
     #[error(transparent)]
     Record(#[from] NodeRecordError),
-    /// The fleet could not be asked.
+    /// The fleet could not be queried.
     #[error("whether a node {node} is connected cannot be found out: {problem}")]
     Probe {
         /// The name.
         node: Identity,
-        /// What went wrong.
+        /// The cause.
         problem: String,
     },
 }
 
 impl BucketEnrolmentStore {
-    /// A roll in the fleet's account, to which this is a connection, with a client for each collective.
+    /// Creates the store on a connection to the fleet's account, with one client per collective.
     pub fn new(bus: &Bus, clients: Vec<Client>, enroller_issued_at: Millis) -> Self {
         Self {
             bus: bus.clone(),
@@ -73,7 +73,7 @@ impl BucketEnrolmentStore {
         }
     }
 
-    /// Renews every node's token that is due; returns the nodes.
+    /// Renews every due node token; returns the nodes.
     pub(crate) async fn renew_due_tokens(
         &self,
         trust: &AccountTrust,
@@ -89,7 +89,7 @@ impl BucketEnrolmentStore {
         Ok(renewal.renew_due(now).await?)
     }
 
-    /// Whether the service knows the node as one that it provisions, or has provisioned.
+    /// Whether the service provisions the node, or has provisioned it.
     async fn is_registered(&self, name: &Identity) -> Result<bool, BucketEnrolmentError> {
         let record = NodeRecordStore::open(&self.bus).get(name).await?;
         Ok(record.is_some_and(|record| record.state != ProvisioningState::Retired))
@@ -105,7 +105,7 @@ impl EnrolmentStore for BucketEnrolmentStore {
                 let value = entry.and_then(|entry| entry.value);
                 Ok(value.map(|value| String::from_utf8_lossy(&value).trim().to_owned()))
             }
-            // An organisation from before this store: announcements and marks of revoked names are what there is.
+            // An organisation that predates this bucket has only announcements and marks of revoked names.
             Err(BucketError::Missing { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -177,7 +177,7 @@ impl EnrolmentStore for BucketEnrolmentStore {
     }
 }
 
-/// Whether a node is subscribed under this name. One that is subscribed and does not answer is connected.
+/// Whether a node is subscribed under this name. A node that is subscribed and does not reply counts as connected.
 async fn is_connected(client: &Client, node: &Identity) -> Result<bool, BucketEnrolmentError> {
     let failed = |problem: String| BucketEnrolmentError::Probe {
         node: node.clone(),

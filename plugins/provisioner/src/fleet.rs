@@ -1,4 +1,4 @@
-//! Asking nodes and masters, each answer verified: what the steps are made of.
+//! Calls nodes and masters for the steps, and verifies each reply.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,38 +17,38 @@ use crate::masters::PuppetMaster;
 use crate::options::Options;
 use crate::record::StepError;
 
-/// How long the list of masters is believed.
+/// How long the cached list of masters is valid.
 const MASTERS_MAX_AGE: Duration = Duration::from_secs(5);
-/// How long a short question may take.
+/// Timeout of a short call.
 const SHORT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a node that does not answer yet is asked whether it is still at work. One that was killed meanwhile says nothing by itself,
-/// and an hour, as long as a run may take, is too long to find out.
+/// How often a node that has not replied yet is asked whether it still executes the call. A node that was killed sends nothing, and the timeout of a
+/// run (one hour) is too long to detect that.
 const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The fleet, as this service asks it.
+/// Client of the fleet for this service.
 #[derive(Debug)]
 pub struct FleetClient {
     client: Client,
     filter: NodeFilter,
     criteria: Vec<String>,
     address_fact: String,
-    /// Those that were found, and when the look for them began.
+    /// Cached masters, and the time at which their discovery began.
     masters: Mutex<Option<(Instant, Vec<PuppetMaster>)>>,
 }
 
-/// A question that cannot be asked.
+/// The configured filter for masters is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("[plugins.provisioner] masters = {text:?} is no filter")]
 pub struct MasterFilterError {
-    /// What was configured.
+    /// The configured text.
     text: String,
-    /// Why.
+    /// The cause.
     #[source]
     source: muster_api::wire::filter::FilterError,
 }
 
 impl FleetClient {
-    /// Takes over the account's newest token, so that the answers of revoked nodes are refused.
+    /// Fetches the account's newest token, so that replies of revoked nodes are rejected.
     pub async fn refresh_trust(&self) {
         if let Err(error) = self.client.refresh_trust().await {
             tracing::debug!(
@@ -58,7 +58,7 @@ impl FleetClient {
         }
     }
 
-    /// A fleet that this client asks.
+    /// Creates the client with the configured filter for masters.
     pub fn new(client: Client, options: &Options) -> Result<Self, MasterFilterError> {
         let words = options.masters.trim();
         let filter = NodeFilter::default().with_agent("puppetca");
@@ -80,7 +80,7 @@ impl FleetClient {
         })
     }
 
-    /// Asks one node, and gives what it answers. One that has started anew since, and knows nothing of it, did not do it.
+    /// Calls one node and returns the data of its reply. Fails with a transient error if the node has restarted and no longer executes the call.
     pub async fn call_node(
         &self,
         node: &Identity,
@@ -115,10 +115,10 @@ impl FleetClient {
                     None => return Err(StepError::transient(format!("{what}: the question broke off"))),
                 },
                 _ = looks.tick() => {
-                    // A question that is not out yet is not forgotten.
+                    // Skip the check while the request is not sent yet.
                     let Some(question) = question else { continue };
                     let unknown = self.is_working_on(node, question).await == Some(false);
-                    // What it had just done when it was asked first is here by now.
+                    // Two checks in a row: a reply that was on its way at the first check has arrived by the second.
                     if unknown && forgotten {
                         return Err(StepError::transient(format!("{node} started anew, and has forgotten {what}")));
                     }
@@ -128,7 +128,7 @@ impl FleetClient {
         }
     }
 
-    /// Whether the node says that it is at work on this question; nothing if it says nothing.
+    /// Whether the node reports that it executes this request; `None` without a reply.
     async fn is_working_on(&self, node: &Identity, question: Uuid) -> Option<bool> {
         let aim = CallTarget::Nodes(BTreeSet::from([node.clone()]));
         let mut call = RpcCall::new("rpcutil", "running", aim).ok()?;
@@ -145,7 +145,7 @@ impl FleetClient {
         works
     }
 
-    /// The facts of a node by which masters are chosen.
+    /// Facts of a node by which its master is chosen.
     pub async fn node_facts(&self, node: &Identity) -> Result<Map<String, Value>, StepError> {
         let Some(data) = self.facts_request(&[]) else {
             return Ok(Map::new());
@@ -156,13 +156,13 @@ impl FleetClient {
         Ok(take_fact_values(&mut answer))
     }
 
-    /// The masters that there were a moment ago.
+    /// Masters from the cache, at most `MASTERS_MAX_AGE` old.
     pub async fn recent_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
         self.masters_within(MASTERS_MAX_AGE).await
     }
 
-    /// The masters that there are now: as found by a look that began after this question. Whoever asks while one looks shares the
-    /// next look, so that a thousand nodes do not ask the fleet a thousand times.
+    /// The current masters, from a discovery that began after this call. Concurrent callers share the next discovery, so that a thousand nodes do not
+    /// cause a thousand discoveries.
     pub async fn current_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
         self.masters_within(Duration::ZERO).await
     }
@@ -217,7 +217,7 @@ impl FleetClient {
             })
             .await
             .map_err(told)?;
-        // Who was found and says nothing may hold a certificate that must be revoked: nothing is done without it.
+        // A discovered master that does not reply may hold a certificate that must be revoked, so nothing is done without it.
         if balance.failed > 0 || !balance.missing.is_empty() {
             return Err(StepError::transient("a master does not tell its facts"));
         }
@@ -225,7 +225,7 @@ impl FleetClient {
         Ok(masters)
     }
 
-    /// Nodes that say that they may be provisioned.
+    /// Nodes that report that they can be provisioned.
     pub async fn find_candidates(&self) -> Result<Vec<Identity>, StepError> {
         let filter = NodeFilter::default()
             .with_agent("provision")
@@ -250,7 +250,7 @@ impl FleetClient {
         Ok(nodes)
     }
 
-    /// Leaves the broker.
+    /// Closes the connection to the broker.
     pub async fn close(&self) {
         if let Err(error) = self.client.close().await {
             tracing::debug!(%error, "left the broker in a hurry");
@@ -268,7 +268,7 @@ impl FleetClient {
     }
 }
 
-/// The facts in an answer of `get_facts`.
+/// Takes the facts out of a reply to `get_facts`.
 fn take_fact_values(data: &mut Map<String, Value>) -> Map<String, Value> {
     match data.remove("values") {
         Some(Value::Object(values)) => values,
@@ -276,7 +276,7 @@ fn take_fact_values(data: &mut Map<String, Value>) -> Map<String, Value> {
     }
 }
 
-/// What it means for the step that nobody has answered.
+/// Step error for a call without a reply.
 fn no_reply_error(node: &Identity, what: &str, patience: Duration, stats: &CallStats) -> StepError {
     StepError::transient(if stats.absent.contains(node) {
         format!("{node} is not connected")
@@ -286,7 +286,7 @@ fn no_reply_error(node: &Identity, what: &str, patience: Duration, stats: &CallS
     })
 }
 
-/// What an answer means for the step that asked.
+/// Converts a reply into the result of the step.
 fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> {
     let reply = &answer.reply;
     if answer.is_ok() {

@@ -1,4 +1,5 @@
-//! The service as its agent sees it: reads what is kept, and writes what somebody asks for. Every host can; the leader notices.
+//! Gives the agent access to the service's records: reads them, and writes the requests of operators. Works on every host; the leader watches the
+//! records.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::record::{NodeRecord, ProvisioningState};
 use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
-/// The way to the store, as soon as there is a connection.
+/// Access to the record store once there is a broker connection.
 #[derive(Debug, Clone)]
 pub struct ProvisionerHandle {
     bus: Arc<watch::Sender<Option<Bus>>>,
@@ -28,7 +29,7 @@ impl Default for ProvisionerHandle {
 }
 
 impl ProvisionerHandle {
-    /// Gives the desk its broker, a connection with the rights of a service.
+    /// Sets the broker connection, which needs the permissions of a service.
     pub fn connect(&self, bus: Bus) {
         self.bus.send_replace(Some(bus));
     }
@@ -39,7 +40,7 @@ impl ProvisionerHandle {
         Ok(NodeRecordStore::open(&bus))
     }
 
-    /// Every node that is known, by name.
+    /// Records of all known nodes, by name.
     pub(crate) async fn list_records(&self) -> Result<Vec<NodeRecord>, ActionError> {
         self.open_store()?
             .list_records()
@@ -47,14 +48,14 @@ impl ProvisionerHandle {
             .map_err(to_action_error)
     }
 
-    /// Who leads.
+    /// The current leader.
     pub(crate) async fn current_leader(&self) -> Result<Option<LeaderRecord>, ActionError> {
         let store = self.open_store()?;
         let leader = leader::current_leader(store.bucket()).await;
         leader.map_err(|error| ActionError::failed(error.to_string()))
     }
 
-    /// Changes a node; `change` says whether there was anything to change.
+    /// Changes a node's record; `change` returns whether there was anything to change.
     pub(crate) async fn change_record(
         &self,
         node: &Identity,
@@ -70,7 +71,7 @@ impl ProvisionerHandle {
         Ok((record, changed))
     }
 
-    /// Takes a node out of the fleet, also one that was never provisioned here.
+    /// Removes a node from the fleet, even if it was not provisioned by this service.
     pub(crate) async fn retire_node(
         &self,
         node: &Identity,

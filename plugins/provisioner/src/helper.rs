@@ -1,7 +1,7 @@
-//! A program that does a step: the node's record as JSON on its standard input, one JSON object on its standard output.
+//! Runs a program that does a step: the node's record as JSON on its standard input, one JSON object on its standard output.
 //!
-//! `{"defer": true, "msg": "..."}` asks for a later try; `{"fail": "..."}` ends the provisioning; everything else is what it found out.
-//! What is no JSON, a non-zero exit and silence defer too, with the end of what it said on standard error.
+//! `{"defer": true, "msg": "..."}` requests a later retry; `{"fail": "..."}` ends the provisioning; any other object is the result. Invalid JSON, a
+//! non-zero exit code and empty output also defer, with the end of standard error as the message.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,23 +13,23 @@ use serde_json::{Map, Value};
 use crate::options::HelperStep;
 use crate::record::{NodeRecord, StepError};
 
-/// Most bytes that are read of what a program prints.
+/// Maximum number of bytes read from standard output.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
-/// Most bytes of its complaints that are repeated.
+/// Maximum number of bytes of standard error in a message.
 const MAX_STDERR_BYTES: usize = 300;
 
-/// What a program came to.
+/// Result of a program.
 #[derive(Debug)]
 pub(crate) struct ProgramExit {
-    /// Its exit code; 128 and the signal when one ended it.
+    /// Its exit code, or 128 + signal.
     pub(crate) code: i32,
-    /// What it printed.
+    /// Its standard output.
     pub(crate) output: Vec<u8>,
-    /// The end of what it said on standard error.
+    /// The end of its standard error.
     pub(crate) words: String,
 }
 
-/// Lets a helper do its step.
+/// Runs a helper for its step.
 pub(crate) async fn run_helper(
     system: Arc<dyn System>,
     helper: &HelperStep,
@@ -72,7 +72,7 @@ fn parse_answer(ended: &ProgramExit) -> Result<Map<String, Value>, StepError> {
     Ok(answer)
 }
 
-/// Runs a program with this input, for so long at most; it is killed with everything it started when the time is up or nobody waits.
+/// Runs a program with this input. Kills its whole process tree after `patience`, or when the future is dropped.
 pub(crate) async fn run_program(
     system: Arc<dyn System>,
     argv: Vec<String>,
@@ -112,7 +112,7 @@ pub(crate) async fn run_program(
     running.await.map_err(|error| error.to_string())?
 }
 
-/// Ends the program when nobody waits for it any more.
+/// Kills the program when the caller is dropped.
 struct CancelOnDrop(CancelFlag);
 
 impl Drop for CancelOnDrop {

@@ -1,7 +1,7 @@
-//! One leader at a time: a key that the leader writes again and again. Who sees it unchanged for a whole lease takes it.
+//! Leader election: the leader rewrites one key periodically. A standby takes over after one full lease without a new revision.
 //!
-//! Nobody compares clocks: each watches the key by its own. The leader gives up after two thirds of a lease without a write that the
-//! broker took; the others wait for a whole one. The revision with which it took the key is its *epoch*, written into each record.
+//! No clocks are compared: each host measures the lease by its own clock. The leader gives up after two thirds of a lease without a write that the
+//! broker accepted; standbys wait for a full lease. The revision with which the leader took the key is its *epoch*, written into each record.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use uuid::Uuid;
 
 const LEADER_KEY: &str = "leader";
 
-/// What stands in the key.
+/// Value of the leader key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderRecord {
-    /// The host that leads.
+    /// The leader's host.
     pub host: Identity,
-    /// This life of its service.
+    /// Identifies this process of the service.
     pub life: Uuid,
 }
 
-/// The right to lead, until it is lost.
+/// Leadership of this host, until it is lost.
 #[derive(Debug)]
 pub struct LeaderLease {
-    /// Larger than that of every earlier leader.
+    /// Larger than the epoch of every earlier leader.
     pub epoch: u64,
-    /// Cancelled when somebody else may lead soon.
+    /// Cancelled before another host may become leader.
     pub lost: CancellationToken,
     keeper: tokio::task::JoinHandle<()>,
     bucket: Bucket,
 }
 
-/// Waits until this host leads.
+/// Waits until this host is the leader.
 pub async fn wait_for_leadership(
     bucket: &Bucket,
     host: &Identity,
@@ -80,7 +80,7 @@ pub async fn wait_for_leadership(
     }
 }
 
-/// Who leads, if anybody does.
+/// The current leader, if any.
 pub async fn current_leader(bucket: &Bucket) -> Result<Option<LeaderRecord>, BucketError> {
     let entry = bucket.get(LEADER_KEY).await?;
     let value = entry.and_then(|entry| entry.value);
@@ -112,7 +112,7 @@ impl LeaderLease {
         }
     }
 
-    /// Lets another host lead at once.
+    /// Gives up leadership by deleting the key, so that another host can take over at once.
     pub async fn resign(self) {
         self.keeper.abort();
         if !self.lost.is_cancelled()
@@ -145,7 +145,7 @@ async fn renew_until_lost(
         match tokio::time::timeout(pause, writing).await {
             Ok(Ok(next)) => (revision, proven) = (next, sent),
             Ok(Err(BucketError::Conflict { .. })) => {
-                // Either somebody else leads, or our own last write came through without our hearing of it.
+                // Either another host is the leader, or our last write succeeded and its reply was lost.
                 match bucket.get(LEADER_KEY).await {
                     Ok(Some(entry)) if entry.value.as_ref() == Some(&value) => {
                         revision = entry.revision;

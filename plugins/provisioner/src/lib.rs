@@ -1,10 +1,10 @@
-//! The provisioner: makes nodes of instances, step by step, and takes nodes out of the fleet again.
+//! The provisioner: turns new machines into managed nodes, step by step, and removes nodes from the fleet.
 //!
-//! Several hosts may run it; one leads ([`leader`]). What is known of each node is a [`record`], kept by the broker and written before
-//! and after each step of the [`plan`]; so a leader that dies loses nothing, and its successor goes on where it was. The steps ask the
-//! agents `provision` on the node and `puppetca` on the masters ([`worker`]), or agents and programs of the operator's choice.
+//! Several hosts may run it; one is the leader ([`leader`]). The state of each node is a [`record`], stored at the broker and written before and
+//! after each step of the [`plan`]. If a leader dies, nothing is lost, and its successor continues from the records. The steps call the agents
+//! `provision` on the node and `puppetca` on the masters ([`worker`]), or agents and programs that the operator configures.
 //!
-//! The agent `provisioner` shows where nodes stand, and takes wishes; [`ProvisionerService::run_until_stopped`] does the work.
+//! The agent `provisioner` shows the state of nodes and accepts requests; [`ProvisionerService::run_until_stopped`] does the work.
 
 #![warn(missing_docs)]
 
@@ -38,7 +38,7 @@ pub use options::{
 };
 pub use service::{ProvisionerService, ProvisionerServiceError};
 
-/// The agent `provisioner`.
+/// Builds the agent `provisioner`.
 pub fn build_agent(desk: &ProvisionerHandle) -> Result<Agent, AgentError> {
     Agent::builder(ddl::builtin_agent("provisioner").unwrap_or_default())?
         .with_action(actions::ProvisionerStatusAction(desk.clone()))

@@ -1,30 +1,30 @@
-//! Which master a node gets: the first fact that it shares with any decides. Pure.
+//! Chooses the master of a node: the first criterion for which any master has the node's value decides. Pure.
 
 use muster_api::wire::identity::Identity;
 use serde_json::{Map, Value};
 
-/// A Puppet master that was found.
+/// A discovered Puppet master.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PuppetMaster {
     /// Its name.
     pub identity: Identity,
-    /// Where nodes reach it.
+    /// The address under which nodes reach it.
     pub address: String,
-    /// Its facts, those that matter.
+    /// Those of its facts that are criteria.
     pub facts: Map<String, Value>,
 }
 
-/// Why a node got that master.
+/// A chosen master, and why it was chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MasterPlacement<'a> {
     /// The master.
     pub master: &'a PuppetMaster,
-    /// The fact that decided; none when any master would do.
+    /// The deciding criterion; `None` when any master was acceptable.
     pub criterion: Option<&'a str>,
 }
 
-/// Chooses: the first criterion in which any master equals the node decides, and no later one. Among several that do, each node has one
-/// that is always the same, and nodes spread over them.
+/// Chooses a master. The first criterion for which any master has the node's value decides; later ones are ignored. Among several matching masters
+/// the choice is stable per node, and nodes are distributed over them.
 pub fn choose_master<'a>(
     node: &Identity,
     facts: &Map<String, Value>,
@@ -53,12 +53,12 @@ pub fn choose_master<'a>(
     })
 }
 
-/// A fact that is empty says nothing: two machines of nowhere are not near each other.
+/// Whether a fact can match: null and the empty string mean that the fact is unknown.
 fn is_meaningful(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
 }
 
-/// Highest random weight: a master that goes or comes moves only the nodes that are its own.
+/// Rendezvous hashing (highest random weight): adding or removing a master moves only the nodes assigned to it.
 fn preferred_master<'a>(
     node: &Identity,
     masters: impl Iterator<Item = &'a PuppetMaster>,
@@ -69,7 +69,7 @@ fn preferred_master<'a>(
     })
 }
 
-/// FNV-1a over both names, mixed once more, because names that differ in their last letter must not go together.
+/// FNV-1a over both names, with a final mix, because names that differ only in the last letter would get correlated weights.
 fn rendezvous_weight(node: &str, master: &str) -> u64 {
     let bytes = node.bytes().chain([0]).chain(master.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

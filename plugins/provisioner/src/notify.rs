@@ -1,8 +1,8 @@
-//! Telling targets: one document for each occasion, with an id that stays the same however often it has to be sent.
+//! Sends notifications: one document per event and target, with an id that is the same for all retries.
 //!
-//! Before a message goes out it is written down that it is being sent, and afterwards that it was. Who takes over in between cannot know
-//! whether it arrived, and sends it again *under the same id*: a webhook gets it as `Idempotency-Key`, a mail as `Message-ID`, a program
-//! in the document. Whoever looks at the id is told exactly once.
+//! The record is written before a message is sent and again afterwards. A leader that takes over in between cannot know whether the message arrived,
+//! and sends it again *under the same id*: a webhook gets the id as `Idempotency-Key`, a mail as `Message-ID`, a program in the document. A receiver
+//! that deduplicates by id processes each message exactly once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use crate::helper;
 use crate::options::{NotificationChannel, NotificationEvent, NotificationTarget, Options};
 use crate::record::{NodeRecord, StepError};
 
-/// How long a target may take.
+/// Timeout of one delivery.
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
-/// Most bytes of a token's file.
+/// Largest token file, in bytes.
 const MAX_TOKEN_BYTES: u64 = 16 * 1024;
 
-/// What is to be told.
+/// A notification to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NotificationMessage {
-    /// Names it.
+    /// Identifies the message.
     pub id: Uuid,
-    /// What it is about.
+    /// The event.
     pub occasion: NotificationEvent,
     /// The document.
     pub document: Value,
 }
 
-/// The targets that want to hear of this.
+/// Targets that are configured for this event.
 pub fn matching_targets(
     options: &Options,
     occasion: NotificationEvent,
@@ -48,12 +48,12 @@ pub fn matching_targets(
         .filter(move |target| target.events.is_empty() || target.events.contains(&occasion))
 }
 
-/// The name under which it is remembered whether a target was told.
+/// Key under which the delivery state of a target is stored.
 pub fn notification_key(occasion: NotificationEvent, target: &NotificationTarget) -> String {
     format!("{}/{}", occasion.as_str(), target.name)
 }
 
-/// The document about a node. No secret is in it.
+/// Builds the document about a node. It contains no secrets.
 pub fn build_message(
     id: Uuid,
     occasion: NotificationEvent,
@@ -79,7 +79,7 @@ pub fn build_message(
     }
 }
 
-/// Sends it.
+/// Sends a message over a channel.
 pub async fn send_message(
     system: Arc<dyn System>,
     channel: &NotificationChannel,
@@ -153,7 +153,7 @@ fn post_webhook(
     Err(format!("{url} answered {status}"))
 }
 
-/// The authorities that a webhook's certificate is held against.
+/// Root certificates with which a webhook's certificate is verified.
 fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
     let found = match ca {
         Some(path) => {
@@ -187,7 +187,7 @@ fn send_mail(
     let tls = TlsParameters::new(host.to_owned()).map_err(|error| error.to_string())?;
     let transport = SmtpTransport::builder_dangerous(host)
         .port(port)
-        // A relay that speaks TLS is held to it; one on this machine may not.
+        // Opportunistic: a relay that offers TLS must use it; one on this machine may not offer it.
         .tls(Tls::Opportunistic(tls))
         .timeout(Some(SEND_TIMEOUT))
         .build();

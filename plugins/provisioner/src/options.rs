@@ -1,4 +1,5 @@
-//! The section `[plugins.provisioner]`: unknown keys are refused, so that a step whose name is misspelt is no step that never runs.
+//! Options of the service: the section `[plugins.provisioner]`. Unknown keys are rejected, so that a misspelt step name is an error and not a step
+//! that never runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,41 +10,41 @@ use serde_json::{Map, Value};
 use crate::enrol::EnrolmentOptions;
 use crate::plan::StepName;
 
-/// How this host provisions, if it does.
+/// Provisioning options of this host.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Whether this host provisions at all.
+    /// Whether this host provisions nodes.
     pub enabled: bool,
     /// Credentials of a service of the fleet.
     pub credentials: PathBuf,
-    /// What it takes to enrol newcomers; without it only nodes that have credentials already are provisioned.
+    /// Enrolment of bootstrapping nodes; without it only nodes that already have credentials are provisioned.
     pub newcomers: Option<EnrolmentOptions>,
-    /// Facts by which a node's master is chosen: the first that any master shares with the node decides.
+    /// Facts by which a node's master is chosen: the first for which any master has the node's value decides.
     pub criteria: Vec<String>,
-    /// Which masters there are, as `-W` takes it; those that offer `puppetca` when empty.
+    /// Filter for masters, in the syntax of `-W`; when empty, all nodes with the agent `puppetca`.
     pub masters: String,
-    /// The fact of a master that holds its address.
+    /// The fact of a master that contains its address.
     pub address_fact: String,
-    /// Whether a node that shares no criterion with any master gets one all the same.
+    /// Whether a node that matches no master by any criterion gets any master.
     pub any_master: bool,
-    /// How many nodes are worked on at once.
+    /// Number of nodes processed concurrently.
     pub workers: usize,
-    /// How often a step is tried before the node counts as failed.
+    /// Number of tries of a step before the node is marked as failed.
     pub tries: u32,
-    /// The pause before the second try, in seconds; it doubles with each.
+    /// Pause before the second try, in seconds; it doubles with each further try.
     pub backoff: u64,
-    /// The longest pause, in seconds.
+    /// Longest pause, in seconds.
     pub backoff_most: u64,
-    /// How often nodes are looked for that were made known in no other way, in seconds; 0: never.
+    /// Interval of the discovery of nodes that are not registered otherwise, in seconds; 0: never.
     pub discover_seconds: u64,
-    /// Whether a certificate that was signed is revoked when a later step fails for good.
+    /// Whether a signed certificate is revoked when a later step fails permanently.
     pub compensate: bool,
-    /// How long the leader leads without a sign of life, in milliseconds.
+    /// Lease of the leader without a renewal, in milliseconds.
     pub lease_millis: u64,
-    /// What is other than usual about the steps, and further ones.
+    /// Changes to the default steps, and additional steps.
     pub steps: Vec<StepOptions>,
-    /// Who is told of what.
+    /// Targets of notifications.
     pub notify: Vec<NotificationTarget>,
 }
 
@@ -71,37 +72,37 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How long the leader leads without a sign of life.
+    /// Lease of the leader without a renewal; at least 300 ms.
     pub fn leader_lease(&self) -> Duration {
         Duration::from_millis(self.lease_millis.max(300))
     }
 }
 
-/// One step, as the operator wants it. A name that is none of ours is a further step, and says what does it.
+/// Configuration of one step. A name that is not built in defines an additional step, which needs an `agent` or a `helper`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOptions {
-    /// The step.
+    /// Name of the step.
     pub name: StepName,
-    /// Off: it counts as done.
+    /// If false, the step counts as done.
     #[serde(default = "default_enabled")]
     pub enabled: bool,
-    /// Which step it follows, instead of the usual one.
+    /// The step that it follows, instead of the default.
     #[serde(default)]
     pub after: Option<StepName>,
-    /// An agent's action that does it instead.
+    /// An agent's action that does the step instead.
     #[serde(default)]
     pub agent: Option<AgentStep>,
-    /// A program that does it instead.
+    /// A program that does the step instead.
     #[serde(default)]
     pub helper: Option<HelperStep>,
-    /// How often it is tried, instead of the usual number.
+    /// Number of tries, instead of the default.
     #[serde(default)]
     pub tries: Option<u32>,
-    /// How long a try may take, in seconds, where this service asks for it itself; an hour for runs of Puppet otherwise.
+    /// Timeout of one try, in seconds, for built-in steps; the default for runs of Puppet is one hour.
     #[serde(default)]
     pub timeout: Option<u64>,
-    /// Inputs of the action that usually does it, beside ours: `environment`, `server` and so on.
+    /// Additional inputs of the built-in action: `environment`, `server` and so on.
     #[serde(default)]
     pub inputs: Map<String, Value>,
 }
@@ -110,7 +111,7 @@ fn default_enabled() -> bool {
     true
 }
 
-/// An action that does a step. What it answers is kept with the node, under the step's name.
+/// An action that does a step. Its reply is stored with the node, under the step's name.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentStep {
@@ -118,13 +119,13 @@ pub struct AgentStep {
     pub agent: String,
     /// The action.
     pub action: String,
-    /// Its inputs; a text `{{name}}` is replaced by what is known of the node under that name.
+    /// Its inputs; a value `{{name}}` is replaced by the node's stored value of that name.
     #[serde(default)]
     pub inputs: Map<String, Value>,
-    /// Who is asked.
+    /// The node on which the action is called.
     #[serde(default)]
     pub on: StepTarget,
-    /// How long it may take, in seconds.
+    /// Timeout, in seconds.
     #[serde(default = "default_agent_timeout")]
     pub timeout: u64,
 }
@@ -133,14 +134,14 @@ fn default_agent_timeout() -> u64 {
     60
 }
 
-/// Who does an agent's step.
+/// Where the action of a step is called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepTarget {
     /// The node itself.
     #[default]
     Node,
-    /// The master that was chosen for it.
+    /// The master that was chosen for the node.
     Master,
 }
 
@@ -150,7 +151,7 @@ pub enum StepTarget {
 pub struct HelperStep {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// How long it may take, in seconds.
+    /// Timeout, in seconds.
     #[serde(default = "default_program_timeout")]
     pub timeout: u64,
 }
@@ -159,33 +160,33 @@ fn default_program_timeout() -> u64 {
     10
 }
 
-/// Who is told, and how. Keys that are neither its own nor its channel's are refused by the channel.
+/// A notification target. Keys that belong neither to the target nor to its channel are rejected by the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NotificationTarget {
-    /// A name of its own, by which it is remembered who was told.
+    /// Unique name, under which the delivery state is stored.
     pub name: String,
-    /// Of what it is told; everything when empty.
+    /// Events to send; all when empty.
     #[serde(default)]
     pub events: Vec<NotificationEvent>,
-    /// The way to it.
+    /// The channel.
     #[serde(flatten)]
     pub channel: NotificationChannel,
 }
 
-/// What a target may be told of.
+/// Event that a target can be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotificationEvent {
-    /// A node is done.
+    /// A node is provisioned.
     Done,
-    /// A node failed for good.
+    /// A node failed permanently.
     Failed,
     /// A node was retired.
     Retired,
 }
 
 impl NotificationEvent {
-    /// The word for it.
+    /// The name as used in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -195,12 +196,13 @@ impl NotificationEvent {
     }
 }
 
-/// Where a webhook is: `https`, or `http` on this machine. What is told names nodes, and a token may go with it: neither travels in clear.
+/// URL of a webhook: `https`, or `http` on this machine's loopback. Messages name nodes and may carry a token, so neither is sent in clear over the
+/// network.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct WebhookUrl(String);
 
-/// A text that is no address of a webhook. It is not repeated: a password may be in it.
+/// The text is not a valid webhook URL. The error does not repeat it, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a webhook's `url` is https://HOST..., or http:// on this machine's loopback, without a user or password in it"
@@ -208,7 +210,7 @@ pub struct WebhookUrl(String);
 pub struct WebhookUrlError;
 
 impl WebhookUrl {
-    /// The address.
+    /// The URL.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -243,35 +245,35 @@ fn is_loopback(authority: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// A way to tell somebody.
+/// How notifications are delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum NotificationChannel {
-    /// A document, posted to a URL.
+    /// Posts the document to a URL.
     Webhook {
-        /// Where to.
+        /// The URL.
         url: WebhookUrl,
-        /// A file with a secret that goes as a bearer token.
+        /// File with a secret that is sent as a bearer token.
         #[serde(default)]
         token_file: Option<PathBuf>,
-        /// PEM file of the authority of its certificate; the machine's when absent.
+        /// PEM file of the CA of its certificate; the machine's CAs when absent.
         #[serde(default)]
         ca: Option<PathBuf>,
     },
-    /// A mail, over SMTP.
+    /// Sends a mail over SMTP.
     Smtp {
         /// `host:port`.
         server: String,
-        /// From whom.
+        /// Sender address.
         from: String,
-        /// To whom.
+        /// Recipient addresses.
         to: Vec<String>,
     },
-    /// A program that gets the document on its standard input.
+    /// Runs a program with the document on its standard input.
     Command {
         /// Program and arguments.
         command: Vec<String>,
-        /// How long it may take, in seconds.
+        /// Timeout, in seconds.
         #[serde(default = "default_program_timeout")]
         timeout: u64,
     },

@@ -1,4 +1,4 @@
-//! Which steps make a node of an instance, and in which order. Pure: a list that was checked when it was read.
+//! The steps that provision a node, and their order. Pure; validated when it is built from the options.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::options::{AgentStep, HelperStep, Options, StepOptions};
 
-/// Most steps of a plan.
+/// Maximum number of steps in a plan.
 const MAX_STEPS: usize = 64;
 
-/// The name of a step, a word.
+/// Name of a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StepName(String);
 
-/// A text that names no step.
+/// The text is not a valid step name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no step; a name is a word of a-z, 0-9 and _")]
 pub struct StepNameError(String);
@@ -40,7 +40,7 @@ impl From<StepName> for String {
 }
 
 impl StepName {
-    /// The word.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -52,35 +52,35 @@ impl fmt::Display for StepName {
     }
 }
 
-/// The steps that this service knows how to do.
+/// Steps that this service implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BuiltinStep {
-    /// Takes the node for this service.
+    /// Locks the node for this service.
     Lock,
     /// Chooses its master.
     Place,
-    /// Tells the node where the master is.
+    /// Writes the master's address to the node's hosts file.
     Host,
     /// Revokes and removes earlier certificates of its name on all masters.
     Clean,
-    /// Lets the node make its key and ask for a certificate.
+    /// Creates the node's key and certificate request.
     Csr,
-    /// Signs that request, and no other.
+    /// Signs exactly that request.
     Sign,
-    /// The run that prepares the node.
+    /// Puppet run that prepares the node.
     Bootstrap,
-    /// The run that makes it what it is to be.
+    /// Puppet run that applies the final configuration.
     Final,
-    /// Lets Puppet's agent run by itself from now on.
+    /// Starts Puppet's agent as a background service.
     Daemonize,
-    /// Gives the node back: it is ordinary now.
+    /// Ends provisioning and unlocks the node.
     Release,
-    /// Tells everybody who wants to know.
+    /// Sends the notifications.
     Notify,
 }
 
 impl BuiltinStep {
-    /// In the order in which they are done.
+    /// All steps, in their order of execution.
     pub const ALL: [Self; 11] = [
         Self::Lock,
         Self::Place,
@@ -95,7 +95,7 @@ impl BuiltinStep {
         Self::Notify,
     ];
 
-    /// Its name.
+    /// Name of the step.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lock => "lock",
@@ -112,7 +112,7 @@ impl BuiltinStep {
         }
     }
 
-    /// Its name, as a step's.
+    /// Name of the step as a [`StepName`].
     pub fn step_name(self) -> StepName {
         StepName(self.as_str().to_owned())
     }
@@ -121,7 +121,7 @@ impl BuiltinStep {
         Self::ALL.into_iter().find(|step| step.as_str() == name.0)
     }
 
-    /// What must have been done before it can be.
+    /// Steps that must be done before this one.
     fn required_steps(self) -> &'static [Self] {
         match self {
             Self::Lock | Self::Place => &[],
@@ -135,12 +135,12 @@ impl BuiltinStep {
     }
 }
 
-/// What does a step.
+/// What executes a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepKind {
     /// This service.
     Builtin(BuiltinStep, Map<String, Value>),
-    /// An agent.
+    /// An agent's action.
     Agent(AgentStep),
     /// A program.
     Helper(HelperStep),
@@ -149,54 +149,54 @@ pub enum StepKind {
 /// One step of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanStep {
-    /// Its name.
+    /// Name of the step.
     pub name: StepName,
-    /// What does it.
+    /// What executes it.
     pub work: StepKind,
-    /// How often it is tried.
+    /// Number of tries.
     pub tries: u32,
-    /// How long a try may take, if not as long as usual.
+    /// Timeout of one try; `None` for the default.
     pub timeout: Option<Duration>,
 }
 
-/// Steps in their order, each after what it needs.
+/// Ordered steps, each after those that it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProvisioningPlan {
     steps: Vec<PlanStep>,
 }
 
-/// Why the configured steps are no plan.
+/// Why the configured steps are not a valid plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProvisioningPlanError {
-    /// A step stands twice in the configuration.
+    /// A step is configured twice.
     #[error("the step {0} is configured twice")]
     Twice(StepName),
-    /// A step that nobody knows how to do.
+    /// A step that is not built in has neither an agent nor a helper.
     #[error("the step {0} is none of ours; it needs an `agent` or a `helper`, or another name: {known}", known = builtin_names())]
     Unknown(StepName),
-    /// A step with two ways to do it.
+    /// A step has both an agent and a helper.
     #[error("the step {0} has both an agent and a helper; it can be done by one of them")]
     Both(StepName),
-    /// It follows a step that is not there.
+    /// A step is to follow one that is not in the plan.
     #[error("the step {step} is to follow {after}, which is no step of the plan")]
     NoSuch {
         /// The step.
         step: StepName,
-        /// What it should follow.
+        /// The step that it should follow.
         after: StepName,
     },
-    /// It comes before something that it needs.
+    /// A step comes before one that it needs.
     #[error("the step {step} needs {needs} before it")]
     Order {
         /// The step.
         step: StepName,
-        /// What it needs.
+        /// The step that it needs.
         needs: StepName,
     },
-    /// A program without a name.
+    /// A helper has an empty command.
     #[error("the step {0} names no program")]
     NoProgram(StepName),
-    /// Too many.
+    /// The plan has more than `MAX_STEPS` steps.
     #[error("the plan has more than {MAX_STEPS} steps")]
     TooMany,
 }
@@ -206,7 +206,7 @@ fn builtin_names() -> String {
 }
 
 impl ProvisioningPlan {
-    /// The plan that the options describe.
+    /// Builds and validates the plan that the options describe.
     pub fn from_options(options: &Options) -> Result<Self, ProvisioningPlanError> {
         let mut seen = BTreeSet::new();
         for step in &options.steps {
@@ -219,7 +219,7 @@ impl ProvisioningPlan {
         for builtin in BuiltinStep::ALL {
             let name = builtin.step_name();
             let own = configured(&name);
-            // Puppet's own daemon competes with orchestrated runs: who wants it says so.
+            // Off by default: Puppet's own daemon competes with orchestrated runs.
             let wanted = own.map_or(builtin != BuiltinStep::Daemonize, |step| step.enabled);
             if wanted {
                 steps.push(build_step(name, own, options.tries)?);
@@ -241,7 +241,7 @@ impl ProvisioningPlan {
         Ok(plan)
     }
 
-    /// The steps, in their order.
+    /// The steps, in order of execution.
     pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
@@ -249,7 +249,7 @@ impl ProvisioningPlan {
     /// Moves a step behind the one that it is to follow.
     fn place_step(&mut self, own: &StepOptions) -> Result<(), ProvisioningPlanError> {
         let Some(after) = &own.after else {
-            // Who says nothing about a further step wants it before the node is given back.
+            // An additional step without `after` runs before the node is released.
             let is_further = BuiltinStep::from_name(&own.name).is_none();
             if let (true, Some(from)) = (is_further, self.step_position(&own.name)) {
                 let step = self.steps.remove(from);
@@ -272,7 +272,7 @@ impl ProvisioningPlan {
         Ok(())
     }
 
-    /// Whether each step comes after what it needs. What was switched off is taken for done.
+    /// Checks that each step comes after those that it needs. Disabled steps count as done.
     fn check_order(&self, options: &Options) -> Result<(), ProvisioningPlanError> {
         let off = |name: &StepName| {
             let own = options.steps.iter().find(|step| step.name == *name);

@@ -1,7 +1,7 @@
-//! What is known of one node on its way: a value that every change replaces, kept by the broker. Pure: it reads no clock.
+//! Provisioning state of one node: a value that every change replaces, stored at the broker. Pure: it reads no clock.
 //!
-//! A step is written down before it begins and after it has ended. Who takes a node over finds either that nothing was begun, or the
-//! step that was under way; each step can be done twice without harm.
+//! A step is recorded before it begins and after it has ended. A new leader therefore finds either that nothing was begun, or the step that was in
+//! progress. Every step is idempotent and can be repeated.
 
 use std::collections::BTreeMap;
 
@@ -14,29 +14,29 @@ use uuid::Uuid;
 use crate::options::NotificationEvent;
 use crate::plan::{PlanStep, ProvisioningPlan, StepName};
 
-/// Most entries of a node's history.
+/// Maximum number of entries in a node's history.
 const MAX_HISTORY_ENTRIES: usize = 100;
-/// Most characters of a failure that are kept.
+/// Maximum number of characters kept of an error.
 const MAX_ERROR_CHARS: usize = 600;
 
-/// Where a node stands.
+/// Provisioning state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProvisioningState {
-    /// On its way.
+    /// Provisioning is in progress.
     Working,
-    /// A step failed for good.
+    /// A step failed permanently.
     Failed,
-    /// A node like any other.
+    /// Provisioning is complete.
     Done,
-    /// Its certificate is being taken back.
+    /// Its certificates are being revoked.
     Retiring,
-    /// It is no node any more.
+    /// It was removed from the fleet.
     Retired,
 }
 
 impl ProvisioningState {
-    /// The word for it.
+    /// The name as used in replies.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Working => "working",
@@ -48,137 +48,137 @@ impl ProvisioningState {
     }
 }
 
-/// What happened to a step.
+/// Kind of a history entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
-    /// It began.
+    /// The step began.
     Began,
-    /// It was done.
+    /// The step was done.
     Done,
-    /// It failed.
+    /// The step failed.
     Failed,
-    /// It could not be done yet.
+    /// The step could not be done yet.
     Deferred,
-    /// Somebody asked for something: `retry`, `pause` and so on.
+    /// An operator requested something: `retry`, `pause` and so on.
     Asked,
 }
 
 /// One entry of a node's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
-    /// When, by the clock of the service.
+    /// Time, by the clock of the service.
     pub at: Millis,
-    /// Which step, or what was asked.
+    /// The step, or the request.
     pub step: String,
-    /// What.
+    /// Kind of the event.
     pub what: EventKind,
-    /// In words.
+    /// Details as text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
 }
 
-/// The step that is under way, or waits for its next try.
+/// The step that is in progress or waits for its next try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentStep {
     /// The step.
     pub step: StepName,
-    /// Which try it is, from 1.
+    /// Number of the try, from 1.
     pub attempt: u32,
-    /// Whether it was begun and has not ended, as far as was written down.
+    /// Whether it has begun and its end is not recorded.
     pub underway: bool,
-    /// Not tried again before this.
+    /// Earliest time of the next try.
     #[serde(default)]
     pub not_before: Millis,
 }
 
-/// Whether a target was told.
+/// Delivery state of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
-    /// It is being told, or it is not known whether it was.
+    /// Being sent, or the result is unknown.
     Sending,
-    /// It was.
+    /// Sent.
     Sent,
 }
 
-/// One message to one target. Its id stays the same however often it is sent.
+/// One message to one target. Its id is the same for all retries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotificationRecord {
-    /// Names the message for whoever gets it.
+    /// Identifies the message for the receiver.
     pub id: Uuid,
-    /// Whether it was sent.
+    /// Delivery state.
     pub told: DeliveryState,
-    /// When that was written down.
+    /// When that state was recorded.
     pub at: Millis,
 }
 
-/// One node.
+/// Provisioning record of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// The node.
     pub identity: Identity,
-    /// This time of provisioning it; another one has another id.
+    /// Identifies this provisioning; a repeated one gets another id.
     pub id: Uuid,
-    /// Where it stands.
+    /// Provisioning state.
     pub state: ProvisioningState,
-    /// Nothing is begun while it is set.
+    /// While set, no step is begun.
     #[serde(default)]
     pub paused: bool,
-    /// The steps that were done, in their order.
+    /// Completed steps, in their order.
     pub done: Vec<StepName>,
-    /// What is under way.
+    /// The step in progress.
     pub current: Option<CurrentStep>,
-    /// Why it failed, or what was deferred last.
+    /// The failure, or the last deferral.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the steps have found out: `master`, `fingerprint`, `serial` and so on.
+    /// Values found by the steps: `master`, `fingerprint`, `serial` and so on.
     #[serde(default)]
     pub values: Map<String, Value>,
-    /// Who was told of what, by occasion and target.
+    /// Delivery states, by event and target.
     #[serde(default)]
     pub notices: BTreeMap<String, NotificationRecord>,
-    /// Whether what had been signed was revoked after a failure.
+    /// Whether the signed certificate was revoked after a failure.
     #[serde(default)]
     pub compensated: bool,
-    /// Whether a failure has been dealt with: the node given back, everybody told.
+    /// Whether a failure was handled: the node unlocked, notifications sent.
     #[serde(default)]
     pub settled: bool,
-    /// The leader that wrote this; one that is older writes no more.
+    /// Epoch of the leader that wrote this; an older leader can no longer write.
     #[serde(default)]
     pub epoch: u64,
-    /// When it was first seen.
+    /// When the node was first seen.
     pub since: Millis,
-    /// When it was written last.
+    /// Time of the last write.
     pub changed: Millis,
-    /// What happened, the newest last.
+    /// History, newest entry last.
     #[serde(default)]
     pub history: Vec<HistoryEntry>,
 }
 
-/// Why a step did not do what it should.
+/// Why a step did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct StepError {
-    /// In words, for people.
+    /// Message for operators.
     pub words: String,
-    /// What to do about it.
+    /// How to proceed.
     pub kind: FailureKind,
 }
 
-/// What a failure means for what comes next.
+/// How to proceed after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Another try may help.
+    /// Temporary: another try may succeed.
     Passing,
-    /// No further try helps.
+    /// Permanent: no further try helps.
     Final,
-    /// It is not time for it yet; that is no failure.
+    /// Not possible yet; does not count as a failure.
     Defer,
 }
 
 impl StepError {
-    /// Another try may help.
+    /// A temporary error: another try may succeed.
     pub fn transient(words: impl Into<String>) -> Self {
         Self {
             words: words.into(),
@@ -186,7 +186,7 @@ impl StepError {
         }
     }
 
-    /// No further try helps.
+    /// A permanent error: no further try helps.
     pub fn permanent(words: impl Into<String>) -> Self {
         Self {
             words: words.into(),
@@ -194,7 +194,7 @@ impl StepError {
         }
     }
 
-    /// It is not time for it yet.
+    /// A deferral: not possible yet.
     pub fn deferred(words: impl Into<String>) -> Self {
         Self {
             words: words.into(),
@@ -203,17 +203,17 @@ impl StepError {
     }
 }
 
-/// How long to wait between tries.
+/// Pauses between tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryBackoff {
-    /// Before the second try.
+    /// Pause before the second try.
     pub first: Millis,
-    /// At most.
+    /// Longest pause.
     pub most: Millis,
 }
 
 impl RetryBackoff {
-    /// The pause after so many tries.
+    /// Pause after this number of tries: doubles with each try, up to the longest.
     pub fn delay_after(self, tries: u32) -> Millis {
         let doublings = tries.saturating_sub(1).min(20);
         self.first.saturating_mul(1 << doublings).min(self.most)
@@ -223,20 +223,20 @@ impl RetryBackoff {
 /// What to do with a node now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NextAction<'a> {
-    /// This step.
+    /// Execute this step.
     Step(&'a PlanStep),
-    /// Nothing before this instant.
+    /// Nothing before this time.
     Wait(Millis),
-    /// Take back what was signed, then tell of the failure.
+    /// Revoke what was signed, then notify of the failure.
     Settle,
-    /// Take back certificates, for good.
+    /// Revoke its certificates and remove the node.
     Retire,
-    /// Nothing until somebody asks for something.
+    /// Nothing until an operator requests something.
     Rest,
 }
 
 impl NodeRecord {
-    /// A node that was just seen.
+    /// Record of a newly seen node.
     pub fn new(identity: Identity, id: Uuid, now: Millis) -> Self {
         Self {
             identity,
@@ -291,7 +291,7 @@ impl NodeRecord {
         }
     }
 
-    /// A step begins. Who had begun it before and was not heard of again has used up no try.
+    /// Records the begin of a step. A try whose end was not recorded is repeated under the same number.
     pub fn begin_step(&mut self, step: &StepName, now: Millis) {
         let attempt = match &self.current {
             Some(current) if current.step == *step && current.underway => current.attempt,
@@ -307,7 +307,7 @@ impl NodeRecord {
         self.append_history(now, step.as_str(), EventKind::Began, "");
     }
 
-    /// A step was done; what it found out is kept.
+    /// Records the success of a step with the values that it found.
     pub fn finish_step(&mut self, step: &StepName, found: Map<String, Value>, now: Millis) {
         if !self.done.contains(step) {
             self.done.push(step.clone());
@@ -318,13 +318,13 @@ impl NodeRecord {
         self.append_history(now, step.as_str(), EventKind::Done, "");
     }
 
-    /// The last step was done: the node is one like any other.
+    /// Records that the last step is done.
     pub fn mark_done(&mut self, now: Millis) {
         self.state = ProvisioningState::Done;
         self.changed = now;
     }
 
-    /// A step failed: it is tried again later, or the node counts as failed.
+    /// Records the failure of a step: schedules the next try, or marks the node as failed.
     pub fn fail_step(
         &mut self,
         step: &StepName,
@@ -366,7 +366,8 @@ impl NodeRecord {
         }
     }
 
-    /// Somebody wants a failed node to be tried again. What was taken back is done again, from the first certificate on.
+    /// Requests a retry: a failed node continues, and a step that waits for its next try is due at once. If the signed certificate was revoked,
+    /// all steps are repeated. Returns whether there was anything to retry.
     pub fn request_retry(&mut self, by: &Identity, now: Millis) -> bool {
         if self.state != ProvisioningState::Failed {
             if let Some(current) = &mut self.current {
@@ -381,21 +382,21 @@ impl NodeRecord {
         self.notices
             .retain(|key, _| !key.starts_with(NotificationEvent::Failed.as_str()));
         if std::mem::take(&mut self.compensated) {
-            // Everything from the lock on: the node was given back too.
+            // Repeat all steps from the lock on, because the node was unlocked too.
             self.done.clear();
         }
         self.append_history(now, "retry", EventKind::Asked, by.as_str());
         true
     }
 
-    /// Somebody wants nothing more to begin, or wants it to go on.
+    /// Pauses or resumes the node.
     pub fn set_paused(&mut self, paused: bool, by: &Identity, now: Millis) {
         self.paused = paused;
         let word = if paused { "pause" } else { "resume" };
         self.append_history(now, word, EventKind::Asked, by.as_str());
     }
 
-    /// Somebody wants it to be no node any more.
+    /// Requests the removal of the node.
     pub fn request_retirement(&mut self, by: &Identity, now: Millis) {
         if self.state != ProvisioningState::Retired {
             self.state = ProvisioningState::Retiring;
@@ -405,7 +406,7 @@ impl NodeRecord {
         }
     }
 
-    /// Its certificates are taken back.
+    /// Records that its certificates are revoked.
     pub fn mark_retired(&mut self, found: Map<String, Value>, now: Millis) {
         self.state = ProvisioningState::Retired;
         self.current = None;
@@ -414,26 +415,26 @@ impl NodeRecord {
         self.append_history(now, "retire", EventKind::Done, "");
     }
 
-    /// What was signed is taken back after a failure.
+    /// Records that the signed certificate was revoked after a failure.
     pub fn mark_compensated(&mut self, found: Map<String, Value>, now: Millis) {
         self.compensated = true;
         self.values.extend(found);
         self.append_history(now, "compensate", EventKind::Done, "");
     }
 
-    /// A failure has been dealt with.
+    /// Records that the failure was handled.
     pub fn mark_settled(&mut self, now: Millis) {
         self.settled = true;
         self.current = None;
         self.changed = now;
     }
 
-    /// A value as a text.
+    /// A stored value as text.
     pub fn text_value(&self, name: &str) -> Option<&str> {
         self.values.get(name)?.as_str()
     }
 
-    /// Adds to the history; old entries go.
+    /// Appends to the history, and drops entries beyond `MAX_HISTORY_ENTRIES`.
     pub fn append_history(&mut self, at: Millis, step: &str, what: EventKind, words: &str) {
         self.changed = at;
         self.history.push(HistoryEntry {

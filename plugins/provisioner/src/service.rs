@@ -1,6 +1,6 @@
-//! The service at work: waits until it leads, then moves every node on, several at once, until it leads no more.
+//! The service: waits for leadership, then processes all nodes concurrently until leadership is lost.
 //!
-//! All that it knows stands in the store. What it was doing when it died, the next leader finds written down, and goes on with.
+//! All state is in the store. A new leader continues the steps that its predecessor recorded as begun.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use crate::store::{NodeRecordError, NodeRecordStore, decode_if_readable};
 use crate::worker::StepWorker;
 use crate::workflow::NodeWorkflow;
 
-/// The pause after the broker did not do what it should.
+/// Pause after a broker error.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// How often the account token is looked for.
+/// Interval at which the account token is refreshed.
 const TRUST_REFRESH_INTERVAL: Duration = Duration::from_mins(5);
-/// Longest pause in which nothing is looked at.
+/// Longest pause without a check for due nodes.
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
 
-/// Why the service does not begin.
+/// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisionerServiceError {
-    /// The configured steps are no plan.
+    /// The configured steps are not a valid plan.
     #[error("the steps of [plugins.provisioner] cannot be done in that order")]
     Plan(#[from] ProvisioningPlanError),
-    /// The configured filter is none.
+    /// The configured filter for masters is invalid.
     #[error(transparent)]
     Masters(#[from] MasterFilterError),
 }
@@ -55,7 +55,7 @@ pub struct ProvisionerService {
 }
 
 impl ProvisionerService {
-    /// A service on this host, with a connection of its own, as a service of the fleet.
+    /// Creates the service on this host, with its own connection, in the role of a service of the fleet.
     pub fn new(
         host: Identity,
         bus: Bus,
@@ -80,14 +80,14 @@ impl ProvisionerService {
         })
     }
 
-    /// Opens the door for newcomers, too.
+    /// Also serves enrolment requests.
     #[must_use]
     pub fn with_enrolment(mut self, newcomers: EnrolmentService) -> Self {
         self.newcomers = Some(newcomers);
         self
     }
 
-    /// Works until `stop`; what the broker does not do is tried again.
+    /// Runs until `stop`; retries after broker errors.
     pub async fn run_until_stopped(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let reigned = tokio::select! {
@@ -105,7 +105,7 @@ impl ProvisionerService {
         self.worker.fleet.close().await;
     }
 
-    /// Waits to lead, and leads.
+    /// Waits for leadership, and runs one term.
     async fn run_leader_term(&self, stop: &CancellationToken) -> Result<(), NodeRecordError> {
         let store = NodeRecordStore::open(&self.bus);
         let lead =
@@ -153,21 +153,21 @@ impl ProvisionerService {
     }
 }
 
-/// What ended beside the watch.
+/// Background task that ended.
 enum FinishedTask {
-    /// A stage of a node's journey: it waits for its time, or has arrived.
+    /// Work on a node: it waits for its next try, or is complete.
     Node(Identity),
-    /// A look for nodes that nobody told of.
+    /// Discovery of nodes that are not registered.
     Look,
 }
 
-/// One time of leading.
+/// One term as the leader.
 struct LeaderTerm<'a> {
     service: &'a ProvisionerService,
     store: NodeRecordStore,
     epoch: u64,
     known: BTreeMap<Identity, NodeRecord>,
-    /// When something is to be done for whom.
+    /// Time of the next action of each node.
     due: BTreeSet<(Millis, Identity)>,
     busy: HashSet<Identity>,
     tasks: JoinSet<FinishedTask>,
@@ -208,7 +208,7 @@ impl LeaderTerm<'_> {
         self.schedule_node(&node);
     }
 
-    /// Notes when something is to be done for a node; once, whatever was noted before.
+    /// Schedules the next action of a node; replaces an earlier entry.
     fn schedule_node(&mut self, node: &Identity) {
         self.due.retain(|(_, other)| other != node);
         let Some(record) = self.known.get(node) else {
@@ -222,7 +222,7 @@ impl LeaderTerm<'_> {
         self.due.insert((at, node.clone()));
     }
 
-    /// Sets out with as many nodes as there are workers.
+    /// Starts work on due nodes, up to the number of workers.
     fn start_due_nodes(&mut self) {
         let now = unix_millis_now();
         while self.busy.len() < self.service.options.workers.max(1) {
@@ -249,7 +249,7 @@ impl LeaderTerm<'_> {
         }
     }
 
-    /// How long nothing is due.
+    /// Time until the next node is due.
     fn next_delay(&self) -> Duration {
         let now = unix_millis_now();
         let waiting = self.due.iter().find(|(_, node)| !self.busy.contains(node));
@@ -272,7 +272,7 @@ impl LeaderTerm<'_> {
     }
 }
 
-/// Takes up nodes that say that they may be provisioned, and that nobody has told of.
+/// Adds records for nodes that report that they can be provisioned and are not known yet.
 async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<(), StepError> {
     let begun = unix_millis_now();
     let told = |error: NodeRecordError| StepError::transient(error.to_string());
@@ -282,7 +282,7 @@ async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<
                 let record = NodeRecord::new(node, Uuid::now_v7(), unix_millis_now());
                 store.create_record(&record).await.map_err(told)?;
             }
-            // It was done before, and somebody has put it back since.
+            // It was done before, and has been reset since.
             Some(known) if known.state == ProvisioningState::Done && known.changed < begun => {
                 restart_provisioning(store, &node, begun)
                     .await
@@ -294,7 +294,7 @@ async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<
     Ok(())
 }
 
-/// Begins anew with a node that was done before `begun`.
+/// Restarts provisioning of a node that was done before `begun`.
 async fn restart_provisioning(
     store: &NodeRecordStore,
     node: &Identity,

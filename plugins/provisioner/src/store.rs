@@ -1,4 +1,4 @@
-//! Where the service keeps what it knows: one key for each node in the bucket `PROVISION`, changed only by who knows what it was.
+//! Stores one record per node in the bucket `PROVISION`, with compare-and-swap updates.
 
 use muster_api::wire::identity::Identity;
 use muster_api::wire::stores::PROVISION_BUCKET;
@@ -6,11 +6,11 @@ use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus, Bytes};
 
 use crate::record::NodeRecord;
 
-/// How often a change is tried that others make, too.
+/// Maximum number of tries of an update that conflicts with concurrent writers.
 const MAX_EDIT_TRIES: u32 = 50;
 const NODE_PREFIX: &str = "node";
 
-/// The store.
+/// The record store.
 #[derive(Debug, Clone)]
 pub struct NodeRecordStore {
     bucket: Bucket,
@@ -19,27 +19,27 @@ pub struct NodeRecordStore {
 /// Why a record was not read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeRecordError {
-    /// The broker.
+    /// Reading or writing the bucket failed.
     #[error(transparent)]
     Store(#[from] BucketError),
-    /// Something else stands there.
+    /// The value is not a valid record.
     #[error("what is kept of {node} cannot be read")]
     Unreadable {
         /// The node, or its key.
         node: String,
-        /// The parser's words.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// There is no such node.
+    /// There is no record of the node.
     #[error("nothing is known of {0}")]
     Unknown(Identity),
-    /// A newer leader has taken over.
+    /// A newer leader has written the record.
     #[error("another leader (epoch {epoch}) has taken {node} over")]
     Fenced {
         /// The node.
         node: Identity,
-        /// The newer leader's number.
+        /// The newer leader's epoch.
         epoch: u64,
     },
 }
@@ -51,18 +51,18 @@ impl NodeRecordStore {
         Self { bucket }
     }
 
-    /// The bucket itself, for what is not about nodes.
+    /// The bucket itself, for entries that are not node records.
     pub fn bucket(&self) -> &Bucket {
         &self.bucket
     }
 
-    /// What is known of a node.
+    /// Reads the record of a node.
     pub async fn get(&self, node: &Identity) -> Result<Option<NodeRecord>, NodeRecordError> {
         let entry = self.bucket.get(&node_key(node)).await?;
         entry.map(|entry| decode_record(&entry)).transpose()
     }
 
-    /// What is known of all nodes, by name; what cannot be read is left out and told.
+    /// Reads all records, by name; unreadable ones are skipped and logged.
     pub async fn list_records(&self) -> Result<Vec<NodeRecord>, NodeRecordError> {
         let entries = self.bucket.list(&format!("{NODE_PREFIX}.>")).await?;
         let mut records: Vec<NodeRecord> = entries.iter().filter_map(decode_if_readable).collect();
@@ -70,12 +70,12 @@ impl NodeRecordStore {
         Ok(records)
     }
 
-    /// Every node as it is, then each change.
+    /// Watches the records: the current values first, then each change.
     pub async fn watch_nodes(&self) -> Result<BucketWatch, BucketError> {
         self.bucket.watch(&format!("{NODE_PREFIX}.>")).await
     }
 
-    /// Writes a node that nothing is known of; false when something is.
+    /// Creates the record of an unknown node; returns false if there is one.
     pub async fn create_record(&self, record: &NodeRecord) -> Result<bool, NodeRecordError> {
         match self
             .bucket
@@ -88,8 +88,8 @@ impl NodeRecordStore {
         }
     }
 
-    /// Changes what is known of a node: reads, lets it be changed, writes if nobody else has in between, or begins anew. `None` from
-    /// `change` leaves everything as it is. Gives the record as it is then, and its revision.
+    /// Changes a record by compare-and-swap: reads, applies `change`, writes if the revision is unchanged, otherwise tries again. If `change` returns
+    /// false, nothing is written. Returns the resulting record and its revision.
     pub async fn edit_record(
         &self,
         node: &Identity,
@@ -117,7 +117,7 @@ impl NodeRecordStore {
     }
 }
 
-/// What an entry says, if it is about a node and can be read.
+/// Decodes an entry; `None` if it is deleted or unreadable.
 pub fn decode_if_readable(entry: &BucketEntry) -> Option<NodeRecord> {
     entry.value.as_ref()?;
     decode_record(entry)

@@ -1,4 +1,4 @@
-//! Doing one step of one node: asks whom it takes, and gives what was found out. Each step can be done twice without harm.
+//! Executes one step for one node and returns the values that it found. Every step is idempotent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::options::{AgentStep, Options, StepTarget};
 use crate::plan::{BuiltinStep, PlanStep, StepKind};
 use crate::record::{NodeRecord, StepError};
 
-/// How long a short action may take.
+/// Timeout of a short action.
 const SHORT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long Puppet may take to ask for a certificate.
+/// Timeout of Puppet's certificate request.
 const CSR_TIMEOUT: Duration = Duration::from_mins(6);
-/// How long a run of Puppet may take.
+/// Timeout of a run of Puppet.
 const RUN_TIMEOUT: Duration = Duration::from_hours(1);
-/// How long the node is taken for, in seconds; longer than any run.
+/// Lease of the node's lock, in seconds; no run lasts longer.
 const NODE_LEASE_SECONDS: u64 = 3600;
 
 type StepValues = Map<String, Value>;
 
-/// What steps are done with.
+/// Dependencies of the steps.
 #[derive(Debug, Clone)]
 pub struct StepWorker {
     pub(crate) fleet: Arc<FleetClient>,
@@ -34,7 +34,7 @@ pub struct StepWorker {
 }
 
 impl StepWorker {
-    /// Does a step; `fence` is larger than that of everybody who had the node before.
+    /// Executes a step; `fence` is larger than that of every earlier holder of the node.
     pub async fn execute_step(
         &self,
         step: &PlanStep,
@@ -111,12 +111,12 @@ impl StepWorker {
                 provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await?;
                 Ok(Map::new())
             }
-            // The service does it, because who was told is part of the record.
+            // Sent by the workflow, because the delivery states are part of the record.
             BuiltinStep::Notify => Ok(Map::new()),
         }
     }
 
-    /// Takes the node; whoever had it with a smaller number cannot touch it any more.
+    /// Locks the node; a holder with a smaller fence can no longer change it.
     pub async fn lock_node(
         &self,
         record: &NodeRecord,
@@ -139,7 +139,7 @@ impl StepWorker {
         Ok(Map::new())
     }
 
-    /// Gives the node back, whoever has it; a node that is gone is no failure.
+    /// Unlocks the node, whoever holds it. A node that is gone is not an error.
     pub async fn unlock_node(&self, node: &Identity) {
         let data = into_object(json!({ "force": true }));
         let unlocked = self
@@ -158,7 +158,7 @@ impl StepWorker {
         if let Some(placed) = near.filter(|placed| placed.criterion.is_some()) {
             return self.placement_values(&placed);
         }
-        // No near one is known: one may have started a moment ago.
+        // No matching master is cached; one may have started since the last discovery.
         let masters = self.fleet.current_masters().await?;
         let placed = self.nearest_master(node, &facts, &masters).ok_or_else(|| {
             let criteria = self.options.criteria.join(", ");
@@ -196,7 +196,7 @@ impl StepWorker {
         })))
     }
 
-    /// Revokes and removes what any master knows of this name; the serial numbers that were revoked.
+    /// Revokes and removes the certificates of this name on all masters; returns the revoked serial numbers.
     pub async fn clean_certificates(&self, node: &Identity) -> Result<Value, StepError> {
         let mut serials = Vec::new();
         for master in self.fleet.current_masters().await? {
@@ -218,7 +218,7 @@ impl StepWorker {
         Ok(Value::Array(serials))
     }
 
-    /// Lets the master sign the request that the node itself has named, and no other.
+    /// Has the master sign exactly the request that the node itself reported.
     async fn sign_certificate(
         &self,
         record: &NodeRecord,
@@ -229,7 +229,7 @@ impl StepWorker {
         let mut data = inputs.clone();
         data.insert("certname".to_owned(), record.identity.as_str().into());
         for name in ["fingerprint", "public_key"] {
-            // A master that signs by itself leaves no request; its certificate is held against the key all the same.
+            // A master with autosign keeps no request; its certificate is compared with the key all the same.
             if let Some(value) = record.text_value(name).filter(|value| !value.is_empty()) {
                 data.insert(name.to_owned(), value.into());
             }
@@ -260,7 +260,7 @@ impl StepWorker {
     }
 }
 
-/// What the node says of its request. The answer is signed by the node's key: nobody else can name a request for it.
+/// Values of the node's reply about its request. The reply is signed with the node's key, so no other node can name a request for it.
 fn request_values(node: &Identity, answer: &StepValues) -> Result<StepValues, StepError> {
     let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     if text("certname") != node.as_str() {
@@ -280,7 +280,7 @@ fn request_values(node: &Identity, answer: &StepValues) -> Result<StepValues, St
     })))
 }
 
-/// What is kept of a run.
+/// Values of a run that are stored.
 fn run_summary(run: &StepValues) -> Value {
     let kept = ["class", "config_version", "environment", "duration"];
     let pairs = kept.into_iter().filter_map(|name| {
@@ -290,7 +290,7 @@ fn run_summary(run: &StepValues) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// Inputs in which `{{name}}` stands for what is known of the node.
+/// Replaces `{{name}}` in inputs by the node's stored values.
 fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, StepError> {
     let fill = |(name, value): (&String, &Value)| {
         let asked = value

@@ -1,4 +1,4 @@
-//! One node's way, as far as it goes now: each step is written down, done, and written down again.
+//! Executes the steps of one node as far as possible now; records each step before and after its execution.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 use crate::worker::StepWorker;
 
-/// How often it is tried to settle or to retire; the pauses grow, and nobody else does it.
+/// Settling and retiring are retried without limit, with growing pauses, because nothing else does them.
 const UNLIMITED_TRIES: u32 = u32::MAX;
 
-/// A node on its way, in the hands of one leader.
+/// Workflow of one node under one leader.
 #[derive(Debug)]
 pub struct NodeWorkflow {
     store: NodeRecordStore,
@@ -32,7 +32,7 @@ pub struct NodeWorkflow {
 }
 
 impl NodeWorkflow {
-    /// The way of this node.
+    /// Creates the workflow of this node.
     pub fn new(
         store: NodeRecordStore,
         worker: StepWorker,
@@ -49,7 +49,7 @@ impl NodeWorkflow {
         }
     }
 
-    /// Goes on until there is nothing to do now.
+    /// Runs until there is nothing to do now.
     pub async fn run_until_idle(&self) {
         if let Err(error) = self.run_steps().await {
             tracing::warn!(node = %self.node, %error, "a node is left where it is");
@@ -57,7 +57,7 @@ impl NodeWorkflow {
     }
 
     async fn run_steps(&self) -> Result<(), NodeRecordError> {
-        // The number under which the node is held; a new leader takes it with a larger one.
+        // The fence under which the node is locked; a new leader locks it with a larger one.
         let mut fence = None;
         let record = self.store.get(&self.node).await?;
         let mut record = record.ok_or_else(|| NodeRecordError::Unknown(self.node.clone()))?;
@@ -71,7 +71,7 @@ impl NodeWorkflow {
         }
     }
 
-    /// Does one step, and gives the record as it is then.
+    /// Executes one step, and returns the resulting record.
     async fn run_step(
         &self,
         step: &PlanStep,
@@ -80,7 +80,7 @@ impl NodeWorkflow {
         let mut began = false;
         let (record, revision) = self
             .edit_record(|record| {
-                // Somebody may have paused or retired it in between.
+                // An operator may have paused or retired the node in between.
                 began = matches!(record.next_action(&self.plan, unix_millis_now()), NextAction::Step(next) if next.name == step.name);
                 if began {
                     record.begin_step(&step.name, unix_millis_now());
@@ -136,7 +136,7 @@ impl NodeWorkflow {
         self.worker.execute_step(step, record, held).await
     }
 
-    /// Deals with a failure: takes back what was signed, gives the node back, tells everybody.
+    /// Handles a failure: revokes what was signed, unlocks the node, sends the notifications.
     async fn settle_failure(&self, record: NodeRecord) -> Result<NodeRecord, NodeRecordError> {
         let settled = async {
             let mut record = record;
@@ -171,11 +171,11 @@ impl NodeWorkflow {
         }
     }
 
-    /// Takes its certificates back on all masters, and tells everybody.
+    /// Revokes its certificates on all masters, and sends the notifications.
     async fn retire_node(&self, record: NodeRecord) -> Result<NodeRecord, NodeRecordError> {
         let retired = async {
             let revoked = self.worker.clean_certificates(&self.node).await?;
-            // What was revoked in an earlier try is no less revoked.
+            // Keep the serial numbers that were revoked in earlier tries.
             let mut all = record
                 .values
                 .get("retired")
@@ -211,7 +211,7 @@ impl NodeWorkflow {
         }
     }
 
-    /// Tells every target that was not told yet; the first trouble is the answer, after all of them were tried.
+    /// Sends to every target that was not notified yet. Tries all of them, then returns the first error.
     async fn notify_targets(
         &self,
         occasion: NotificationEvent,
@@ -281,7 +281,7 @@ impl NodeWorkflow {
         Ok(edited.await?.0)
     }
 
-    /// Changes the record, unless a newer leader has.
+    /// Changes the record, unless a newer leader has written it.
     async fn edit_record(
         &self,
         mut change: impl FnMut(&mut NodeRecord) -> bool,
@@ -301,7 +301,7 @@ impl NodeWorkflow {
     }
 }
 
-/// Whether a step asks the node itself for something that nobody else may ask meanwhile.
+/// Whether a step calls an action of the node that requires the node's lock.
 fn needs_node_lock(work: &StepKind) -> bool {
     match work {
         StepKind::Builtin(builtin, _) => !matches!(

@@ -1,4 +1,4 @@
-//! The command line of a run, from what was asked for: an array, never a line for a shell.
+//! Builds the command line of a run as an argument array; no shell is involved.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{Options, PuppetApplication};
 
-/// How a run is wanted.
+/// Options of one run, as requested by the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PuppetRunOptions {
@@ -23,7 +23,7 @@ pub(crate) struct PuppetRunOptions {
 }
 
 impl PuppetRunOptions {
-    /// The same, for a run that pays debts with the catalog that is there.
+    /// The same options for a replay of owed refreshes: cached catalog, no splay.
     pub(crate) fn for_replay(&self) -> Self {
         Self {
             use_cached_catalog: Some(true),
@@ -32,24 +32,24 @@ impl PuppetRunOptions {
         }
     }
 
-    /// Whether all of the catalog is meant, and to be applied: only then is it time to pay debts.
+    /// Whether the whole catalog is applied without restrictions; owed refreshes are replayed only after such a run.
     pub(crate) fn is_unrestricted(&self) -> bool {
         self.noop != Some(true) && self.tags.is_empty() && self.skip_tags.is_empty()
     }
 }
 
-/// What the run reads and writes.
+/// Files that the run reads and writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PuppetRunFiles<'a> {
     /// Puppet's program.
     pub(crate) program: &'a Path,
-    /// Where the log goes, as lines of JSON.
+    /// Log file, in JSON lines.
     pub(crate) trace: &'a Path,
-    /// The catalog of `puppet apply`, if it has one.
+    /// The catalog of `puppet apply`, if there is one.
     pub(crate) catalog: Option<&'a Path>,
 }
 
-/// Program and arguments.
+/// Builds program and arguments.
 pub(crate) fn build_arguments(
     options: &Options,
     wish: &PuppetRunOptions,
@@ -110,7 +110,7 @@ fn push_directories(options: &Options, argv: &mut ArgumentList) {
             argv.push_pair(flag, directory.display().to_string());
         }
     }
-    // Without one, Puppet 7 and later would write the summary to the shared place.
+    // Without --publicdir, Puppet 7 and later write the summary to the system-wide directory instead of below this vardir.
     if let (Some(vardir), None) = (&options.vardir, &options.publicdir) {
         argv.push_pair("--publicdir", vardir.join("public").display().to_string());
     }
@@ -122,7 +122,7 @@ fn push_directories(options: &Options, argv: &mut ArgumentList) {
 fn push_agent_arguments(options: &Options, wish: &PuppetRunOptions, argv: &mut ArgumentList) {
     argv.push_word("--onetime");
     argv.push_word("--no-daemonize");
-    // A machine without a certificate fails at once, and does not hold its permit for ever.
+    // Without a certificate, fail at once instead of waiting for one while holding the permit.
     argv.push_pair("--waitforcert", "0");
     let splay = wish.splay.or(options.splay);
     argv.push_switch("splay", if wish.force { Some(false) } else { splay });
@@ -152,7 +152,7 @@ impl ArgumentList {
         self.0.extend([flag.to_owned(), value.into()]);
     }
 
-    /// `--name`, `--no-name`, or nothing.
+    /// Adds `--name`, `--no-name`, or nothing.
     fn push_switch(&mut self, name: &str, value: Option<bool>) {
         match value {
             Some(true) => self.push_word(&format!("--{name}")),

@@ -1,35 +1,35 @@
-//! How a run of Puppet ended: decided from its report, its summary, its locks and its log; from the exit code alone never.
+//! Classifies the end of a Puppet run from its report, summary, locks and log; never from the exit code alone. Pure.
 //!
-//! A report is there only when the run came to its end; the counters of a run without a catalog are all zero; a cached catalog
-//! hides that there was no new one. Pure.
+//! Puppet writes a report only if the run completed. A run without a catalog has all counters at zero. A cached catalog hides that no new one was
+//! received.
 
 use crate::files::report::PuppetRunReport;
 use crate::files::summary::PuppetRunSummary;
 use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
-/// What is known when the program has ended.
+/// Evidence that is available when the program has ended.
 #[derive(Debug, Default)]
 pub(crate) struct RunEvidence {
-    /// The report, if it is another one than before the run.
+    /// The report, if it differs from the one before the run.
     pub(crate) report: Option<PuppetRunReport>,
-    /// The summary, if it is of this run: all that there is where reports are switched off.
+    /// The summary, if this run wrote it. It is the only evidence where reports are disabled.
     pub(crate) summary: Option<PuppetRunSummary>,
-    /// The exit code; 128 + signal; nothing when nobody saw the end.
+    /// The exit code, or 128 + signal; `None` when the exit was not observed.
     pub(crate) exit: Option<i32>,
-    /// Why we ended it.
+    /// Why the program was stopped, if the daemon stopped it.
     pub(crate) stopped: Option<RunFailureReason>,
-    /// Why runs are disabled now.
+    /// The reason for which runs are disabled now.
     pub(crate) disabled: Option<String>,
-    /// What was logged as an error or a warning.
+    /// Errors and warnings of the log.
     pub(crate) log: Vec<String>,
-    /// Whether the log said that another run goes on.
+    /// Whether the log reported that another run is in progress.
     pub(crate) was_locked: bool,
 }
 
-/// Most lines of the log that are told.
+/// Maximum number of log lines in a result.
 pub(crate) const MAX_LOG_LINES: usize = 50;
 
-/// Puts the result down.
+/// Writes the classified result into `outcome`.
 pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
     outcome.exitcode = evidence.exit;
     outcome.log = evidence.log.iter().take(MAX_LOG_LINES).cloned().collect();
@@ -50,7 +50,7 @@ pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEviden
     }
 }
 
-/// Without a report: what the counters say.
+/// Result without a report, from the summary's counters.
 fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
     let counted = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
     outcome.state = PuppetRunState::Finished;
@@ -70,7 +70,7 @@ fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
     }
 }
 
-/// The class of a run, by its summary alone.
+/// Class of a run, from its summary alone.
 pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> &'static str {
     let some = |name: &str| summary.resource_count(name).unwrap_or_default() > 0;
     match (summary.has_failures(), some("changed")) {
@@ -139,7 +139,7 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     }
 }
 
-/// The class of a run, by its report.
+/// Class of a run, from its report.
 pub(crate) fn class_by_report(report: &PuppetRunReport) -> &'static str {
     if report.is_failed_run() {
         let has_total = report.resource_count("total").unwrap_or_default() > 0;
@@ -209,7 +209,7 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
     }
 }
 
-/// What is said of a node on which runs are disabled.
+/// Message for a node on which runs are disabled.
 pub(crate) fn disabled_message(reason: &str) -> String {
     format!("Puppet's runs are disabled (Reason: '{reason}')")
 }

@@ -1,4 +1,4 @@
-//! `puppet()`: what Puppet's agent is doing, and how its last run went, as values to filter by.
+//! `puppet()`: activity of Puppet's agent and results of its last run, as values for filters.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;

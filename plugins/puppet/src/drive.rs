@@ -1,7 +1,7 @@
-//! One run from its asking to its end: the node's lock, the fleet's permit, the program, what it left owed, the result.
+//! Drives one run from request to result: the node's lock, the fleet's permit, the program, the replay of owed refreshes.
 //!
-//! The order is what makes the limit hold: the lock comes before the permit, so that nobody holds a permit and waits for his own
-//! node; and the permit comes before the program, so that its first second counts too.
+//! The order enforces the limit. The lock comes before the permit, so that no run holds a permit while it waits for its own node. The permit comes
+//! before the program, so that the whole run time counts.
 
 mod execution;
 mod locking;
@@ -28,11 +28,11 @@ use crate::record::PuppetRunRecord;
 use crate::runs::{ActiveRun, PuppetRunManager, PuppetRunRequest, unix_millis_now};
 use crate::session::SessionOutcome;
 
-/// Why a run ends here, without a result.
+/// Why a run ends without a result.
 #[derive(Debug)]
 pub(crate) struct RunFailure(RunFailureReason, String);
 
-/// A run at work.
+/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct RunDriver {
     runs: Arc<PuppetRunManager>,
@@ -69,7 +69,7 @@ impl RunDriver {
         }
     }
 
-    /// A run whose program an earlier daemon started.
+    /// Creates the driver for a run whose program an earlier daemon started.
     pub(crate) fn from_record(
         runs: Arc<PuppetRunManager>,
         live: Arc<ActiveRun>,
@@ -98,7 +98,7 @@ impl RunDriver {
         }
     }
 
-    /// From the beginning.
+    /// Runs from the beginning.
     pub(crate) async fn run_from_start(mut self) {
         if let Err(RunFailure(reason, error)) = self.run_attempts().await {
             self.record.outcome.end_without_result(reason, error);
@@ -106,12 +106,12 @@ impl RunDriver {
         self.finish_run().await;
     }
 
-    /// From where an earlier daemon left it.
+    /// Continues a run of an earlier daemon.
     pub(crate) async fn resume_run(mut self) {
         let runs = Arc::clone(&self.runs);
         let _turn = runs.turn.lock().await;
         let until = Instant::now() + self.wanted.patience;
-        // Others may have taken the lock meanwhile; the ledger is written under it alone.
+        // Another process may have taken the lock meanwhile, and the ledger is written only under it.
         let lock = match self.acquire_lock(until).await {
             Ok(lock) => lock,
             Err(RunFailure(reason, error)) => {
@@ -164,7 +164,7 @@ impl RunDriver {
         }
     }
 
-    /// With lock and permit: the program, and another one for what is owed.
+    /// Runs the program with lock and permit held, then a second one for the owed refreshes.
     async fn run_with_permit(
         &mut self,
         room: &OptionalPermit,
@@ -176,7 +176,7 @@ impl RunDriver {
             self.run_native(room).await?;
             return Ok(AttemptOutcome::Over);
         }
-        // While the permit was waited for, somebody else may have begun.
+        // A Puppet run may have been started outside while this run waited for the permit.
         if self.foreign_puppet().is_some() && Instant::now() < until {
             return Ok(AttemptOutcome::Again);
         }
@@ -200,7 +200,7 @@ impl RunDriver {
         Ok(AttemptOutcome::Over)
     }
 
-    /// What the program left: its result; and then what it left owed, by another one.
+    /// Reads the result of the program, and replays what it left owed with a second program.
     async fn conclude_program(
         &mut self,
         ended: Result<SessionOutcome, RunFailure>,
@@ -231,7 +231,7 @@ impl RunDriver {
         Ok(())
     }
 
-    /// The result of a run, and of the one that paid what it left owed.
+    /// Merges the result of the run with that of its replay.
     fn merge_replay(&mut self, before: PuppetRunOutcome) {
         let replay = std::mem::replace(&mut self.record.outcome, before);
         let outcome = &mut self.record.outcome;
@@ -266,7 +266,7 @@ impl RunDriver {
         let step = self.record.step.clone();
         let (system, places) = (Arc::clone(&self.system), self.places.clone());
         let engine = self.runs.engine_dir();
-        // The clock of the summary counts whole seconds: a summary of the second in which we began is that of an earlier run.
+        // The summary's time has whole seconds. A summary from the second in which this program began may be that of an earlier run.
         let timeout = self.runs.options.timeout.saturating_mul(1000);
         let begun = step.as_ref().map(|step| step.until.saturating_sub(timeout));
         let since = begun.map(|at| at / 1000 + 1);
@@ -299,7 +299,7 @@ impl RunDriver {
         Ok(())
     }
 
-    /// Who is owed a refresh that another run could make now.
+    /// Targets of owed refreshes that another run could refresh now.
     async fn replayable_targets(&self) -> Result<Vec<String>, RunFailure> {
         let outcome = &self.record.outcome;
         let class = outcome.class.as_deref();
@@ -341,7 +341,7 @@ impl RunDriver {
         self.live.outcome.send_replace(self.record.outcome.clone());
     }
 
-    /// The result, on the disk and then to whoever waits for it.
+    /// Writes the result to disk, then publishes it to the waiters.
     async fn finish_run(mut self) {
         let outcome = &mut self.record.outcome;
         outcome.pending = program::owed_targets(&self.runs.engine_dir());
@@ -366,14 +366,14 @@ impl RunDriver {
     }
 }
 
-/// What becomes of a run that had its permit.
+/// Result of one attempt with a permit.
 enum AttemptOutcome {
     Over,
-    /// Somebody else was quicker.
+    /// Another Puppet run started first; try again.
     Again,
 }
 
-/// Work that waits for the disk, on a thread for that.
+/// Runs blocking disk work on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, RunFailure> {

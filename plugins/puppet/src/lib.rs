@@ -1,11 +1,10 @@
-//! `puppet`: runs Puppet, or our own engine in its place, and tells how its runs ended.
+//! `puppet`: runs Puppet, or the native engine in its place, and reports how its runs ended.
 //!
-//! A run is taken through the same gates whoever asks for it: the node's lock, a permit of the fleet, the program itself as a
-//! process group of its own that outlives the daemon. Its result is that of the run, read from report, summary, locks and log.
-//! What an unmodified Puppet forgets, refreshes that a failure or a kill came between, is entered in the engine's ledger and
-//! made up for; see [`wrapper`].
+//! Every run passes the same stages: the node's lock, a permit of the fleet, then the program as a separate process group that survives a restart of
+//! the daemon. The result is read from report, summary, locks and log. An unmodified Puppet loses refreshes when a failure or a kill comes between
+//! notification and refresh; these are entered in the engine's ledger and replayed; see [`wrapper`].
 //!
-//! Does not decide who may ask (policies do), nor how many runs at once a fleet can bear (callers or the configuration do).
+//! Out of scope: who may start a run (policies decide), and how many runs a fleet may have at once (callers or the configuration decide).
 
 #![warn(missing_docs)]
 
@@ -42,21 +41,21 @@ pub use options::{CatalogEngine, Options, PuppetApplication};
 
 use runs::PuppetRunManager;
 
-/// The agent `puppet` of a node, its data source, and its part that goes on beside requests.
+/// The agent `puppet` of a node, its data source, and its background monitor.
 #[derive(Debug, Clone)]
 pub struct PuppetPlugin {
     runs: Arc<PuppetRunManager>,
 }
 
 impl PuppetPlugin {
-    /// With these options; permits come from the desk. The pool must be a name.
+    /// Creates the plugin; permits come from `desk`. Fails if the configured pool is not a valid name.
     pub fn new(options: Options, desk: PermitClient) -> Result<Self, NameError> {
         Ok(Self {
             runs: PuppetRunManager::new(options, desk)?,
         })
     }
 
-    /// The agent.
+    /// Builds the agent.
     pub fn build_agent(&self) -> Result<Agent, AgentError> {
         let runs = || Arc::clone(&self.runs);
         Agent::builder(ddl::builtin_agent("puppet").unwrap_or_default())?
@@ -71,13 +70,13 @@ impl PuppetPlugin {
             .build()
     }
 
-    /// What takes up the runs of an earlier daemon, and counts those of others.
+    /// Builds the background task that resumes the runs of an earlier daemon and counts runs that were started outside.
     pub fn build_monitor(&self, system: Arc<dyn System>) -> PuppetRunMonitor {
         PuppetRunMonitor::new(Arc::clone(&self.runs), system)
     }
 }
 
-/// The data source `puppet`.
+/// Builds the data source `puppet`.
 pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     Ok(vec![ValidatedDataSource::with_builtin_ddl(
         data::PuppetDataSource(Arc::new(options)),

@@ -1,7 +1,6 @@
-//! What goes on beside requests: runs that an earlier daemon began are taken up, and runs that somebody else starts are counted.
+//! Background task: resumes the runs that an earlier daemon began, and counts runs that were started outside.
 //!
-//! A run of cron, or of a person at the console, cannot be asked to wait. It takes room in the pool all the same, so that those
-//! who can wait do.
+//! A run started by cron or at the console cannot be delayed. It still takes a place in the pool, so that requested runs wait for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,15 +15,15 @@ use crate::paths::{PuppetPaths, host_path};
 use crate::permit::OptionalPermit;
 use crate::runs::PuppetRunManager;
 
-/// How often Puppet's lock is looked at.
+/// How often Puppet's lock is checked.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often a run of somebody else that was not counted is tried to be counted again.
+/// Number of polls between attempts to count an outside run for which no permit was acquired.
 const POLLS_PER_RETRY: u32 = 40;
-/// After how many looks it is found out anew where Puppet keeps its lock: that takes a dozen questions to the system, a look one, and
-/// an idle daemon does nothing else.
+/// Number of polls between lookups of Puppet's state directory. A lookup takes about a dozen system calls, a poll takes one, and an idle daemon does
+/// nothing else.
 const POLLS_PER_LOOKUP: u32 = 40;
 
-/// The agent's part that nobody asks for. Runs until the daemon stops.
+/// The agent's background task. Runs until the daemon stops.
 #[derive(Debug, Clone)]
 pub struct PuppetRunMonitor {
     runs: Arc<PuppetRunManager>,
@@ -36,7 +35,7 @@ impl PuppetRunMonitor {
         Self { runs, system }
     }
 
-    /// Works until `stop` is cancelled; programs that run then go on without us.
+    /// Runs until `stop` is cancelled; running programs continue after that.
     pub async fn run(self, stop: CancellationToken) {
         self.resume_runs().await;
         tokio::select! {
@@ -46,7 +45,7 @@ impl PuppetRunMonitor {
         self.runs.leaving.cancel();
     }
 
-    /// Takes up what an earlier daemon began.
+    /// Resumes the runs that an earlier daemon began.
     async fn resume_runs(&self) {
         let records = self.runs.records.clone();
         let kept = tokio::task::spawn_blocking(move || records.list());
@@ -57,7 +56,7 @@ impl PuppetRunMonitor {
         }
     }
 
-    /// Counts the runs that somebody else starts.
+    /// Counts the runs that are started outside.
     async fn watch_foreign_runs(&self) {
         if !self.runs.options.occupy {
             return std::future::pending().await;
@@ -84,7 +83,7 @@ impl PuppetRunMonitor {
         }
     }
 
-    /// A process that holds Puppet's lock and is neither ours nor the daemon itself.
+    /// Process that holds Puppet's lock and is neither a run of this agent nor the daemon itself.
     fn foreign_puppet(&self, whereabouts: &mut StateDirCache) -> Option<u32> {
         if self.runs.is_applying() {
             return None;
@@ -97,7 +96,7 @@ impl PuppetRunMonitor {
     }
 }
 
-/// Where Puppet's state is, as long as that is believed.
+/// Cached location of Puppet's state directory.
 #[derive(Debug, Default)]
 struct StateDirCache {
     state: Option<PathBuf>,
@@ -105,7 +104,7 @@ struct StateDirCache {
 }
 
 impl StateDirCache {
-    /// What is known, or what `find` says: as long as nothing is known, and again after [`POLLS_PER_LOOKUP`] looks.
+    /// Returns the cached directory. Calls `find` while none is known, and again every [`POLLS_PER_LOOKUP`] polls.
     fn cached_state_dir(&mut self, find: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
         if self.state.is_none() || self.looks.is_multiple_of(POLLS_PER_LOOKUP) {
             self.state = find();
@@ -114,7 +113,7 @@ impl StateDirCache {
         self.state.clone()
     }
 
-    /// Until the next look. A machine without Puppet will not have one in the next moment.
+    /// Time until the next poll. Longer on a machine without Puppet, which is unlikely to get one soon.
     fn poll_delay(&self) -> Duration {
         match self.state {
             Some(_) => LOCK_POLL_INTERVAL,

@@ -1,5 +1,4 @@
-//! A run of our own engine in Puppet's place: the catalog of the configuration, with the same locks, ledger and report as
-//! `rpcd apply`. Blocks.
+//! Runs the native engine in Puppet's place: applies the configured catalog, with the same locks, ledger and report as `rpcd apply`. Blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ pub(crate) enum NativeRunError {
     Run(#[from] CatalogRunError),
 }
 
-/// Takes every lock, for a moment's wait.
+/// Acquires all locks, waiting at most `patience`.
 pub(crate) fn acquire_locks(
     engine: &Path,
     puppet_state: &[std::path::PathBuf],
@@ -72,7 +71,7 @@ pub(crate) fn apply_catalog(
     Ok(report)
 }
 
-/// Puts the result down.
+/// Writes the result into `outcome`.
 pub(crate) fn record_result(
     outcome: &mut PuppetRunOutcome,
     result: Result<RunReport, NativeRunError>,

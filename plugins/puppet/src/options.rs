@@ -1,66 +1,66 @@
-//! What the operator of a node says of Puppet: the table `plugins.puppet` of the daemon's configuration.
+//! Options of the agent: the table `plugins.puppet` of the daemon's configuration.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The options. Unknown keys are refused.
+/// The options. Unknown keys are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Whether the node has the agent at all.
+    /// Whether the node has the agent.
     pub enabled: bool,
     /// What applies catalogs.
     pub engine: CatalogEngine,
-    /// Puppet's program; the one of its packages, or the distribution's, when absent.
+    /// Puppet's program; when absent, that of Puppet's packages or of the distribution.
     pub command: Option<PathBuf>,
-    /// Which of Puppet's applications makes a run.
+    /// The Puppet application of a run.
     pub application: PuppetApplication,
     /// The catalog: what `application = "apply"` or `engine = "native"` applies.
     pub catalog: Option<PathBuf>,
-    /// The manifest that `application = "apply"` applies, where there is no catalog.
+    /// The manifest that `application = "apply"` applies if there is no catalog.
     pub manifest: Option<PathBuf>,
-    /// More arguments of Puppet, after our own.
+    /// Additional arguments of Puppet, after the generated ones.
     pub arguments: Vec<String>,
-    /// `--confdir`. This and the next are Puppet's directories, where they are not those of its packages; each is told to Puppet too.
+    /// `--confdir`. This and the following are Puppet's directories, if they differ from those of its packages; each is also passed to Puppet.
     pub confdir: Option<PathBuf>,
     /// `--codedir`.
     pub codedir: Option<PathBuf>,
-    /// `--vardir`: the state with locks and reports is below it.
+    /// `--vardir`: contains the state directory with locks and reports.
     pub vardir: Option<PathBuf>,
-    /// `--rundir`: the number of Puppet's daemon is there.
+    /// `--rundir`: contains the pid file of Puppet's daemon.
     pub rundir: Option<PathBuf>,
     /// `--logdir`.
     pub logdir: Option<PathBuf>,
-    /// `--publicdir`: the summary of the last run is there.
+    /// `--publicdir`: contains the summary of the last run.
     pub publicdir: Option<PathBuf>,
     /// `--ssldir`.
     pub ssldir: Option<PathBuf>,
     /// `--certname`.
     pub certname: Option<String>,
-    /// Whether runs are spread over time unless the caller says otherwise; Puppet's own setting counts when absent.
+    /// Default for spreading runs over time, if the caller does not say; Puppet's own setting applies when absent.
     pub splay: Option<bool>,
-    /// The longest such time, in seconds.
+    /// Longest splay, in seconds.
     pub splaylimit: Option<u64>,
-    /// Whether callers may name another server: a server that they name runs code here.
+    /// Whether callers may name another server. That server can run code on this node.
     pub allow_server_override: bool,
-    /// The pool of permits.
+    /// The permit pool.
     pub pool: String,
-    /// How many runs of the pool may go on at once, where the caller does not say it. Zero: no permit is asked for.
+    /// Default limit of concurrent runs in the pool, if the caller does not say. 0: no permit is acquired.
     pub limit: u32,
-    /// Whether a run that somebody else starts (cron, a person) takes room in the pool.
+    /// Whether a run that was started outside (cron, console) takes a place in the pool.
     pub occupy: bool,
-    /// The longest wait for other runs of the node, and again for a permit, in seconds, where the caller does not say it.
+    /// Default for the longest wait for other runs of the node, and again for a permit, in seconds.
     pub wait: u64,
-    /// The longest run, in seconds; it is ended then.
+    /// Longest run, in seconds; it is stopped after that.
     pub timeout: u64,
-    /// What a run has between TERM and KILL, in seconds.
+    /// Time between SIGTERM and SIGKILL, in seconds.
     pub grace: u64,
-    /// How many runs are remembered.
+    /// Number of runs whose records are kept.
     pub keep: usize,
-    /// Where runs are remembered; below the daemon's own state when absent.
+    /// Directory of the run records; below the daemon's state directory when absent.
     pub state_dir: PathBuf,
-    /// Where the engine keeps its ledger and its run lock; that of `[plugins.catalog]` when absent.
+    /// Directory of the engine's ledger and run lock; that of `[plugins.catalog]` when absent.
     pub engine_dir: PathBuf,
 }
 
@@ -71,12 +71,12 @@ pub enum CatalogEngine {
     /// The machine's Puppet.
     #[default]
     Puppet,
-    /// Our own engine, which applies the catalog in `catalog`.
+    /// The native engine, which applies the catalog in `catalog`.
     Native,
 }
 
 impl CatalogEngine {
-    /// The word for it.
+    /// The name as used in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Puppet => "puppet",
@@ -85,14 +85,14 @@ impl CatalogEngine {
     }
 }
 
-/// One of Puppet's applications.
+/// A Puppet application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PuppetApplication {
-    /// `puppet agent`: asks a server for the catalog.
+    /// `puppet agent`: requests the catalog from a server.
     #[default]
     Agent,
-    /// `puppet apply`: has a catalog or a manifest.
+    /// `puppet apply`: applies a local catalog or manifest.
     Apply,
 }
 

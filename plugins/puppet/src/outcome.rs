@@ -1,25 +1,25 @@
-//! How a run stands, and how it ended: what `runonce` answers, what is told on the way, and what is kept.
+//! State and result of a run: the reply of `runonce`, its progress messages, and the stored record.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a run is.
+/// Stage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PuppetRunState {
-    /// Other runs of the node go first.
+    /// Waits for other runs of the node.
     #[default]
     WaitingLock,
-    /// The pool has no room.
+    /// Waits for a permit: the pool is full.
     WaitingPermit,
     /// The program was started, and has no catalog yet.
     Starting,
-    /// Resources are seen to.
+    /// Resources are being applied.
     Applying,
-    /// There is a result.
+    /// Ended with a result.
     Finished,
-    /// It was not begun.
+    /// Was not begun.
     Refused,
-    /// It was begun, and there is no result.
+    /// Was begun, and ended without a result.
     Aborted,
 }
 
@@ -49,23 +49,23 @@ impl PuppetRunState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunFailureReason {
-    /// An administrator does not want runs.
+    /// Runs are disabled on the node.
     Disabled,
-    /// Another run went on for longer than it was to be waited for.
+    /// Another run lasted longer than the maximum wait.
     Locked,
-    /// The pool had no room for as long.
+    /// The pool stayed full for the maximum wait.
     NoPermit,
-    /// Somebody ended the program.
+    /// The program was killed from outside.
     Killed,
-    /// It took too long.
+    /// The run exceeded its timeout.
     Timeout,
-    /// Whoever asked for it took it back.
+    /// The caller cancelled it.
     Cancelled,
-    /// Its permit was lost: others may run now.
+    /// The permit was lost, so other nodes may run now.
     Fenced,
-    /// The daemon was started anew before the program was.
+    /// The daemon restarted before the program was started.
     DaemonRestart,
-    /// The program could not be started, or gave up before it had a catalog.
+    /// The program could not be started, or ended before it had a catalog.
     NotStarted,
     /// The program ended by itself and left no report.
     NoReport,
@@ -139,7 +139,7 @@ impl PuppetRunOutcome {
         }
     }
 
-    /// Ends it without a result.
+    /// Ends the run without a result.
     pub(crate) fn end_without_result(
         &mut self,
         reason: RunFailureReason,
@@ -159,7 +159,7 @@ impl PuppetRunOutcome {
         self.error = Some(error.into());
     }
 
-    /// The result in a sentence.
+    /// The result as one sentence.
     pub(crate) fn summary_sentence(&self) -> String {
         if let Some(error) = &self.error {
             return error.clone();

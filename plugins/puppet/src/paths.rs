@@ -1,4 +1,4 @@
-//! Where Puppet keeps things on this machine: as configured, or else where its own packages and Debian's do.
+//! Locations of Puppet's files on this machine: as configured, else the defaults of Puppet's and Debian's packages.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use muster_api::system::{System, SystemError};
 
 use crate::options::Options;
 
-/// Where programs are looked for when none is configured.
+/// Where the program is searched if none is configured.
 const PROGRAM_CANDIDATES: [&str; 3] = [
     "/opt/puppetlabs/bin/puppet",
     "/usr/bin/puppet",
     "/usr/local/bin/puppet",
 ];
-/// Puppet's `vardir`, with the `publicdir` beside it, which there is since Puppet 7.
+/// Puppet's `vardir` with the corresponding `publicdir`, which exists since Puppet 7.
 const VARDIR_CANDIDATES: [(&str, &str); 3] = [
     (
         "/opt/puppetlabs/puppet/cache",
@@ -21,16 +21,16 @@ const VARDIR_CANDIDATES: [(&str, &str); 3] = [
     ("/var/cache/puppet", "/var/cache/puppet/public"),
     ("/var/lib/puppet", "/var/lib/puppet/public"),
 ];
-/// Where the number of Puppet's daemon is.
+/// Directories that may contain the pid file of Puppet's daemon.
 const RUNDIR_CANDIDATES: [&str; 3] = ["/var/run/puppetlabs", "/run/puppetlabs", "/run/puppet"];
-/// Where certificates are.
+/// Directories that may contain the certificates.
 const SSLDIR_CANDIDATES: [&str; 3] = [
     "/etc/puppetlabs/puppet/ssl",
     "/var/lib/puppet/ssl",
     "/etc/puppet/ssl",
 ];
 
-/// Puppet's directories: the node's own paths.
+/// Puppet's directories, as paths of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PuppetPaths {
     pub(crate) vardir: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct PuppetPaths {
     pub(crate) ssldir: PathBuf,
 }
 
-/// This machine has no Puppet.
+/// Puppet was not found on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PuppetPathsError {
     #[error("there is no Puppet: looked for {0}")]
@@ -53,7 +53,7 @@ pub(crate) enum PuppetPathsError {
 }
 
 impl PuppetPaths {
-    /// Where the configuration says, or else the first that is there.
+    /// Uses the configured directories, else the first existing defaults.
     pub(crate) fn find(options: &Options, system: &dyn System) -> Result<Self, PuppetPathsError> {
         let mut found = None;
         for (var, public) in VARDIR_CANDIDATES {
@@ -88,7 +88,7 @@ impl PuppetPaths {
         })
     }
 
-    /// Locks and reports.
+    /// Directory of locks and reports.
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.vardir.join("state")
     }
@@ -105,19 +105,19 @@ impl PuppetPaths {
         self.state_dir().join("agent_disabled.lock")
     }
 
-    /// Where the summary may be, the likelier first: before Puppet 7 it was with the state.
+    /// Possible locations of the summary, most likely first: before Puppet 7 it was in the state directory.
     pub(crate) fn summary_paths(&self) -> [PathBuf; 2] {
         let name = "last_run_summary.yaml";
         [self.publicdir.join(name), self.state_dir().join(name)]
     }
 
-    /// Where agents keep the last catalog that they got.
+    /// Directory in which agents store the last received catalog.
     pub(crate) fn catalog_dir(&self) -> PathBuf {
         self.vardir.join("client_data").join("catalog")
     }
 }
 
-/// Puppet's program.
+/// Finds Puppet's program.
 pub(crate) fn find_program(
     options: &Options,
     system: &dyn System,
@@ -133,7 +133,7 @@ pub(crate) fn find_program(
     Err(PuppetPathsError::Program(PROGRAM_CANDIDATES.join(", ")))
 }
 
-/// A path of the node, as the host has it.
+/// Converts a path of the node into a path of the host.
 pub(crate) fn host_path(system: &dyn System, path: &Path) -> PathBuf {
     let inside = path.strip_prefix("/").unwrap_or(path);
     system.root().join(inside)

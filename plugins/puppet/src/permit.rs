@@ -1,4 +1,4 @@
-//! The room that a run has in the fleet: where permits come from, and what it is to hold one.
+//! The permit of a run: its parameters, and a handle that may be empty.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use muster_permits::{DEFAULT_LEASE, Permit, PermitClient, PermitError, PermitReq
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// What a run asks for.
+/// Permit parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct PermitParameters {
     pub(crate) pool: SubjectName,
-    /// Nothing: no permit is asked for.
+    /// `None`: no permit is acquired.
     pub(crate) limit: Option<NonZeroU32>,
     pub(crate) priority: i8,
     pub(crate) patience: Duration,
 }
 
-/// A place in the pool, or none that was needed.
+/// A held permit, or none if none was needed.
 #[derive(Debug, Default)]
 pub(crate) struct OptionalPermit(Option<Permit>);
 
 impl OptionalPermit {
-    /// Waits for a place, where one is asked for.
+    /// Waits for a place in the pool, if a limit is set.
     pub(crate) async fn acquire_permit(
         desk: &PermitClient,
         wanted: &PermitParameters,
@@ -40,7 +40,7 @@ impl OptionalPermit {
             .map(|permit| Self(Some(permit)))
     }
 
-    /// Takes a place for a run that goes on already. Where there is no store of permits, nobody counts.
+    /// Takes a place for a run that is already in progress. Without a permit store the run is not counted.
     pub(crate) async fn occupy_permit(desk: &PermitClient, pool: &SubjectName, run: Uuid) -> Self {
         Self(desk.occupy_permit(pool, run, DEFAULT_LEASE).await.ok())
     }
@@ -49,7 +49,7 @@ impl OptionalPermit {
         self.0.as_ref().map(Permit::fence)
     }
 
-    /// Returns when the permit counts no more; never, where there is none.
+    /// Returns when the permit is lost; never returns without a permit.
     pub(crate) async fn until_lost(&self) {
         match &self.0 {
             Some(permit) => permit.lost_token().cancelled().await,

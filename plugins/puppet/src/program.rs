@@ -1,4 +1,4 @@
-//! What surrounds a program of Puppet's: its command line, the catalog that it gets, and the report that it leaves. Blocks.
+//! Prepares and evaluates one Puppet program: its command line, its catalog and its report. Blocks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::wrapper::refresh_tracker::{self, MAX_CATALOG_BYTES, RefreshTracker, r
 use crate::wrapper::relations::CatalogRelations;
 use crate::wrapper::replay;
 
-/// The catalog that `puppet apply` gets instead of its own.
+/// The modified catalog that `puppet apply` gets instead of its own.
 const PATCHED_FILE: &str = "catalog.json";
-/// The agent's catalog as it was, and where it was.
+/// The agent's original catalog, and its path.
 const ORIGINAL_FILE: &str = "original.json";
 const ORIGINAL_PATH_FILE: &str = "original.path";
-/// How long a report may be half written.
+/// Maximum wait for a partially written report to be completed.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a program was not started.
@@ -44,7 +44,7 @@ pub(crate) struct PreparedProgram<'a> {
     pub(crate) places: &'a PuppetPaths,
     pub(crate) directory: PathBuf,
     pub(crate) wish: &'a PuppetRunOptions,
-    /// Who is owed a refresh.
+    /// Targets that are owed a refresh.
     pub(crate) owed: Vec<String>,
     pub(crate) trace: Option<String>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct StartedProgram {
 }
 
 impl PreparedProgram<'_> {
-    /// Starts it. Without targets, it gets those that can be paid at once, if its catalog is there already.
+    /// Starts the program. Without `targets`, it gets the owed refreshes that are possible with the catalog that already exists.
     pub(crate) fn start_program(
         self,
         targets: Vec<String>,
@@ -70,7 +70,7 @@ impl PreparedProgram<'_> {
             return Err(ProgramStartError::NothingToApply);
         }
         let program = paths::find_program(options, self.system)?;
-        // A run that came too late begins anew, and must not read what the program before has left.
+        // Recreated empty: a restarted run must not read the files of its previous program.
         StateDir::recreate(&self.directory)?;
         let targets = self.replay_targets(targets);
         let patched = self.patch_catalog(&targets, is_apply)?;
@@ -103,7 +103,7 @@ impl PreparedProgram<'_> {
         }
     }
 
-    /// Adds the refreshes to the catalog; where `puppet apply` finds it then. The agent's own is put back afterwards.
+    /// Adds the refreshes to the catalog; returns its path for `puppet apply`. The agent's catalog is modified in place and restored afterwards.
     fn patch_catalog(
         &self,
         targets: &[String],
@@ -137,7 +137,7 @@ impl PreparedProgram<'_> {
     }
 }
 
-/// Puts the agent's catalog back, if it was changed for the program that ran in this directory.
+/// Restores the agent's catalog if it was changed for the program that ran in this directory.
 pub(crate) fn restore_catalog(system: &dyn System, directory: &Path) {
     let restored = || {
         let state = StateDir::open(directory)?;
@@ -156,7 +156,7 @@ pub(crate) fn restore_catalog(system: &dyn System, directory: &Path) {
     }
 }
 
-/// The program that goes on, and what follows it.
+/// A running program with the data needed to follow it.
 #[derive(Debug)]
 pub(crate) struct ProgramMonitor {
     pub(crate) system: Arc<dyn System>,
@@ -189,7 +189,7 @@ impl ProgramMonitor {
     }
 }
 
-/// Where the catalog of a run is, or will be when Puppet has got it.
+/// Path of a run's catalog, which may not exist until Puppet has received it.
 pub(crate) fn catalog_path(
     options: &Options,
     places: &PuppetPaths,
@@ -221,7 +221,7 @@ pub(crate) fn catalog_path(
     }
 }
 
-/// Of those who are owed a refresh, who can be refreshed with this catalog; by the report of its last run, if there is one.
+/// Of the owed targets, those that this catalog can refresh; by the report of its last run, if there is one.
 pub(crate) fn replayable_targets(
     system: &dyn System,
     path: &Path,
@@ -247,7 +247,7 @@ pub(crate) fn replayable_targets(
     owed.into_iter().filter(is_payable).collect()
 }
 
-/// Who is owed a refresh, by the ledger in this directory; one that cannot be read owes nobody that could be paid.
+/// Targets that are owed a refresh, by the ledger in this directory; empty if the ledger cannot be read.
 pub(crate) fn owed_targets(engine: &Path) -> Vec<String> {
     let state = StateDir::open(engine);
     state
@@ -255,7 +255,7 @@ pub(crate) fn owed_targets(engine: &Path) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The report that is there; one that is being written is waited for.
+/// Reads the report; waits at most [`REPORT_TIMEOUT`] for one that is being written.
 pub(crate) fn wait_for_report(
     system: &dyn System,
     places: &PuppetPaths,

@@ -1,5 +1,5 @@
-//! What is kept of each run, in a directory of its own: enough to give its result again, and to find it after the daemon was
-//! started anew. The program's output and its log are there too while it runs.
+//! Records of runs, one directory per run: enough to return the result again, and to find the run after a restart of the daemon. The program's output
+//! and log are in the same directory while it runs.
 
 use std::fs;
 use std::io;
@@ -14,10 +14,10 @@ use crate::files::report::ReportIdentity;
 use crate::outcome::PuppetRunOutcome;
 
 const RECORD_FILE: &str = "run.json";
-/// Largest record that is read.
+/// Largest record that is read, in bytes.
 const MAX_RECORD_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A run as it is kept.
+/// The stored form of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PuppetRunRecord {
     pub(crate) id: Uuid,
@@ -25,9 +25,9 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) caller: String,
     pub(crate) wish: PuppetRunOptions,
     pub(crate) outcome: PuppetRunOutcome,
-    /// The program, once it was started.
+    /// The program, once started.
     pub(crate) step: Option<ProgramRecord>,
-    /// How the run itself ended, while another one pays what it left owed.
+    /// Result of the run itself, while its replay is in progress.
     pub(crate) before_replay: Option<PuppetRunOutcome>,
 }
 
@@ -35,17 +35,17 @@ pub(crate) struct PuppetRunRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProgramRecord {
     pub(crate) process: ProcessId,
-    /// Where its output and its log are.
+    /// Directory of its output and log.
     pub(crate) directory: PathBuf,
-    /// The report that was there before.
+    /// Identity of the report that existed before the start.
     pub(crate) mark: Option<ReportIdentity>,
     /// The refreshes that it is to make.
     pub(crate) targets: Vec<String>,
-    /// When we end it, in milliseconds since 1970.
+    /// Deadline after which it is stopped, in milliseconds since 1970.
     pub(crate) until: u64,
 }
 
-/// All runs of the node.
+/// Stores the records of all runs of the node.
 #[derive(Debug, Clone)]
 pub(crate) struct RunRecordStore {
     directory: PathBuf,
@@ -60,19 +60,19 @@ impl RunRecordStore {
         }
     }
 
-    /// Where the files of a run are.
+    /// Directory of a run.
     pub(crate) fn run_directory(&self, id: Uuid) -> PathBuf {
         self.directory.join(id.to_string())
     }
 
-    /// On the disk when this returns.
+    /// Writes the record; it is on disk when this returns.
     pub(crate) fn write(&self, record: &PuppetRunRecord) -> Result<(), SystemError> {
         let state = StateDir::open(&self.run_directory(record.id))?;
-        // A record is texts and numbers; serialising it cannot fail.
+        // A record has only strings and numbers; serialising it cannot fail.
         state.replace_file(RECORD_FILE, &serde_json::to_vec(record).unwrap_or_default())
     }
 
-    /// The run of this identity; what cannot be read is none.
+    /// The record of a run; `None` if it cannot be read.
     pub(crate) fn read(&self, id: Uuid) -> Option<PuppetRunRecord> {
         let place = self.run_directory(id);
         if !place.is_dir() {
@@ -85,7 +85,7 @@ impl RunRecordStore {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// The identities, the newest first: those of a day sort by their time, others by their name.
+    /// All records, newest request first; ties are broken by identity.
     pub(crate) fn list(&self) -> Vec<PuppetRunRecord> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
         let id = |entry: io::Result<fs::DirEntry>| {
@@ -99,14 +99,14 @@ impl RunRecordStore {
         records
     }
 
-    /// Forgets the oldest runs that are over, and everything but the record of those that stay.
+    /// Removes the oldest ended runs, and everything but the record from the ended runs that are kept.
     pub(crate) fn prune_runs(&self) {
         for (number, record) in self.list().into_iter().enumerate() {
             if !record.outcome.state.is_over() {
                 continue;
             }
             let place = self.run_directory(record.id);
-            // What cannot be removed now is removed after the next run.
+            // A directory that cannot be removed now is retried after the next run.
             let _ = if number >= self.keep {
                 fs::remove_dir_all(&place)
             } else {

@@ -1,5 +1,5 @@
-//! All runs of the node: one at a time, each once. Who asks for a run that goes on is told how it ends; who asks for one that
-//! has ended is told how it did.
+//! Manages all runs of the node: one at a time, each identity only once. A request for a run in progress attaches to it; a request for an ended run
+//! gets its result.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,47 +21,47 @@ use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 use crate::permit::PermitParameters;
 use crate::record::{PuppetRunRecord, RunRecordStore};
 
-/// What the actions and the resident share.
+/// State shared by the actions and the monitor.
 #[derive(Debug)]
 pub(crate) struct PuppetRunManager {
     pub(crate) options: Options,
-    /// The pool that is meant when nobody names one.
+    /// The default pool.
     pub(crate) pool: SubjectName,
     pub(crate) desk: PermitClient,
     pub(crate) records: RunRecordStore,
-    /// One run at a time, in the order in which they were asked for.
+    /// Serialises runs in the order of their requests.
     pub(crate) turn: tokio::sync::Mutex<()>,
-    /// The daemon leaves; programs go on without it.
+    /// Cancelled when the daemon stops; programs continue without it.
     pub(crate) leaving: CancellationToken,
     live: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
 }
 
-/// A run that goes on.
+/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct ActiveRun {
     pub(crate) outcome: watch::Sender<PuppetRunOutcome>,
-    /// Nobody wants it any more.
+    /// Cancelled when the run is no longer wanted.
     pub(crate) cancel: CancellationToken,
     pub(crate) since: Instant,
     waiting: AtomicUsize,
-    /// Whether it goes on though nobody waits for it.
+    /// Whether the run continues without waiters.
     in_background: bool,
 }
 
-/// Somebody who waits for a run. The last one who leaves a run that has not begun takes it back.
+/// A waiter for a run. Dropping the last waiter cancels a run that has not started yet.
 #[derive(Debug)]
 pub(crate) struct RunWaiter(Arc<ActiveRun>);
 
-/// What becomes of a request.
+/// Result of a request for a run.
 #[derive(Debug)]
 pub(crate) enum BeginRunResult {
-    /// It waits for this run; `true` if an earlier request began it.
+    /// Attached to this run; `true` if an earlier request began it.
     Waits(RunWaiter, bool),
-    /// This is how it ended.
+    /// The run has ended with this outcome.
     Over(Box<PuppetRunOutcome>),
 }
 
-/// A run as it is asked for.
+/// Parameters of a requested run.
 #[derive(Debug, Clone)]
 pub(crate) struct PuppetRunRequest {
     pub(crate) id: Uuid,
@@ -89,7 +89,7 @@ impl PuppetRunManager {
         }))
     }
 
-    /// Begins a run, or finds the one of this identity. It is on the disk when this returns. Blocks for that.
+    /// Begins a run, or finds the one with this identity. Its record is on disk when this returns. Blocks.
     pub(crate) fn begin_run(
         self: &Arc<Self>,
         asked: PuppetRunRequest,
@@ -129,14 +129,14 @@ impl PuppetRunManager {
         Ok(BeginRunResult::Waits(attached, false))
     }
 
-    /// The run that goes on or waits; the one that is furthest.
+    /// The most advanced run in progress or waiting.
     pub(crate) fn current_outcome(&self) -> Option<PuppetRunOutcome> {
         let live = self.active_runs();
         let outcomes = live.values().map(|live| live.outcome.borrow().clone());
         outcomes.max_by_key(|outcome| (!outcome.state.is_waiting(), outcome.initiated_at))
     }
 
-    /// Whether a program of ours is at work.
+    /// Whether a program of this agent is running.
     pub(crate) fn is_applying(&self) -> bool {
         self.current_outcome().is_some_and(|outcome| {
             matches!(
@@ -146,7 +146,7 @@ impl PuppetRunManager {
         })
     }
 
-    /// How the run of this identity stands; all that are kept, the newest first, when none is named.
+    /// Outcome of the run with this identity; without one, of all kept runs, newest first.
     pub(crate) fn list_outcomes(&self, id: Option<Uuid>, count: usize) -> Vec<PuppetRunOutcome> {
         let records = match id {
             Some(id) => self.records.read(id).into_iter().collect(),
@@ -160,7 +160,7 @@ impl PuppetRunManager {
         records.into_iter().take(count).map(outcome).collect()
     }
 
-    /// Takes up a run that an earlier daemon began: its program goes on, or has ended meanwhile.
+    /// Resumes a run that an earlier daemon began: its program may still run or may have ended.
     pub(crate) fn resume_run(
         self: &Arc<Self>,
         mut record: PuppetRunRecord,
@@ -171,7 +171,7 @@ impl PuppetRunManager {
             record
                 .outcome
                 .end_without_result(RunFailureReason::DaemonRestart, error);
-            // It is told again when it is asked for; what cannot be written is found again at the next start.
+            // If the write fails, the next start finds the unfinished record and ends it again.
             if let Err(error) = self.records.write(&record) {
                 tracing::error!(%error, run = %record.id, "the end of a run is not kept");
             }
@@ -183,7 +183,7 @@ impl PuppetRunManager {
         tokio::spawn(drive.resume_run());
     }
 
-    /// The run is over and kept.
+    /// Removes an ended run from the active runs; its record is kept.
     pub(crate) fn forget_run(&self, id: Uuid) {
         self.active_runs().remove(&id);
     }
@@ -219,7 +219,7 @@ impl RunWaiter {
         &self.0
     }
 
-    /// Takes the run back, wherever it is.
+    /// Cancels the run at any stage.
     pub(crate) fn cancel_run(&self) {
         self.0.cancel.cancel();
     }
@@ -228,7 +228,7 @@ impl RunWaiter {
 impl Drop for RunWaiter {
     fn drop(&mut self) {
         let was_last = self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        // A run that has begun is not torn up because a caller's time is over.
+        // A run that has started continues after its caller's deadline.
         if was_last && !self.0.in_background && self.0.outcome.borrow().state.is_waiting() {
             self.0.cancel.cancel();
         }

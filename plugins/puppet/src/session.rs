@@ -1,7 +1,7 @@
-//! One program of Puppet's, from its start to its end: a process group of its own that outlives the daemon, its log read as it
-//! grows, and what it forgets entered in the ledger.
+//! One Puppet program from start to end: a separate process group that survives the daemon, its log read while it grows, and its lost refreshes
+//! entered in the ledger.
 //!
-//! Blocks; the caller gives it a thread. Whoever wants it ended raises a [`StopRequest`].
+//! Blocks; the caller provides a thread. A [`StopRequest`] ends it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,23 +16,23 @@ use crate::outcome::RunFailureReason;
 use crate::wrapper::refresh_tracker::RefreshTracker;
 use crate::wrapper::trace::{TraceEvent, TraceLine, TraceSplitter};
 
-/// The log of the program, in its directory.
+/// Log of the program, in its directory.
 pub(crate) const TRACE_FILE: &str = "trace.jsonl";
-/// How often the program is looked at. There is no call that waits for both its end and its words.
+/// How often the program is polled. No system call waits for both its exit and its log.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a program that was killed may take to be gone.
+/// Maximum wait for a killed program to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most of the log that is read at once.
+/// Maximum number of log bytes read at once.
 const MAX_READ_BYTES: u64 = 4 * 1024 * 1024;
-/// Bytes of each output stream that are kept.
+/// Bytes kept of each output stream.
 const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
-/// What Puppet says when another run goes on.
+/// Puppet's message when another run is in progress.
 const IN_PROGRESS_MESSAGE: &str = "already in progress";
-/// Where programs are looked for by Puppet's providers.
+/// `PATH` of the program; Puppet's providers search commands in it.
 const PROGRAM_PATH: &str =
     "/opt/puppetlabs/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Why a program is to be ended; the first reason counts.
+/// Request to stop a program; the first reason counts.
 #[derive(Debug, Default)]
 pub(crate) struct StopRequest(Mutex<Option<RunFailureReason>>);
 
@@ -56,7 +56,7 @@ pub(crate) struct SessionOutcome {
     pub(crate) was_locked: bool,
 }
 
-/// Starts the program; its output and its log go into the directory, which is there.
+/// Starts the program with output and log in `directory`, which must exist.
 pub(crate) fn start_process(
     system: &dyn System,
     argv: Vec<String>,
@@ -82,7 +82,7 @@ pub(crate) fn start_process(
     system.start_detached(&command, &spool)
 }
 
-/// What is watched.
+/// The program being watched.
 #[derive(Debug)]
 pub(crate) struct ProcessWatcher<'a> {
     pub(crate) system: &'a dyn System,
@@ -92,12 +92,12 @@ pub(crate) struct ProcessWatcher<'a> {
     /// The refreshes that it is to make.
     pub(crate) targets: &'a [String],
     pub(crate) stop: &'a StopRequest,
-    /// Between TERM and KILL.
+    /// Time between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
 }
 
 impl ProcessWatcher<'_> {
-    /// Watches until the program has ended. `applying` is called when it has a catalog.
+    /// Watches until the program has ended. Calls `applying` when it has a catalog.
     pub(crate) fn run_to_end(
         mut self,
         applying: &mut dyn FnMut(),
@@ -106,7 +106,7 @@ impl ProcessWatcher<'_> {
         let mut log = LogTail::new(self.directory.join(TRACE_FILE));
         let mut ending = None;
         loop {
-            // Asked first: what is written before the end is read after it.
+            // Check for exit first, so that everything written before the exit is read afterwards.
             let is_over = self.is_over();
             while self.read_log(&mut log, &mut ended, applying)? {}
             if is_over {
@@ -135,7 +135,7 @@ impl ProcessWatcher<'_> {
         text.trim().parse().ok()
     }
 
-    /// Sends TERM, and KILL when it did not help; tells whether nothing more can be done.
+    /// Sends SIGTERM, and SIGKILL after the grace period; returns whether nothing more can be done.
     fn escalate_stop(&self, ending: &mut Option<Instant>) -> Result<bool, SystemError> {
         let Some(since) = *ending else {
             *ending = Some(Instant::now());
@@ -150,7 +150,7 @@ impl ProcessWatcher<'_> {
         Ok(since.elapsed() >= self.grace + KILL_TIMEOUT)
     }
 
-    /// Takes in what the log has more; tells whether there was any.
+    /// Processes new log lines; returns whether there were any.
     fn read_log(
         &mut self,
         log: &mut LogTail,
@@ -184,7 +184,7 @@ fn collect_log_line(ended: &mut SessionOutcome, line: &TraceLine) {
     }
 }
 
-/// A log that grows.
+/// Reads a growing log.
 #[derive(Debug)]
 struct LogTail {
     path: PathBuf,
@@ -201,7 +201,7 @@ impl LogTail {
         }
     }
 
-    /// The lines that came since; nothing when there was nothing, or there is no log yet.
+    /// Lines added since the last call; `None` if there are none or the log does not exist yet.
     fn read_new_lines(&mut self) -> Option<Vec<TraceLine>> {
         let mut file = File::open(&self.path).ok()?;
         file.seek(SeekFrom::Start(self.offset)).ok()?;

@@ -1,6 +1,6 @@
-//! Puppet Server's CA API, version 1, with a client certificate. Says what the server says; decides nothing.
+//! HTTP client for Puppet Server's CA API, version 1, with a client certificate.
 //!
-//! Connections are TLS and verified against the configured authority. No proxy of the environment is used, no redirect followed.
+//! Connections use TLS and are verified against the configured authority. Proxies from the environment and redirects are not followed.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -22,17 +22,17 @@ use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::name::CertName;
 use crate::options::Options;
 
-/// Largest list of certificates, in bytes: some 50,000 of them.
+/// Largest certificate list in bytes: about 50,000 certificates.
 const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
-/// Largest file of certificates or of a key, in bytes.
+/// Largest certificate or key file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// So much of a refusal is shown, in bytes.
+/// Most bytes of an error response that are shown.
 const MAX_REFUSAL_BYTES: u64 = 4096;
 
-/// A connection that was configured; it is opened with the first question.
+/// A configured HTTP client. It connects at the first request.
 pub(crate) struct CaHttpClient {
     agent: Agent,
-    /// With the prefix of the API, without a slash at the end.
+    /// Base URL including the prefix of the API, without a trailing slash.
     url: String,
 }
 
@@ -44,7 +44,7 @@ impl CaHttpClient {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = read_certificates(&options.cert)?;
         let key = muster_secret::read_secret(&options.key, SecretOwner::Puppet, MAX_FILE_BYTES)?;
-        // The parser's own words could quote what it read.
+        // The parser's message could quote the secret key, so it is dropped.
         let key = PrivateKey::from_pem(key.as_bytes())
             .map_err(|_| pem_error(&options.key, "it holds no private key in PEM form"))?;
         let tls = TlsConfig::builder()
@@ -109,7 +109,7 @@ impl CaHttpClient {
         })
     }
 
-    /// A text of PEM that anybody may read; `None` when there is none.
+    /// Fetches a public PEM text; `None` if it does not exist.
     fn fetch_pem(&self, what: &str) -> Result<Option<String>, CaError> {
         let mut answer = self.get(&self.endpoint_url(what))?;
         match answer.status().as_u16() {
@@ -123,7 +123,7 @@ impl CaHttpClient {
         }
     }
 
-    /// What the server says when it does not do it.
+    /// The error for an HTTP response that refuses the request.
     fn refusal_error(&self, mut answer: Response<Body>) -> CaError {
         let status = answer.status().as_u16();
         let body = answer.body_mut().with_config().limit(MAX_REFUSAL_BYTES);
@@ -140,7 +140,7 @@ impl CaHttpClient {
         }
     }
 
-    /// 204, or why not. 404 tells an unknown name.
+    /// Accepts 204. 404 means that the name is unknown; other codes become the matching error.
     fn check_done(&self, name: &CertName, answer: Response<Body>) -> Result<(), CaError> {
         match answer.status().as_u16() {
             200 | 204 => Ok(()),
@@ -202,7 +202,7 @@ impl CertAuthority for CaHttpClient {
     }
 }
 
-/// `https://host[:port]`, without anything behind it.
+/// Accepts `https://host[:port]` without a path.
 fn parse_base_url(url: &str) -> Option<&str> {
     let url = url.trim_end_matches('/');
     let authority = url.strip_prefix("https://")?;
@@ -210,7 +210,7 @@ fn parse_base_url(url: &str) -> Option<&str> {
     (!authority.is_empty() && !authority.contains(odd)).then_some(url)
 }
 
-/// One line without what could steer a terminal.
+/// Replaces control characters, which could control a terminal, and returns a single line.
 fn strip_control_chars(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.trim().chars().map(plain).collect()

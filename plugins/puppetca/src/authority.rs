@@ -1,4 +1,4 @@
-//! What every way to an authority can do, and what can go wrong on it.
+//! The interface of a certificate authority, implemented over HTTP and over the command line, and its errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 
 use crate::name::CertName;
 
-/// How it is with a name.
+/// State of a name at the authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CertState {
-    /// It waits for a signature.
+    /// A request waits for a signature.
     Requested,
-    /// It has a certificate.
+    /// The name has a certificate.
     Signed,
-    /// Its certificate was revoked.
+    /// The certificate was revoked.
     Revoked,
 }
 
@@ -34,7 +34,7 @@ impl CertState {
     }
 }
 
-/// What the authority tells of a name. Fields that it leaves out are empty.
+/// The authority's entry of a name. Fields that the authority omits are empty.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CertEntry {
     pub(crate) name: String,
@@ -65,50 +65,50 @@ impl CertEntry {
     }
 }
 
-/// A way to the authority. Every call blocks.
+/// Access to the authority. Every call blocks.
 pub(crate) trait CertAuthority {
     /// The names in a state, or all of them.
     fn list_entries(&self, state: Option<CertState>) -> Result<Vec<CertEntry>, CaError>;
 
-    /// What is known of a name; `None` when nothing is.
+    /// The entry of a name; `None` if there is none.
     fn find_entry(&self, name: &CertName) -> Result<Option<CertEntry>, CaError>;
 
-    /// The request of a name, PEM, if it can be read this way.
+    /// The request of a name in PEM form, if this backend can read it.
     fn read_request(&self, name: &CertName) -> Result<Option<String>, CaError>;
 
-    /// The certificate of a name, PEM, if it can be read this way.
+    /// The certificate of a name in PEM form, if this backend can read it.
     fn read_certificate(&self, name: &CertName) -> Result<Option<String>, CaError>;
 
-    /// Signs what is requested. [`CaError::Conflict`] when nothing is, or the authority's own rules forbid it.
+    /// Signs the pending request. Returns [`CaError::Conflict`] if there is none, or if the authority's own rules forbid it.
     fn sign_request(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError>;
 
-    /// Revokes what is signed. [`CaError::Conflict`] when nothing is.
+    /// Revokes the certificate. Returns [`CaError::Conflict`] if there is none.
     fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError>;
 
-    /// Removes request and certificate, without revoking. Nothing there is no error.
+    /// Deletes request and certificate without revoking. A missing entry is not an error.
     fn delete_entry(&self, name: &CertName) -> Result<(), CaError>;
 }
 
-/// Why the authority did not do what was asked.
+/// An operation at the authority failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaError {
-    /// No name of a certificate.
+    /// The text is not a valid certificate name.
     #[error(
         "`{name}` is no name of a certificate: lower case letters, digits, `.`, `_` and `-`, at most 253"
     )]
     Name { name: String },
-    /// The name is not known, or has no request.
+    /// The name is unknown, or has no request.
     #[error(
         "the authority has no request of {name}: the node has to send it first (request_certificate)"
     )]
     NoRequest { name: CertName },
-    /// The name is not known, or has no certificate.
+    /// The name is unknown, or has no certificate.
     #[error("the authority has no certificate of {name}")]
     NoCertificate { name: CertName },
-    /// The name was revoked and is still there.
+    /// The certificate is revoked and its entry still exists.
     #[error("the certificate of {name} is revoked: clean the name before a new one is signed")]
     Revoked { name: CertName },
-    /// The request is not the one that is meant.
+    /// The request differs from the one that the caller gave.
     #[error(
         "the request of {name} is not the one that is meant: its {what} is {found}, asked for was {asked}. It was not signed"
     )]
@@ -118,77 +118,77 @@ pub(crate) enum CaError {
         found: String,
         asked: String,
     },
-    /// The name has a certificate, and not that of the request that is meant.
+    /// The name has a certificate for another request.
     #[error(
         "{name} has a certificate already, and not for the request that is meant: {problem}. Clean the name first if it is to have a new one"
     )]
     OtherSigned { name: CertName, problem: String },
-    /// What was signed was not what was looked at.
+    /// The signed certificate has another public key than the request that was checked. It was revoked.
     #[error(
         "the certificate that {name} was given is not for the key that was looked at; it was revoked"
     )]
     Swapped { name: CertName },
-    /// Neither fingerprint nor key to compare with.
+    /// The caller gave neither fingerprint nor public key to compare with.
     #[error(
         "give the fingerprint of the request of {name}, or the public key in it, as the node tells them: a name alone proves nothing"
     )]
     Unproven { name: CertName },
-    /// The request asks for more than a name.
+    /// The request asks for alternative names or extensions that are not allowed.
     #[error("the request of {name} asks for {what}, which is not signed here")]
     Greedy {
         name: CertName,
         what: String,
         rule: &'static str,
     },
-    /// What the authority or a file holds is no request or certificate.
+    /// The authority's data or a file is not a valid request or certificate.
     #[error("what the authority holds for {name} cannot be read: {problem}")]
     Document { name: CertName, problem: String },
-    /// The authority says that it is not so.
+    /// The authority reports a state that conflicts with the operation.
     #[error("the authority refuses: {text}")]
     Conflict { text: String },
-    /// We may not.
+    /// The authority denies access (403).
     #[error(
         "the authority does not let us (403): {text}. The client certificate needs the extension pp_cli_auth, or a rule in auth.conf"
     )]
     Forbidden { text: String },
-    /// Any other refusal.
+    /// Any other error response.
     #[error("the authority at {place} refuses with {status}: {text}")]
     Refused {
         place: String,
         status: String,
         text: String,
     },
-    /// No answer.
+    /// The HTTP request failed.
     #[error("the authority at {url} does not answer")]
     Http {
         url: String,
         #[source]
         source: Box<ureq::Error>,
     },
-    /// The answer is none.
+    /// The response cannot be read or parsed.
     #[error("the answer of the authority at {place} cannot be used")]
     Answer {
         place: String,
         #[source]
         source: serde_json::Error,
     },
-    /// The address is none, or is not encrypted.
+    /// The URL is not valid, or not `https`.
     #[error("url `{url}` in [plugins.puppetca] is not an address such as https://puppet:8140")]
     Url { url: String },
-    /// A certificate or key cannot be read.
+    /// A certificate or key file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// Our key cannot be read, or others could read it too.
+    /// The key file cannot be read, or is readable by other users.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// A certificate or key cannot be used.
+    /// A certificate or key is not usable.
     #[error("cannot use {}: {problem}", path.display())]
     Pem { path: PathBuf, problem: String },
-    /// Of files and programs.
+    /// An error of files or programs.
     #[error(transparent)]
     System(#[from] SystemError),
 }

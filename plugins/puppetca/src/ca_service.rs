@@ -1,4 +1,4 @@
-//! What is signed, revoked and cleaned, whatever the way to the authority is. Everything here blocks.
+//! Signs, revokes and cleans certificates, independent of the backend. Every call blocks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::name::CertName;
 use crate::options::{CaBackend, Options};
 use crate::signing_records::{SigningRecord, SigningRecordStore};
 
-/// Options, and what is remembered.
+/// Options and the records of signed requests.
 #[derive(Debug)]
 pub(crate) struct CaService {
     pub(crate) options: Options,
     book: SigningRecordStore,
 }
 
-/// What is known of a name, put together.
+/// Combined details of a name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertDetails {
-    /// `absent` when the authority does not know it.
+    /// `absent` if the authority has no entry.
     pub(crate) state: &'static str,
     pub(crate) fingerprint: String,
     pub(crate) public_key: String,
@@ -40,7 +40,7 @@ pub(crate) struct CertDetails {
     pub(crate) authorization_extensions: Map<String, Value>,
 }
 
-/// What a caller wants signed.
+/// A signing request of a caller.
 #[derive(Debug, Clone)]
 pub(crate) struct SigningSpec {
     pub(crate) name: CertName,
@@ -49,7 +49,7 @@ pub(crate) struct SigningSpec {
     pub(crate) ttl: Option<u64>,
 }
 
-/// What became of a name that was to be cleaned.
+/// Result of cleaning a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CleanOutcome {
     pub(crate) found: bool,
@@ -65,7 +65,7 @@ impl CaService {
         }
     }
 
-    /// The way to the authority that is configured, for one call.
+    /// Opens the configured backend for one call.
     pub(crate) fn connect_authority<'a>(
         &'a self,
         cx: &'a CallContext,
@@ -82,7 +82,7 @@ impl CaService {
         })
     }
 
-    /// What is known of a name.
+    /// Reads the details of a name.
     pub(crate) fn query_certificate(
         ca: &dyn CertAuthority,
         name: &CertName,
@@ -96,7 +96,8 @@ impl CaService {
         certificate_details(ca, name, entry)
     }
 
-    /// Signs the request of a name, if it is the one that is meant; tells whether it was signed now.
+    /// Signs the request of a name if it matches the fingerprint or public key of `ask`. Returns whether this call
+    /// signed it.
     pub(crate) fn sign_verified_request(
         &self,
         ca: &dyn CertAuthority,
@@ -123,11 +124,12 @@ impl CaService {
                 fingerprint: request.fingerprint.clone(),
                 public_key: request.public_key.clone(),
             };
+            // Written before signing, because the authority deletes the request when it signs.
             self.book.write_record(name, &record)?;
         }
         match ca.sign_request(name, ask.ttl) {
             Ok(()) => {}
-            // Somebody was quicker; or the authority has rules of its own.
+            // Another call may have signed it in between, or a rule of the authority forbids it.
             Err(CaError::Conflict { text }) => {
                 return match ca.find_entry(name)? {
                     Some(entry) if entry.state == CertState::Signed => {
@@ -145,6 +147,7 @@ impl CaService {
             !known.public_key.is_empty()
                 && !same_fingerprint(&request.public_key, &known.public_key)
         });
+        // The request was replaced between the check and the signing, so the certificate has an unchecked key.
         if swapped {
             ca.revoke_certificate(name)?;
             return Err(CaError::Swapped { name: name.clone() });
@@ -152,7 +155,7 @@ impl CaService {
         Ok((true, known))
     }
 
-    /// Whether a request that waits may be signed for this caller.
+    /// Whether a pending request may be signed for this caller.
     fn check_request(
         &self,
         ask: &SigningSpec,
@@ -205,7 +208,7 @@ impl CaService {
         Ok(())
     }
 
-    /// What is known of a name that is signed, if it was signed for the request that is meant.
+    /// The details of a signed name, if the certificate was issued for the given request.
     fn check_signed(
         &self,
         ca: &dyn CertAuthority,
@@ -228,7 +231,7 @@ impl CaService {
         if let Some(asked) = &ask.fingerprint
             && !same_fingerprint(asked, &known.fingerprint)
         {
-            // The request is gone; what was written down before it was signed tells, if the certificate is for its key.
+            // The authority has deleted the request. The record written before signing identifies it, if the certificate has its key.
             return match self.book.read_record(name)? {
                 Some(record) if !same_fingerprint(&record.fingerprint, asked) => {
                     other("it was signed for another request")
@@ -246,7 +249,7 @@ impl CaService {
         Ok(known)
     }
 
-    /// Revokes the certificate of a name; tells whether it was valid before.
+    /// Revokes the certificate of a name. Returns whether it was valid before.
     pub(crate) fn revoke_certificate(
         ca: &dyn CertAuthority,
         name: &CertName,
@@ -264,7 +267,7 @@ impl CaService {
         }
     }
 
-    /// Revokes what is signed for a name, and removes all that is known of it.
+    /// Revokes the certificate of a name, then deletes its certificate, request and record.
     pub(crate) fn clean_certificate(
         &self,
         ca: &dyn CertAuthority,
@@ -282,7 +285,7 @@ impl CaService {
         let serial = certificate_details(ca, name, entry)?.serial;
         if is_signed {
             match ca.revoke_certificate(name) {
-                // Somebody was quicker: it is revoked, or gone.
+                // Another call may have revoked or deleted it in between.
                 Err(CaError::Conflict { .. }) => {}
                 done => done?,
             }
@@ -324,7 +327,7 @@ fn map_document_error<T>(
     })
 }
 
-/// Puts together what the authority tells and what stands in request or certificate.
+/// Combines the authority's entry with the contents of the request or certificate.
 fn certificate_details(
     ca: &dyn CertAuthority,
     name: &CertName,
@@ -360,7 +363,7 @@ fn certificate_details(
     Ok(known)
 }
 
-/// `2030-11-20T02:00:00UTC` in seconds since 1970.
+/// Parses `2030-11-20T02:00:00UTC` into seconds since 1970.
 fn parse_utc_seconds(text: &str) -> Option<i64> {
     let text = text
         .strip_suffix("UTC")

@@ -1,4 +1,4 @@
-//! `puppetserver ca`, for an authority that has no API, or whose API is not for us. Requests are read in its own directory.
+//! The `puppetserver ca` backend, for an authority without a usable HTTP API. Requests are read from the authority's directory.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::name::CertName;
 use crate::options::Options;
 
-/// Bytes of output that are read.
+/// Most bytes of output that are read.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
-/// So much of what it printed is shown, in characters.
+/// Most characters of the output that an error shows.
 const MAX_SHOWN_CHARS: usize = 2000;
 
-/// The command line, on a machine.
+/// The command line of the authority on a system.
 pub(crate) struct CaCommandLine<'a> {
     options: &'a Options,
     system: &'a dyn System,
@@ -24,7 +24,7 @@ pub(crate) struct CaCommandLine<'a> {
     cancel: CancelFlag,
 }
 
-/// What `list --all --format json` prints.
+/// The JSON output of `list --all --format json`.
 #[derive(Debug, Default, Deserialize)]
 struct CertEntryLists {
     #[serde(default)]
@@ -50,7 +50,7 @@ impl<'a> CaCommandLine<'a> {
         }
     }
 
-    /// Exit code, standard output, and all that was printed as one line.
+    /// Runs the command. Returns exit code, standard output, and all output as one line.
     fn run_command(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
         let words = action.iter().map(|word| (*word).to_owned());
         let argv = self.options.command.iter().cloned().chain(words);
@@ -70,7 +70,7 @@ impl<'a> CaCommandLine<'a> {
         Ok((output.code, output.stdout, said))
     }
 
-    /// An action on one name: whatever is not 0 is a refusal.
+    /// Runs an action on one name. Every exit code other than 0 is an error.
     fn run_checked(&self, action: &[&str]) -> Result<(), CaError> {
         match self.run_command(action)? {
             (0, _, _) => Ok(()),
@@ -162,7 +162,7 @@ impl CertAuthority for CaCommandLine<'_> {
         self.run_checked(&["revoke", "--certname", name.as_str()])
     }
 
-    /// The command line has no word for it: `clean` fails for what is not signed. The files are its own.
+    /// Deletes the files directly, because no command does this: `clean` fails for a request that is not signed.
     fn delete_entry(&self, name: &CertName) -> Result<(), CaError> {
         self.remove_pem("requests", name)?;
         self.remove_pem("signed", name)?;

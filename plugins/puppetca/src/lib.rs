@@ -1,7 +1,7 @@
-//! `puppetca`: signs, revokes, cleans and lists certificates of a Puppet authority, and compares before it signs.
+//! `puppetca`: signs, revokes, cleans and lists certificates of a Puppet authority. Compares a request with the caller's values before signing.
 //!
-//! Off unless `[plugins.puppetca] enabled = true`, on the machine that may administer the authority. Two ways lead there: Puppet
-//! Server's HTTP API (`api`) and its command line (`command`). What may be signed is decided in `desk`, the same for both.
+//! Disabled unless `[plugins.puppetca] enabled = true`, on the machine that may administer the authority. There are two backends: Puppet
+//! Server's HTTP API (`api`) and its command line (`command`). `ca_service` decides what may be signed, the same way for both.
 
 #![warn(missing_docs)]
 
@@ -25,7 +25,7 @@ pub use options::{CaBackend, Options};
 
 use ca_service::CaService;
 
-/// The agent, with every action that its DDL declares. `state` is where is kept what was signed for whom; it is made when needed.
+/// Builds the agent with every action that its DDL declares. `state` is the directory of the signing records, created on first use.
 pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
     let desk = Arc::new(CaService::new(options, state));
     Agent::builder(ddl::builtin_agent("puppetca").unwrap_or_default())?

@@ -1,15 +1,15 @@
-//! Names of certificates: what Puppet's authority takes, and nothing that could be read as a path or an option.
+//! Validates certificate names: accepts what Puppet's authority accepts, and nothing that could be read as a path or an option.
 
 use std::fmt;
 
 use crate::authority::CaError;
 
-/// A name that was checked: lower case letters, digits, `.`, `_` and `-`, beginning with neither `.` nor `-`.
+/// A validated name: lower case letters, digits, `.`, `_` and `-`, not beginning with `.` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CertName(String);
 
 impl CertName {
-    /// Longest name, in bytes: that of a host.
+    /// Longest name in bytes, as for host names.
     const MAX_NAME_BYTES: usize = 253;
 
     pub(crate) fn parse(text: &str) -> Result<Self, CaError> {

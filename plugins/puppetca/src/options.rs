@@ -1,10 +1,10 @@
-//! What the operator of the authority allows: the table `plugins.puppetca` of the daemon's configuration.
+//! Options of the agent: the table `plugins.puppetca` of the daemon's configuration.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The options. Unknown keys are refused.
+/// The options. Unknown keys are rejected.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(
@@ -12,35 +12,35 @@ use serde::Deserialize;
     reason = "each is a key of its own in the configuration"
 )]
 pub struct Options {
-    /// Whether the node has the agent at all.
+    /// Whether the agent is enabled.
     pub enabled: bool,
-    /// How the authority is spoken to.
+    /// The backend for access to the authority.
     pub backend: CaBackend,
-    /// Of the API: where Puppet Server is, such as `https://puppet.acme.net:8140`.
+    /// API: URL of Puppet Server, such as `https://puppet.acme.net:8140`.
     pub url: String,
-    /// Of the API: PEM file of the authority that signed the server's certificate.
+    /// API: PEM file of the authority that signed the server's certificate.
     pub ca: PathBuf,
-    /// Of the API: PEM file of a certificate that carries the extension `pp_cli_auth`.
+    /// API: PEM file of a certificate with the extension `pp_cli_auth`.
     pub cert: PathBuf,
-    /// Of the API: PEM file of its key.
+    /// API: PEM file of its private key.
     pub key: PathBuf,
-    /// Of the command line: program and first arguments.
+    /// Command: program and first arguments.
     pub command: Vec<String>,
-    /// Of the command line: what comes after every action's own arguments, such as `--config FILE`.
+    /// Command: arguments appended to those of every action, such as `--config FILE`.
     pub arguments: Vec<String>,
-    /// Of the command line: the authority's directory, in which requests and certificates are read to compare them.
+    /// Command: the authority's directory, from which requests and certificates are read for comparison.
     pub cadir: PathBuf,
-    /// Longest time in seconds for one call.
+    /// Timeout of one call in seconds.
     pub timeout: u64,
-    /// Whether requests with other names than the certificate's own are signed, where the authority does.
+    /// Whether requests with alternative names are signed, if the authority allows it.
     pub allow_alt_names: bool,
-    /// Whether requests for extensions that give rights are signed, where the authority does.
+    /// Whether requests for extensions that grant permissions are signed, if the authority allows it.
     pub allow_authorization_extensions: bool,
-    /// Whether a request is signed for its name alone, with neither fingerprint nor public key to compare it with.
+    /// Whether a request is signed by name alone, without a fingerprint or public key to compare.
     pub allow_unproven: bool,
 }
 
-/// How the authority is spoken to.
+/// Backend for access to the authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaBackend {

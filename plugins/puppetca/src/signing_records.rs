@@ -1,6 +1,7 @@
-//! Which request was signed for a name: written before it is signed, so that asking again after a crash is answered and not refused.
+//! Records which request was signed for a name.
 //!
-//! The authority throws requests away when it signs them. Without this, nobody could tell afterwards whose certificate it is.
+//! The authority deletes requests when it signs them, so later calls could not match a certificate to its request. The record is written
+//! before signing, so that a repeated call after a crash succeeds.
 
 use std::path::PathBuf;
 
@@ -9,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::CertName;
 
-/// Largest record, in bytes.
+/// Largest record in bytes.
 const MAX_RECORD_BYTES: u64 = 4096;
 
-/// The records, a file for each name.
+/// The records, one file per name.
 #[derive(Debug)]
 pub(crate) struct SigningRecordStore {
     directory: PathBuf,
 }
 
-/// What was meant to be signed.
+/// The request that is about to be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SigningRecord {
     pub(crate) fingerprint: String,
@@ -30,7 +31,7 @@ impl SigningRecordStore {
         Self { directory }
     }
 
-    /// Writes a record, on the disk when it returns.
+    /// Writes a record and syncs it to disk.
     pub(crate) fn write_record(
         &self,
         name: &CertName,
@@ -40,7 +41,7 @@ impl SigningRecordStore {
         StateDir::open(&self.directory)?.replace_file(name.as_str(), &text)
     }
 
-    /// The record of a name, if there is one that can be read.
+    /// The record of a name, if it exists and can be read.
     pub(crate) fn read_record(
         &self,
         name: &CertName,
@@ -49,7 +50,7 @@ impl SigningRecordStore {
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// The name is done with.
+    /// Removes the record of a name.
     pub(crate) fn remove_record(&self, name: &CertName) -> Result<(), SystemError> {
         StateDir::open(&self.directory)?.remove_file(name.as_str())
     }

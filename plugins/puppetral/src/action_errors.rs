@@ -1,11 +1,11 @@
-//! What went wrong below, as the caller is told.
+//! Converts errors of the engine and the system layer into action errors.
 
 use muster_api::ActionError;
 use muster_api::system::SystemError;
 use muster_api::system::error::error_chain;
 use muster_engine::EngineError;
 
-/// A wrong request is told apart from a machine that would not (status 4 and 1).
+/// Maps invalid input to status 4, and all other errors to status 1.
 pub(crate) fn from_engine_error(error: &EngineError) -> ActionError {
     if error.is_invalid() {
         ActionError::invalid_input(error.one_line_message())
@@ -14,7 +14,7 @@ pub(crate) fn from_engine_error(error: &EngineError) -> ActionError {
     }
 }
 
-/// The machine would not.
+/// An error of the system layer.
 pub(crate) fn from_system_error(error: &SystemError) -> ActionError {
     ActionError::failed(error_chain(error))
 }

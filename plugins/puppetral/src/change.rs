@@ -1,6 +1,6 @@
-//! One resource brought to its state, or only planned: what the actions `do` and `plan` share.
+//! Applies or plans one resource: shared by the actions `do` and `plan`.
 //!
-//! check -> may it be changed -> turn -> is it Puppet's -> apply -> report. Nothing is touched before the last but one.
+//! Order: validate, check policy, wait for the turn, check whether Puppet manages it, apply, report. Nothing is changed before `apply`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::run_lock::{ChangeGuard, ChangeQueue, acquire_lock_file, lock_puppet};
 use crate::{action_errors, policy};
 
-/// Makes changes, within the options, one after the other.
+/// Applies changes within the options, one at a time.
 #[derive(Debug)]
 pub(crate) struct ResourceChanger {
     options: Arc<Options>,
@@ -31,21 +31,21 @@ pub(crate) struct ResourceChanger {
     lock: ChangeQueue,
 }
 
-/// A resource as it was asked for. Not shown anywhere: there may be passwords in it.
+/// A requested resource. Has no `Debug`, because it may contain passwords.
 pub(crate) struct DesiredResource {
     pub(crate) type_name: String,
     pub(crate) title: String,
     pub(crate) words: Map<String, Value>,
 }
 
-/// What is done with a wanted resource.
+/// How a requested resource is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeMode {
-    /// It is changed.
+    /// Changes the resource.
     Apply,
-    /// `do noop=true`: reads as a change would, guards included, and changes nothing.
+    /// `do noop=true`: reads like a change, guards included, and changes nothing.
     Noop,
-    /// `plan`: reads, and starts no program of the caller's choosing.
+    /// `plan`: reads, and starts no program that the caller chose.
     Plan,
 }
 
@@ -71,7 +71,7 @@ impl ResourceChanger {
         }
     }
 
-    /// What an earlier request replaced here, as something that is wanted again.
+    /// The resource as it was before an earlier request, as a new desired state.
     pub(crate) async fn recall_resource(
         &self,
         cx: &CallContext,
@@ -97,7 +97,7 @@ impl ResourceChanger {
         .await?
     }
 
-    /// Brings the resource to its state, or only says what would change.
+    /// Applies the resource, or reports what would change.
     pub(crate) async fn apply_resource(
         &self,
         cx: &CallContext,
@@ -111,7 +111,7 @@ impl ResourceChanger {
             ChangeMode::Apply | ChangeMode::Noop => self.engines.engine_for(&cx.system),
         };
         let (judge, options) = (engine.clone(), Arc::clone(&self.options));
-        // On a thread of its own: Puppet may have to be asked.
+        // On a blocking thread: validation may have to query Puppet.
         let judged = cx.run_blocking(move |_| {
             check_foreign(&options, &judge, &type_name)?;
             let resource = judge
@@ -140,7 +140,7 @@ impl ResourceChanger {
     }
 }
 
-/// What is done on a thread of its own.
+/// Work that runs on a blocking thread.
 struct ChangeTask {
     system: Arc<dyn System>,
     options: Arc<Options>,
@@ -148,7 +148,7 @@ struct ChangeTask {
     resource: Resource,
     /// Absent when nothing is to be changed.
     turn: Option<ChangeGuard>,
-    /// By which the change can be taken back.
+    /// Id under which the change can be undone.
     request: String,
 }
 
@@ -202,7 +202,7 @@ impl ChangeTask {
     }
 }
 
-/// Where is kept what changes replace.
+/// Opens the directory of the undo records, if configured.
 fn open_undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
     let state = options.state_dir.as_deref().map(StateDir::open);
     state
@@ -257,7 +257,7 @@ fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
     }
 }
 
-/// The events in a sentence.
+/// The events as one sentence.
 fn summarise_events(events: &[ChangeEvent]) -> String {
     if events.is_empty() {
         return "no changes".to_owned();

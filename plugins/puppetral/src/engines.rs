@@ -1,4 +1,4 @@
-//! The engine of a request: the engine's own types, those of programs, and those of the machine's Puppet, whose process is kept
+//! Creates the engine of a request, with built-in types, types of external programs, and types of the machine's Puppet. Puppet's process is reused
 //! between requests.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use muster_engine::{ResourceEngine, ResourceTypeSource};
 
 use crate::options::Options;
 
-/// Makes engines. Starts nothing before a type is asked for that is not the engine's own.
+/// Creates engines. Starts no process until a type is requested that is not built in.
 #[derive(Debug)]
 pub(crate) struct EngineFactory {
     options: Arc<Options>,
@@ -27,7 +27,7 @@ impl EngineFactory {
         }
     }
 
-    /// An engine on the machine of this daemon, which is one and the same in all requests.
+    /// An engine on this daemon's machine, which is the same in all requests.
     pub(crate) fn engine_for(&self, system: &Arc<dyn System>) -> ResourceEngine {
         let others = self.others.get_or_init(|| {
             let options = puppet::PuppetBridgeOptions {
@@ -45,7 +45,7 @@ impl EngineFactory {
     }
 }
 
-/// The engine that reads a resource of that type: its own types start nothing but the engine's reading tools.
+/// The engine for reading a resource: for built-in types it starts only the engine's own read tools.
 pub(crate) fn read_only_for_own_types(engine: ResourceEngine, type_name: &str) -> ResourceEngine {
     if engine.is_builtin_type(type_name) {
         engine.to_read_only()
@@ -54,7 +54,7 @@ pub(crate) fn read_only_for_own_types(engine: ResourceEngine, type_name: &str) -
     }
 }
 
-/// What a type of somebody else's does is not known to us, and may be to run commands: an operator has to name it.
+/// Requires that an operator has allowed a foreign type by name, because its effects are unknown and may include running commands.
 pub(crate) fn check_foreign(
     options: &Options,
     engine: &ResourceEngine,

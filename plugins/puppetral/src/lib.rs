@@ -1,8 +1,8 @@
-//! `puppetral`: brings single resources of a machine to a described state, and reads the state they are in.
+//! `puppetral`: applies single resources to a machine, and reads their current state.
 //!
-//! One resource per call, checked before anything is touched. Changes on one node follow each other, and wait for a run of
-//! Puppet to end; reading and planning wait for nobody. What may be changed at all is said by [`Options`]. The resources
-//! themselves are the engine's work; nothing here touches a file, a user or a process except through it and the system.
+//! One resource per call, validated before anything is changed. Changes on one node are serialised, and wait until a run of Puppet has ended; reading
+//! and planning do not wait. [`Options`] restrict what may be changed. The engine implements the resources; this crate accesses files, users and
+//! processes only through the engine and the system layer.
 
 #![warn(missing_docs)]
 
@@ -26,14 +26,14 @@ use muster_api::{Agent, AgentBuilder, AgentError, ddl};
 
 pub use options::Options;
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent(options: Options) -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("puppetral").unwrap_or_default();
     add_actions(Agent::builder(document)?, options)
 }
 
-/// The same with a schema that another has already: this agent keeps the queue of a node's changes, so nodes that live in one process
-/// have one each.
+/// Builds the agent with a schema that is already parsed. The agent owns the queue of its node's changes, so each node in a process needs its own
+/// agent.
 pub fn build_agent_with_schema(
     schema: Arc<AgentDdl>,
     options: Options,

@@ -1,6 +1,6 @@
-//! Whether Puppet manages a resource: its list of them, `resources.txt`, as `user[rip]` a line.
+//! Whether Puppet manages a resource, by Puppet's list `resources.txt`, with lines such as `user[rip]`.
 //!
-//! The list is that of Puppet's last run with a catalog. Only reads.
+//! The list is from Puppet's last run with a catalog. Read-only.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use crate::options::Options;
 use crate::puppet;
 
-/// The longest list that is read, in bytes: some 100 for each of 300 000 resources.
+/// Largest list, in bytes: about 100 for each of 300 000 resources.
 const MAX_LIST_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The answer.
+/// Whether Puppet manages a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ManagedStatus {
-    /// The list names it.
+    /// The list contains it.
     Yes,
-    /// The list does not name it.
+    /// The list does not contain it.
     No,
-    /// There is no list: Puppet never ran here.
+    /// There is no list: Puppet has not run here.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ impl From<ManagedStatus> for Value {
     }
 }
 
-/// Looks the resource up.
+/// Searches the list for the resource.
 pub(crate) fn look_up_managed(
     system: &dyn System,
     options: &Options,
@@ -64,7 +64,7 @@ fn read_list(system: &dyn System, path: &Path) -> Result<Option<String>, SystemE
     }
 }
 
-/// Puppet writes the name; for types without one the reference in lower case.
+/// Puppet writes the name; for types without a name the reference in lower case.
 fn matches_resource(line: &str, resource: &Resource) -> bool {
     let Some((type_name, rest)) = line.split_once('[') else {
         return false;

@@ -1,7 +1,6 @@
-//! What the operator of a node allows: the table `plugins.puppetral` of the daemon's configuration.
+//! Options of the agent: the table `plugins.puppetral` of the daemon's configuration.
 //!
-//! Only what the words mean; [`policy`](crate::policy), [`managed`](crate::managed) and
-//! [`run_lock`](crate::run_lock) act on them.
+//! This module only parses them; [`policy`](crate::policy), [`managed`](crate::managed) and [`run_lock`](crate::run_lock) apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,39 +8,38 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// How long a change waits for a run of Puppet to end when nothing is said.
+/// Default for the longest wait of a change for a run of Puppet.
 const DEFAULT_LOCK_WAIT: Duration = Duration::from_mins(1);
 
-/// The options. Unknown keys are refused. The default allows every type of the engine's own but `exec`.
+/// The options. Unknown keys are rejected. The default allows every built-in type but `exec`.
 ///
-/// They say which resources may be *asked* for. A file or a cron job can make a machine run commands too: whoever must not,
-/// gets a list of types that holds neither.
+/// They restrict which resources may be *requested*. A file or a cron job can also make a machine run commands; to prevent that, configure a list of
+/// types that contains neither.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// The only types that may be changed; all of the engine's own but `exec` when absent. Naming `exec`, or a type of Puppet's or
-    /// of a module, here allows it.
+    /// The only types that may be changed; when absent, all built-in types but `exec`. Listing `exec`, or a type of Puppet or of a module, allows it.
     pub allow_types: Option<BTreeSet<String>>,
     /// Types that may not be changed, even if they are allowed. When absent: `exec`, unless it is allowed by name.
     pub deny_types: Option<BTreeSet<String>>,
-    /// For each type listed here, the only names that may be changed: those that the machine knows the resources by, whatever
-    /// their titles are; for an exec its command. Says nothing of where a `target` may be.
+    /// For each listed type, the only names that may be changed. A name is the one by which the machine identifies the resource, not its title; for
+    /// an exec it is the command. Does not restrict a `target`.
     pub allow_names: BTreeMap<String, BTreeSet<String>>,
-    /// Puppet's list of the resources that it manages, `resources.txt`; where Puppet usually has it when absent.
+    /// Puppet's list of managed resources, `resources.txt`; Puppet's default location when absent.
     pub resources_file: Option<PathBuf>,
-    /// Whether a resource on that list may be changed all the same.
+    /// Whether a resource on that list may be changed.
     pub allow_managed: bool,
-    /// Where is kept what changes replace, to take them back; nothing is kept when absent. The daemon gives a place of its own.
+    /// Directory of the undo records, which contain the replaced state; when absent none are kept. The daemon sets its own directory.
     pub state_dir: Option<PathBuf>,
-    /// The Ruby that has Puppet, which is asked about types that are not the engine's own; found when absent.
+    /// The Ruby with Puppet, which provides the types that are not built in; searched when absent.
     pub ruby: Option<String>,
     /// Settings of Puppet (`confdir`, `modulepath`, ...) for those types; the machine's own when absent.
     pub puppet_settings: BTreeMap<String, String>,
-    /// Where types of programs in other languages are described.
+    /// Directory of the descriptions of types that external programs provide.
     pub types_dir: PathBuf,
-    /// The lock of Puppet's runs, `agent_catalog_run.lock`; where Puppet usually has it when absent.
+    /// The lock of Puppet's runs, `agent_catalog_run.lock`; Puppet's default location when absent.
     pub lock: Option<PathBuf>,
-    /// How many seconds a change waits for a run of Puppet to end; 0 fails at once.
+    /// Longest wait of a change for a run of Puppet, in seconds; 0 fails at once.
     #[serde(deserialize_with = "deserialize_seconds")]
     pub lock_wait: Duration,
 }

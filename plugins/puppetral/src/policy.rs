@@ -1,4 +1,4 @@
-//! Which resources may be changed, by their types and names. Pure; denied is what nobody allowed.
+//! Decides which resources may be changed, by type and name. Pure; everything that is not allowed is denied.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::options::Options;
 
 const EXEC_TYPE: &str = "exec";
 
-/// Parameters that are command lines of their own: where `exec` is denied, they are too.
+/// Parameters that contain command lines: denied wherever `exec` is denied.
 const COMMAND_PARAMETERS: [(&str, &str); 6] = [
     ("file", "validate_cmd"),
     ("service", "start"),
@@ -20,7 +20,7 @@ const COMMAND_PARAMETERS: [(&str, &str); 6] = [
     ("service", "binary"),
 ];
 
-/// Whether resources of this type may be changed.
+/// Checks whether resources of this type may be changed.
 pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), ActionError> {
     let rule = match &options.allow_types {
         _ if is_denied(options, type_name) => "deny_types",
@@ -34,7 +34,7 @@ pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), Actio
     ))
 }
 
-/// Whether this resource may be changed, once its type may.
+/// Checks whether this resource may be changed, after its type was checked.
 pub(crate) fn check_resource(
     options: &Options,
     engine: &ResourceEngine,
@@ -76,7 +76,7 @@ fn is_denied(options: &Options, type_name: &str) -> bool {
     }
 }
 
-/// What the machine knows the resource by: the value of its namevar, not its title. A command that is a list, as a line.
+/// Name by which the machine identifies the resource: the value of its namevar, not its title. A command given as a list is joined into one line.
 fn resource_name(engine: &ResourceEngine, resource: &Resource) -> String {
     let schema = engine
         .type_schemas()

@@ -1,4 +1,4 @@
-//! What was found on the machine, as it may be shown: properties only, sensitive ones hidden.
+//! Prepares the state of a resource for a reply: declared properties only, sensitive ones redacted.
 
 use muster_engine::ResourceEngine;
 use muster_engine::plan::REDACTED;
@@ -6,7 +6,7 @@ use muster_engine::resource::ResourceValues;
 use muster_engine::schema::TypeSchema;
 use serde_json::{Map, Value, json};
 
-/// The properties that the type declares. What a type notes for itself beside them is left out.
+/// The properties that the type declares; omits internal values of the type.
 pub(crate) fn declared_properties(
     engine: &ResourceEngine,
     type_name: &str,

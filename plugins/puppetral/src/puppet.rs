@@ -1,14 +1,14 @@
-//! Where Puppet keeps its state on a machine.
+//! Locations of Puppet's state files.
 
 use std::path::{Path, PathBuf};
 
-/// Puppet's own packages, then those of Debian and its kin.
+/// Defaults of Puppet's packages, then of Debian's.
 const STATE_DIRECTORIES: [&str; 2] = [
     "/opt/puppetlabs/puppet/cache/state",
     "/var/cache/puppet/state",
 ];
 
-/// The file that an operator named, or the places where a state file of this name may be.
+/// The configured file, or the possible locations of a state file of this name.
 pub(crate) fn state_file(named: Option<&Path>, name: &str) -> Vec<PathBuf> {
     named.map_or_else(
         || {

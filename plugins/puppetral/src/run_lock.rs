@@ -1,7 +1,7 @@
-//! One change at a time on a node, and none while Puppet applies a catalog.
+//! Serialises the changes on a node, and excludes runs of Puppet during a change.
 //!
-//! Ours is a queue within the daemon, first come, first served, and a lock file for whoever else uses the engine. Puppet's
-//! lock is waited for, and held while the change is made, so that no run begins meanwhile.
+//! Changes of this daemon wait in a first-in, first-out queue; a lock file excludes other processes that use the engine. A change waits for Puppet's
+//! lock, and holds it while it is made, so that no run begins meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,32 +21,31 @@ use crate::action_errors;
 use crate::options::Options;
 use crate::puppet;
 
-/// The directory of lock files; the engine keeps its own there too.
+/// Directory of the lock files, also used by the engine.
 const LOCK_DIRECTORY: &str = "/run/muster";
-/// Ours.
+/// Lock file of this agent.
 const LOCK_FILE: &str = "/run/muster/puppetral.lock";
-/// How often Puppet's lock is looked at. There is no call that waits for a file to go away.
+/// How often Puppet's lock is checked. No system call waits for a file to be removed.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// When asking again is sensible: the usual length of a run.
+/// Suggested retry delay: the usual duration of a run.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
-/// Longest file of `/proc`, or lock, that is read, in bytes.
+/// Largest lock file or file of `/proc` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// The queue.
+/// Queue of the changes of this node.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeQueue {
     queue: Arc<Mutex<()>>,
 }
 
-/// The right to change something, until it is dropped. Goes with the work, so that a change whose caller has given up
-/// still keeps the next one waiting.
+/// Permission to make a change, until dropped. It moves with the work, so that a change whose caller has timed out still blocks the next one.
 #[derive(Debug)]
 pub(crate) struct ChangeGuard {
     _first: OwnedMutexGuard<()>,
 }
 
 impl ChangeQueue {
-    /// Waits for the changes that were asked for before, then for Puppet, as long as the options say.
+    /// Waits for all earlier changes, then for Puppet, at most for the configured time.
     pub(crate) async fn wait_for_turn(
         &self,
         cx: &CallContext,
@@ -69,7 +68,7 @@ impl ChangeQueue {
     }
 }
 
-/// Takes the lock file, waiting as long as that. Blocks.
+/// Acquires the lock file, waiting at most `patience`. Blocks.
 pub(crate) fn acquire_lock_file(
     system: &dyn System,
     patience: Duration,
@@ -82,7 +81,7 @@ pub(crate) fn acquire_lock_file(
     system.lock_file(Path::new(LOCK_FILE), patience)
 }
 
-/// Takes Puppet's own lock, wherever a Puppet of this machine would keep it. Blocks.
+/// Acquires Puppet's own lock at every location where a Puppet of this machine may keep it. Blocks.
 pub(crate) fn lock_puppet(
     system: &dyn System,
     options: &Options,
@@ -111,8 +110,8 @@ fn busy_error(pid: u32) -> ActionError {
     }
 }
 
-/// The process that applies a catalog, if one does. A lock that is empty, garbage, or of a process that is gone or is
-/// not Puppet, holds nobody up: Puppet itself would take it away.
+/// The process that applies a catalog, if any. A lock that is empty, malformed, or of a process that is gone or is not Puppet is ignored, as Puppet
+/// itself would remove it.
 fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u32>, SystemError> {
     for path in puppet::state_file(lock, "agent_catalog_run.lock") {
         let content = match system.read_file(&path, MAX_FILE_BYTES) {

@@ -1,12 +1,12 @@
-//! One restart, from its first request to its outcome, and who else's request is part of it. Values only: nothing here waits or acts.
+//! The state of one restart and the merging of requests into it. Pure data: no waiting and no I/O.
 //!
 //! ```text
 //! requested -> waiting -> locked -> restarting -> verifying -> ok | failed
 //!                  \-> timeout
 //! ```
 //!
-//! Requests for the same thing merge while a restart is requested or waits. Later ones ask for another restart, after this one: what
-//! they want to be read may have been read already.
+//! Requests for the same target merge while a restart is requested or waiting. Later requests need another restart after this one, because
+//! the restarting service may already have read its configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,45 +17,45 @@ use uuid::Uuid;
 
 use crate::target::RestartTarget;
 
-/// How many restarts that are over are remembered of one thing.
+/// Number of finished restarts kept per target.
 const MAX_PAST_CYCLES: usize = 8;
-/// How many steps of one restart are.
+/// Largest number of steps kept per restart.
 const MAX_STEPS: usize = 64;
 
-/// Where a restart is.
+/// The state of a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RestartState {
-    /// Written down.
+    /// The request is stored.
     Requested,
-    /// A run is in progress.
+    /// Waits for the run in progress to end.
     Waiting,
-    /// No run is, and none can begin.
+    /// The run lock is held, so no run is in progress and none can begin.
     Locked,
-    /// It is being done.
+    /// The restart is being executed.
     Restarting,
-    /// It is done, and looked at.
+    /// The restart was executed and the new process is being checked.
     Verifying,
-    /// What was to be restarted runs again.
+    /// The target runs again.
     Ok,
-    /// It does not, or is the same as before.
+    /// The target does not run, or still has the same process.
     Failed,
-    /// The run did not end in time, and nothing was restarted.
+    /// The run did not end before the deadline; nothing was restarted.
     Timeout,
 }
 
 impl RestartState {
-    /// Whether nothing more comes of it.
+    /// Whether this state is final.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Ok | Self::Failed | Self::Timeout)
     }
 
-    /// Whether another request can still be part of it.
+    /// Whether another request can still merge into a restart in this state.
     pub fn accepts_requests(self) -> bool {
         matches!(self, Self::Requested | Self::Waiting)
     }
 
-    /// The word for it.
+    /// Name of the state in replies.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Requested => "requested",
@@ -70,18 +70,18 @@ impl RestartState {
     }
 }
 
-/// How a restart is wanted.
+/// Options of a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartOptions {
     /// Wait until no run is in progress.
     pub when_idle: bool,
-    /// How long at most.
+    /// Longest wait.
     pub deadline: Duration,
-    /// Restart all the same when the deadline is over.
+    /// Restart even if the deadline has passed.
     pub force: bool,
-    /// How long our own daemon may take afterwards until it answers again; `None`: it does not matter.
+    /// How long the daemon may take after the restart until it is ready on the broker; `None` skips this check.
     pub verify_bus: Option<Duration>,
-    /// Where the thing writes its process number, if nothing else knows.
+    /// PID file of the target, if the machine does not provide its process otherwise.
     pub pid_file: Option<PathBuf>,
 }
 
@@ -97,40 +97,40 @@ impl Default for RestartOptions {
     }
 }
 
-/// A moment by two clocks.
+/// An instant on two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
-    /// Milliseconds since 1970, by a clock that may be set.
+    /// Milliseconds since 1970. This clock can be set.
     pub wall: u64,
-    /// Milliseconds since the machine was started.
+    /// Milliseconds since the machine booted.
     pub uptime: u64,
 }
 
-/// A change of state.
+/// A state change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestartStep {
-    /// What it is now.
+    /// The new state.
     pub state: RestartState,
-    /// Since when.
+    /// Time of the change.
     pub at: ClockReading,
-    /// Why, in words.
+    /// Reason, for people.
     pub text: String,
 }
 
 /// One restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestartCycle {
-    /// Its name, for those who wait for it.
+    /// Identifier with which callers query the restart.
     pub id: Uuid,
-    /// Where it is.
+    /// The current state.
     pub state: RestartState,
-    /// What there is to say about it.
+    /// Description of the current state.
     pub text: String,
-    /// How many requests it answers.
+    /// Number of merged requests.
     pub requests: u32,
-    /// When it was first asked for.
+    /// Time of the first request.
     pub requested: ClockReading,
-    /// When waiting ends, in milliseconds since 1970.
+    /// End of waiting, in milliseconds since 1970.
     pub deadline: u64,
     /// See [`RestartOptions`].
     pub when_idle: bool,
@@ -140,13 +140,13 @@ pub struct RestartCycle {
     pub verify_bus: Option<u64>,
     /// See [`RestartOptions`].
     pub pid_file: Option<PathBuf>,
-    /// The main process before.
+    /// The main process before the restart.
     pub before: Option<ProcessId>,
-    /// The main process afterwards.
+    /// The main process after the restart.
     pub after: Option<ProcessId>,
-    /// The daemon before, when it is the daemon that is restarted.
+    /// The daemon instance before the restart, if the target is the daemon.
     pub instance: Option<Uuid>,
-    /// How it went so far, the oldest first.
+    /// State changes, oldest first.
     pub steps: Vec<RestartStep>,
 }
 
@@ -155,7 +155,7 @@ fn duration_millis(duration: Duration) -> u64 {
 }
 
 impl RestartCycle {
-    /// A new one.
+    /// A restart with one request.
     pub fn new(id: Uuid, wish: &RestartOptions, now: ClockReading) -> Self {
         let mut cycle = Self {
             id,
@@ -177,7 +177,7 @@ impl RestartCycle {
         cycle
     }
 
-    /// One more request is part of it: the most urgent wish counts, and the strictest look afterwards.
+    /// Merges a request: the most urgent options and the strictest verification apply.
     fn merge_request(&mut self, wish: &RestartOptions, now: ClockReading) {
         self.requests = self.requests.saturating_add(1);
         self.deadline = self
@@ -185,7 +185,7 @@ impl RestartCycle {
             .min(now.wall.saturating_add(duration_millis(wish.deadline)));
         self.when_idle &= wish.when_idle;
         self.force |= wish.force;
-        // None is less than any.
+        // `None` compares as less than any value, so it must not win.
         self.verify_bus = match (self.verify_bus, wish.verify_bus.map(duration_millis)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -195,12 +195,12 @@ impl RestartCycle {
         }
     }
 
-    /// It goes on.
+    /// Changes the state and appends a step.
     pub fn record_step(&mut self, state: RestartState, text: impl Into<String>, now: ClockReading) {
         self.state = state;
         self.text = text.into();
         if self.steps.len() >= MAX_STEPS {
-            // The first says when it began, and is kept.
+            // The first step holds the start time, so the second is dropped.
             self.steps.remove(1);
         }
         self.steps.push(RestartStep {
@@ -210,50 +210,50 @@ impl RestartCycle {
         });
     }
 
-    /// When it ended.
+    /// End of the restart.
     pub fn finished_at(&self) -> Option<ClockReading> {
         let last = self.steps.last()?;
         last.state.is_finished().then_some(last.at)
     }
 }
 
-/// What is on the machine that a worker must know, wherever it was started from.
+/// Paths of the machine that a worker needs, independent of the process that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachinePaths {
-    /// The machine's `/`.
+    /// Root directory of the machine.
     pub root: PathBuf,
-    /// The engine's state, with its run lock.
+    /// State directory of the engine, with its run lock.
     pub engine: PathBuf,
     /// Puppet's state directories, with its locks.
     pub puppet: Vec<PathBuf>,
 }
 
-/// Everything that is known of the restarts of one thing.
+/// All restarts of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestartRecord {
-    /// What is restarted.
+    /// The target.
     pub target: RestartTarget,
-    /// Where.
+    /// The machine's paths.
     pub places: MachinePaths,
-    /// The restart that goes on, or the last one.
+    /// The current restart, or the last one.
     pub current: RestartCycle,
-    /// The one after it, when somebody asked too late for this one.
+    /// The restart after the current one, for requests that came too late for it.
     pub next: Option<RestartCycle>,
-    /// Earlier ones, the oldest first.
+    /// Finished restarts, oldest first.
     pub past: Vec<RestartCycle>,
 }
 
-/// What became of a request.
+/// The restart that a request was added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestPlacement {
-    /// The restart that it is part of.
+    /// Identifier of the restart.
     pub id: Uuid,
-    /// Whether somebody had asked for it before.
+    /// Whether an earlier request had created the restart.
     pub merged: bool,
 }
 
 impl RestartRecord {
-    /// The first request ever.
+    /// A record with its first request.
     pub fn new(
         target: RestartTarget,
         places: MachinePaths,
@@ -270,7 +270,7 @@ impl RestartRecord {
         }
     }
 
-    /// One more request; `id` is its restart's if it is the first of one.
+    /// Adds a request. `id` becomes the identifier of a new restart if the request cannot merge into an existing one.
     pub fn add_request(
         &mut self,
         id: Uuid,
@@ -297,7 +297,7 @@ impl RestartRecord {
         RequestPlacement { id, merged: false }
     }
 
-    /// Goes on to the next restart when this one is over; tells whether there is anything to do.
+    /// Moves on to the next restart if the current one is finished. Returns whether there is work left.
     pub fn advance_cycle(&mut self) -> bool {
         if !self.current.state.is_finished() {
             return true;
@@ -311,12 +311,12 @@ impl RestartRecord {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Whether no work is left.
     pub fn is_idle(&self) -> bool {
         self.current.state.is_finished() && self.next.is_none()
     }
 
-    /// The restart of that name.
+    /// The restart with this identifier.
     pub fn find_cycle(&self, id: Uuid) -> Option<&RestartCycle> {
         let others = self.next.iter().chain(&self.past);
         std::iter::once(&self.current)

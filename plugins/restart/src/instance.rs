@@ -1,4 +1,4 @@
-//! Which daemon runs on this node, for those who restart it: it becomes itself again, with the same process number.
+//! Identifies the daemon instance on this node. A restarting daemon re-executes itself and keeps its PID, so the PID cannot show a restart.
 
 use muster_api::system::{ProcessId, SystemError};
 use serde::{Deserialize, Serialize};
@@ -7,22 +7,22 @@ use uuid::Uuid;
 use crate::store::RestartStore;
 
 const INSTANCE_FILE: &str = "daemon.instance";
-/// Longest file that is read, in bytes.
+/// Largest instance file in bytes.
 const MAX_INSTANCE_BYTES: u64 = 64 * 1024;
 
-/// A daemon from its start to its end.
+/// One daemon instance, from start to exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonInstance {
     /// Its process.
     pub process: ProcessId,
-    /// Its own name: another one after each start.
+    /// Identifier that is new after each start.
     pub instance: Uuid,
-    /// Whether the broker has confirmed its subscriptions, and it is connected since.
+    /// Whether the broker has confirmed its subscriptions and it has stayed connected since.
     pub ready: bool,
 }
 
 impl DaemonInstance {
-    /// This process, just started.
+    /// The instance of this process, just started.
     pub fn for_current_process() -> Self {
         let pid = std::process::id();
         Self {
@@ -32,7 +32,7 @@ impl DaemonInstance {
         }
     }
 
-    /// The daemon that left its name there, if it still runs.
+    /// Reads the stored instance. `None` if its process no longer runs.
     pub fn read_from(store: &RestartStore) -> Result<Option<Self>, SystemError> {
         if !store.path().is_dir() {
             return Ok(None);
@@ -44,9 +44,9 @@ impl DaemonInstance {
         Ok(found.filter(|found| ProcessId::from_pid(found.process.pid) == Some(found.process)))
     }
 
-    /// Leaves its name there.
+    /// Stores the instance.
     pub fn write_to(&self, store: &RestartStore) -> Result<(), SystemError> {
-        // Numbers and texts; serialising them cannot fail.
+        // Serialising numbers and strings cannot fail.
         let bytes = serde_json::to_vec(self).unwrap_or_default();
         store.open_directory()?.replace_file(INSTANCE_FILE, &bytes)
     }

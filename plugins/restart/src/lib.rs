@@ -1,10 +1,10 @@
-//! `restart`: restarts a service when no run is in progress, once for all who ask, and tells what came of it.
+//! `restart`: restarts a service when no run is in progress, once for all merged requests, and reports the outcome.
 //!
-//! A service that is restarted in the middle of the run that manages it takes the run with it; one that is restarted by a loop in the
-//! background is restarted by as many loops as there were requests, and nobody hears how it went. Here a request is written down
-//! ([`cycle`], [`store`]) and answered at once; a *worker* ([`worker`]), a process that belongs to nobody, waits for the run to end,
-//! takes the run lock itself, restarts, looks whether a new process is there, and writes down the outcome. Whoever asks before the
-//! restart has begun shares it. A worker that died is replaced at the next request, or when the daemon starts.
+//! A service that is restarted during the run that manages it interrupts that run, and a background loop per request restarts it once per
+//! request without a reported outcome. Here a request is stored on disk ([`cycle`], [`store`]) and answered at once. A *worker* ([`worker`]),
+//! a detached process, waits for the run to end, takes the run lock, restarts the target, checks that a new process runs, and stores the
+//! outcome. Requests that arrive before the restart begins share it. A worker that died is replaced at the next request, or when the daemon
+//! starts.
 
 #![warn(missing_docs)]
 
@@ -32,7 +32,7 @@ pub use manager::{
 pub use store::RestartStore;
 pub use target::{RestartTarget, RestartTargetError};
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent(restarts: RestartManager) -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("restart").unwrap_or_default();
     let restarts = Arc::new(restarts);

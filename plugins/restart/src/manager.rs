@@ -1,4 +1,4 @@
-//! Where restarts are asked for and asked about; and where workers come from.
+//! Accepts and looks up restart requests, and starts workers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use crate::cycle::{MachinePaths, RequestPlacement, RestartCycle, RestartOptions,
 use crate::store::{RestartStore, read_clocks};
 use crate::target::RestartTarget;
 
-/// What is over is forgotten after this long.
+/// Retention of finished records.
 const RECORD_RETENTION: Duration = Duration::from_hours(30 * 24);
 
 /// Starts workers.
 pub trait WorkerLauncher: fmt::Debug + Send + Sync {
-    /// Sees to it that a worker for this key of this store gets to work, and does not wait for it.
+    /// Ensures that a worker for this key of this store starts. Does not wait for it.
     fn launch(&self, store: &RestartStore, key: &str) -> Result<(), SystemError>;
 }
 
-/// Workers that are processes of their own, which nobody waits for: the program is called as
+/// Starts workers as detached processes. The program is called as
 /// `PROGRAM restart-worker --directory STORE KEY`.
 #[derive(Debug, Clone)]
 pub struct DetachedLauncher(pub PathBuf);
@@ -40,29 +40,29 @@ impl WorkerLauncher for DetachedLauncher {
     }
 }
 
-/// Why a restart cannot be asked for.
+/// A restart request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestartError {
-    /// The request cannot be kept.
+    /// The request cannot be stored.
     #[error("cannot keep the request of a restart")]
     Keep(#[source] SystemError),
-    /// It is kept, but nobody does it.
+    /// The request is stored, but no worker can be started.
     #[error(
         "the request is kept, but no worker can be started; the daemon tries it again when it starts"
     )]
     Launch(#[source] SystemError),
 }
 
-/// What became of a request.
+/// The restart that a request was added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedRestart {
-    /// The restart that it is part of.
+    /// Identifier of the restart.
     pub id: Uuid,
-    /// Whether somebody had asked for it before.
+    /// Whether an earlier request had created the restart.
     pub merged: bool,
 }
 
-/// The restarts of a machine. Everything blocks, but for no longer than a write to the disk.
+/// The restarts of a machine. Every call blocks, at most for a write to disk.
 #[derive(Debug, Clone)]
 pub struct RestartManager {
     store: RestartStore,
@@ -72,7 +72,7 @@ pub struct RestartManager {
 }
 
 impl RestartManager {
-    /// Those of this machine.
+    /// Manages the restarts of this machine.
     pub fn new(
         store: RestartStore,
         places: MachinePaths,
@@ -87,12 +87,12 @@ impl RestartManager {
         }
     }
 
-    /// Where requests are kept.
+    /// The store of requests.
     pub fn store(&self) -> &RestartStore {
         &self.store
     }
 
-    /// Asks for a restart. When this returns, the request is on the disk, and somebody is about to fulfil it.
+    /// Requests a restart. On return the request is on disk and a worker is starting.
     pub fn request_restart(
         &self,
         target: &RestartTarget,
@@ -102,7 +102,7 @@ impl RestartManager {
         let (id, now) = (Uuid::now_v7(), read_clocks(&*self.system));
         let enter = |record: &mut Option<RestartRecord>| {
             if let Some(record) = record {
-                // Where things are may have changed since.
+                // The paths may have changed since the record was created.
                 record.places = self.places.clone();
                 return record.add_request(id, wish, now);
             }
@@ -118,7 +118,7 @@ impl RestartManager {
         Ok(AcceptedRestart { id, merged })
     }
 
-    /// The restart that goes on, or the last one; or that of this name. `None` when there is none.
+    /// The restart with this identifier, otherwise the current or last one. `None` if there is none.
     pub fn find_cycle(
         &self,
         target: &RestartTarget,
@@ -131,8 +131,8 @@ impl RestartManager {
         }))
     }
 
-    /// Goes on with everything that was asked for and is not done, and forgets what has been over for long. Tells how many workers
-    /// were started.
+    /// Starts workers for all unfinished requests, and removes records that have been finished for the retention time. Returns the number of
+    /// started workers.
     pub fn resume_pending(&self) -> Result<usize, RestartError> {
         let mut started = 0;
         let now = read_clocks(&*self.system).wall;
@@ -162,7 +162,7 @@ impl RestartManager {
         Ok(started)
     }
 
-    /// Starts a worker unless there is one. A second one would find that out, and end.
+    /// Starts a worker unless one runs. A second worker would fail to take the lock and exit.
     fn ensure_worker(&self, key: &str) -> Result<bool, RestartError> {
         let free = self
             .store

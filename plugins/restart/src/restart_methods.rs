@@ -1,7 +1,7 @@
-//! Restarts: by systemd, by an init script, or by a command; the daemon itself by telling it so.
+//! Restart methods: systemd, an init script, or a command. The daemon itself is restarted by a signal.
 //!
-//! What a script or a command prints goes into files of ours, not into a pipe: a service that inherits it and is started without
-//! closing it must not end when the worker does.
+//! The output of a script or command goes to files and not to a pipe: a service that inherits the pipe would get SIGPIPE after the worker
+//! has exited.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +15,16 @@ use crate::instance::DaemonInstance;
 use crate::target::RestartTarget;
 use crate::target_status::{has_systemd, systemd_unit};
 
-/// How long a restart may take.
+/// Timeout of a restart.
 const RESTART_TIMEOUT: Duration = Duration::from_mins(5);
-/// How long it has to end after that.
+/// Time between SIGTERM and SIGKILL after the timeout.
 const TERM_GRACE: Duration = Duration::from_secs(5);
-/// Bytes that are kept of what it prints.
+/// Most bytes of output that are kept.
 const MAX_SPOOL_BYTES: u64 = 64 * 1024;
-/// Longest line of it that is told.
+/// Longest part of an output line in a message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// Does it; `Err` says in words why it was not done. `directory` is ours, for what is printed.
+/// Restarts the target. `Err` is the reason, for people. `directory` receives the output.
 pub(crate) fn restart_target(
     system: &dyn System,
     target: &RestartTarget,
@@ -66,7 +66,7 @@ fn restart_with_systemd(system: &dyn System, name: &str) -> Result<(), String> {
     Err(exit_message(&words.join(" "), output.code, &said))
 }
 
-/// Runs a program whose children may live on.
+/// Runs a program whose child processes may outlive it.
 fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(), String> {
     let words = argv.join(" ");
     StateDir::recreate(directory).map_err(|error| error_chain(&error))?;
@@ -103,7 +103,7 @@ fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Resu
 }
 
 fn stop_process(system: &dyn System, process: &muster_api::system::ProcessId) {
-    // Whoever does not hear the first hears the last.
+    // A failed SIGTERM needs no handling, because SIGKILL follows.
     let _ = system.signal_process(process, Signal::SIGTERM, true);
     wait_until(TERM_GRACE, || !system.is_running(process));
     let _ = system.signal_process(process, Signal::SIGKILL, true);

@@ -1,6 +1,6 @@
-//! Where requests are kept: a file for each thing that is restarted, replaced whole, in a directory that only we may enter.
+//! Stores restart records: one file per target, replaced atomically, in a directory that only the daemon's user can enter.
 //!
-//! Two locks for each: a short one around every change, and one that its worker holds for as long as it works, so that there is one.
+//! There are two locks per target: a short one around every change, and one that the worker holds while it works, so that only one runs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,9 +10,9 @@ use muster_api::system::{LockGuard, StateDir, SystemError};
 
 use crate::cycle::{ClockReading, RestartRecord};
 
-/// Longest file that is read, in bytes; a command line may be long.
+/// Largest record in bytes. Command lines may be long.
 const MAX_RECORD_BYTES: u64 = 4 * 1024 * 1024;
-/// How long a change waits for another one.
+/// Timeout for the lock of a change.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const RECORD_EXTENSION: &str = ".json";
 
@@ -23,7 +23,7 @@ pub struct RestartStore {
 }
 
 impl RestartStore {
-    /// The store in this directory, which need not exist before the first request.
+    /// A store in this directory. The first request creates the directory.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -33,7 +33,7 @@ impl RestartStore {
         &self.path
     }
 
-    /// What is known; `None` when nothing ever was, or what was is damaged.
+    /// Reads a record; `None` if there is none or it is damaged.
     pub fn read_record(&self, key: &str) -> Result<Option<RestartRecord>, SystemError> {
         if !self.path.is_dir() {
             return Ok(None);
@@ -44,7 +44,7 @@ impl RestartStore {
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Changes what is known, while nobody else does. The change is on the disk when this returns.
+    /// Changes a record under its lock. On return the change is on disk.
     pub fn update_record<T>(
         &self,
         key: &str,
@@ -59,7 +59,7 @@ impl RestartStore {
         match &record {
             _ if record == before => {}
             Some(record) => {
-                // Texts, numbers and lists; serialising them cannot fail.
+                // Serialising strings, numbers and lists cannot fail.
                 let bytes = serde_json::to_vec(record).unwrap_or_default();
                 state.replace_file(&name, &bytes)?;
             }
@@ -68,7 +68,7 @@ impl RestartStore {
         Ok(told)
     }
 
-    /// The right to be the worker; `None` when there is one.
+    /// Takes the worker lock; `None` if a worker holds it.
     pub fn try_lock_worker(&self, key: &str) -> Result<Option<Box<dyn LockGuard>>, SystemError> {
         match self
             .open_directory()?
@@ -80,7 +80,7 @@ impl RestartStore {
         }
     }
 
-    /// Everything that a restart was ever asked for.
+    /// The keys of all records.
     pub fn list_keys(&self) -> Result<Vec<String>, SystemError> {
         if !self.path.is_dir() {
             return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl RestartStore {
     }
 }
 
-/// This moment.
+/// Reads both clocks.
 pub fn read_clocks(system: &dyn muster_api::system::System) -> ClockReading {
     let wall = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);

@@ -1,43 +1,43 @@
-//! What is restarted: a service that the machine knows by name, or whatever a command restarts.
+//! The target of a restart: a service that the machine knows by name, or a command.
 
 use std::fmt;
 
 use muster_engine::providers::digest::ChecksumKind;
 use serde::{Deserialize, Serialize};
 
-/// Longest name of a service.
+/// Longest service name in bytes.
 const MAX_NAME_BYTES: usize = 90;
-/// The daemon itself, which restarts in its own way.
+/// The daemon itself, which has its own restart method.
 const DAEMON_UNIT: &str = "rpcd";
 
-/// What is restarted.
+/// The target of a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RestartTarget {
-    /// A service by its name; of systemd without `.service`.
+    /// A service name; for systemd without `.service`.
     Unit(String),
     /// A program and its arguments.
     Command(Vec<String>),
 }
 
-/// Why something cannot be restarted.
+/// A target is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestartTargetError {
-    /// No name of a service.
+    /// The text is not a valid service name.
     #[error(
         "`{name}` cannot be the name of a service: letters, digits and `_ . @ : -` are, at most {MAX_NAME_BYTES}, and no `-` or `.` at the beginning"
     )]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// No command.
+    /// The command is empty or its program is not valid.
     #[error("a command needs a program, given as an absolute path or a name that is found in PATH")]
     Command,
 }
 
 impl RestartTarget {
-    /// A service.
+    /// Parses a service name.
     pub fn parse_unit(name: &str) -> Result<Self, RestartTargetError> {
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@:-".contains(&byte);
         let begins = name
@@ -54,7 +54,7 @@ impl RestartTarget {
         Ok(Self::Unit(short.to_owned()))
     }
 
-    /// What a command restarts.
+    /// A target that is restarted by this command.
     pub fn from_command(argv: Vec<String>) -> Result<Self, RestartTargetError> {
         match argv.first() {
             Some(program) if !program.is_empty() => Ok(Self::Command(argv)),
@@ -62,12 +62,12 @@ impl RestartTarget {
         }
     }
 
-    /// Whether it is the daemon itself.
+    /// Whether the target is the daemon itself.
     pub fn is_daemon(&self) -> bool {
         matches!(self, Self::Unit(name) if name == DAEMON_UNIT)
     }
 
-    /// The name under which its requests are kept; a file name. Equal for what is the same.
+    /// Key of the target's record, usable as a file name. Equal targets have equal keys.
     pub fn record_key(&self) -> String {
         match self {
             Self::Unit(name) => format!("unit.{name}"),

@@ -1,4 +1,4 @@
-//! What is known of the thing that is restarted: whether it runs, and which process it is.
+//! Queries the target of a restart: whether it runs, and its main process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 
 use crate::target::RestartTarget;
 
-/// Longest file with a process number that is read, in bytes.
+/// Largest PID file in bytes.
 const MAX_PID_FILE_BYTES: u64 = 4096;
-/// Where init scripts' daemons write their process numbers; `NAME` is the service's name.
+/// PID files of daemons with init scripts. `NAME` stands for the service's name.
 const PID_FILES: [&str; 5] = [
     "/run/NAME.pid",
     "/run/NAME/NAME.pid",
@@ -20,26 +20,26 @@ const PID_FILES: [&str; 5] = [
     "/var/run/NAME.pid",
     "/var/run/NAME/NAME.pid",
 ];
-/// There when systemd is the first process.
+/// Exists if systemd is the init system.
 const SYSTEMD_DIRECTORY: &str = "/run/systemd/system";
 
-/// What is known.
+/// Status of a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TargetStatus {
-    /// Where it was looked for, when the machine does not know it.
+    /// Where the target was searched, if the machine has no such target.
     pub(crate) missing: Option<String>,
     /// Whether it runs.
     pub(crate) running: bool,
-    /// Its main process, where that can be known.
+    /// Its main process, if it can be determined.
     pub(crate) process: Option<ProcessId>,
 }
 
-/// Whether systemd runs the machine.
+/// Whether systemd is the init system.
 pub(crate) fn has_systemd(system: &dyn System) -> bool {
     matches!(system.metadata(Path::new(SYSTEMD_DIRECTORY)), Ok(Some(_)))
 }
 
-/// Looks. `pid_file` is where the thing writes its process number, if it was said.
+/// Queries the target. `pid_file` is the PID file given by the caller, if any.
 pub(crate) fn query_target(
     machine: &Arc<dyn System>,
     target: &RestartTarget,
@@ -78,7 +78,7 @@ fn process_from_file(system: &dyn System, path: &Path) -> Option<ProcessId> {
     ProcessId::from_pid(String::from_utf8_lossy(&text).trim().parse().ok()?)
 }
 
-/// The main process, as systemd knows it.
+/// The main process as reported by systemd.
 fn main_pid(system: &dyn System, name: &str) -> Option<ProcessId> {
     let words = [
         "systemctl",
@@ -90,11 +90,11 @@ fn main_pid(system: &dyn System, name: &str) -> Option<ProcessId> {
     let output = system.run_command(&Command::new(words)).ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let pid = text.trim().strip_prefix("MainPID=")?.parse().ok()?;
-    // It says 0 when there is none.
+    // systemd reports 0 if there is no main process.
     (pid != 0).then(|| ProcessId::from_pid(pid)).flatten()
 }
 
-/// systemd's name of a service.
+/// systemd unit name of a service.
 pub(crate) fn systemd_unit(name: &str) -> String {
     let kinds = [".socket", ".timer", ".target", ".mount", ".path"];
     if kinds.iter().any(|kind| name.ends_with(kind)) {

@@ -1,7 +1,7 @@
-//! The worker: a process of its own that takes one thing's restarts from their request to their outcome.
+//! The worker: a process that executes the restarts of one target.
 //!
-//! Everything that it does is written down before, so that another worker can go on where one was killed. One that was killed while
-//! it restarted is found out by the main process: a new one means that the restart has been done.
+//! It stores every step before executing it, so that another worker can continue after a crash. After a crash during the restart, the main
+//! process shows the result: a new process means that the restart has happened.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use crate::restart_methods;
 use crate::store::{RestartStore, read_clocks};
 use crate::target_status::{TargetStatus, query_target};
 
-/// How often the run lock is looked at: a restart is begun that soon after a run.
+/// Poll interval of the run lock, and so the longest delay between the end of a run and the restart.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a new process may take to be there.
+/// Timeout for a new process to appear.
 const PROCESS_START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it is watched: one that ends at once was not restarted.
+/// How long the new process is watched. A process that exits within this time counts as a failed restart.
 const WATCH_DURATION: Duration = Duration::from_secs(1);
-/// How long the daemon may take to let running actions answer, and to be back.
+/// How long the daemon may take to finish running actions and be ready again.
 const DAEMON_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// One thing's worker.
+/// The worker of one target.
 #[derive(Debug)]
 pub struct RestartWorker {
     store: RestartStore,
     key: String,
     system: Arc<dyn System>,
-    /// How long a new process may take to be there.
+    /// Timeout for a new process to appear.
     appears: Duration,
-    /// How long it is watched.
+    /// How long the new process is watched.
     watched: Duration,
 }
 
-/// Does everything that was asked for and is not done, unless another worker is at it. For a process of its own.
+/// Executes all pending restarts, unless another worker does. Runs in a process of its own.
 pub fn run_worker(directory: &Path, key: &str) -> Result<(), SystemError> {
     let store = RestartStore::new(directory);
     let Some(record) = store.read_record(key)? else {
@@ -50,7 +50,7 @@ pub fn run_worker(directory: &Path, key: &str) -> Result<(), SystemError> {
     RestartWorker::new(store, key, system).run()
 }
 
-/// Nobody can begin a run while it lives, if it could be had.
+/// Prevents runs while it is held, if the run lock could be taken.
 struct RunLockGuard {
     _lock: Option<CatalogRunLock>,
 }
@@ -67,7 +67,7 @@ impl RestartWorker {
         }
     }
 
-    /// The same with less patience, for machines that are not real.
+    /// Shortens the timeouts for tests with simulated machines.
     #[cfg(test)]
     pub(crate) fn hasty(mut self) -> Self {
         self.appears = Duration::from_millis(50);
@@ -75,14 +75,14 @@ impl RestartWorker {
         self
     }
 
-    /// Works until nothing is left to do.
+    /// Runs until no work is left.
     pub fn run(&self) -> Result<(), SystemError> {
         let Some(lock) = self.store.try_lock_worker(&self.key)? else {
             return Ok(());
         };
         let mut lock = Some(lock);
         loop {
-            // Whoever asks from now on finds either work that is still to be done, or no worker.
+            // Releases the lock in the same transaction: a later request finds either pending work or no worker.
             let more = self.store.update_record(&self.key, |record| {
                 let more = record.as_mut().is_some_and(RestartRecord::advance_cycle);
                 if !more {
@@ -99,7 +99,7 @@ impl RestartWorker {
         }
     }
 
-    /// Takes the current restart to its end, from wherever it is.
+    /// Executes the current restart from its stored state to the end.
     fn continue_cycle(&self, record: &RestartRecord) -> Result<(), SystemError> {
         match record.current.state {
             RestartState::Verifying => self.verify_restart(),
@@ -114,7 +114,7 @@ impl RestartWorker {
         }
     }
 
-    /// Whether a worker that was killed had come that far.
+    /// Whether a crashed worker had already restarted the target.
     fn was_restarted(&self, record: &RestartRecord) -> bool {
         let cycle = &record.current;
         if let Some(before) = cycle.instance {
@@ -155,7 +155,7 @@ impl RestartWorker {
             instance.as_ref(),
             &output,
         );
-        // What was restarted may want to run at once.
+        // The restarted service may need the run lock at once.
         drop(turn);
         if let Err(problem) = done {
             return self.record_step(RestartState::Failed, problem);
@@ -167,7 +167,7 @@ impl RestartWorker {
         self.verify_restart()
     }
 
-    /// Waits until no run is in progress, and keeps others from beginning. `None` when the restart ended over it.
+    /// Waits until no run is in progress and takes the run lock. `None` if the restart ended during the wait.
     fn wait_for_run_lock(&self) -> Result<Option<RunLockGuard>, SystemError> {
         let (begun, at) = (Instant::now(), read_clocks(&*self.system).wall);
         let mut told = String::new();
@@ -198,7 +198,7 @@ impl RestartWorker {
                 }
                 Err(held) => error_chain(&held),
             };
-            // The clock that may be set says when waiting began; how long it is since then says one that may not.
+            // The start of waiting comes from the wall clock; the elapsed time comes from a monotonic clock.
             let waited = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let overdue = at.saturating_add(waited) >= cycle.deadline;
             if overdue && cycle.force {
@@ -221,7 +221,7 @@ impl RestartWorker {
         }
     }
 
-    /// Looks whether it runs again, and writes down the outcome.
+    /// Checks whether the target runs again, and stores the outcome.
     fn verify_restart(&self) -> Result<(), SystemError> {
         let Some(record) = self.store.read_record(&self.key)? else {
             return Ok(());
@@ -246,7 +246,7 @@ impl RestartWorker {
         })
     }
 
-    /// The new main process, and what to say about it.
+    /// Waits for the new main process. Returns it with a description.
     fn await_process(&self, record: &RestartRecord) -> Result<(Option<ProcessId>, String), String> {
         let cycle = &record.current;
         let knows =
@@ -275,7 +275,7 @@ impl RestartWorker {
         self.watch_process(record, &there)
     }
 
-    /// Looks at a process for a moment: it must not end at once.
+    /// Watches the new process for a moment. It must not exit at once.
     fn watch_process(
         &self,
         record: &RestartRecord,
@@ -289,7 +289,7 @@ impl RestartWorker {
         if !again.running || (there.process.is_some() && again.process != there.process) {
             return Err(format!("{} ended again at once", record.target));
         }
-        // A service that writes its number late has written it by now.
+        // A service that writes its PID file late has written it by now.
         let after = again.process.or(there.process);
         let text = match (after, record.current.before) {
             (Some(after), Some(before)) if after == before => {
@@ -307,7 +307,7 @@ impl RestartWorker {
         Ok((after, text))
     }
 
-    /// Waits until the daemon answers: another one than before, if it is the one that is restarted.
+    /// Waits until the daemon is ready. If the daemon was restarted, it must be another instance than before.
     fn await_daemon(
         &self,
         cycle: &RestartCycle,
@@ -363,12 +363,12 @@ impl RestartWorker {
     }
 }
 
-/// In the words of the agent `service`.
+/// The same message as that of the `service` agent.
 pub(crate) fn unknown_service_message(place: &str) -> String {
     format!("there is no such service: looked for {place}")
 }
 
-/// Takes the run lock, if nobody has it.
+/// Takes the run lock if it is free.
 fn take_run_lock(places: &MachinePaths) -> Result<CatalogRunLock, LockError> {
     let engine = StateDir::open(&places.engine)?;
     CatalogRunLock::acquire_ignoring_disabled(&engine, &places.puppet, Duration::ZERO)

@@ -1,7 +1,8 @@
-//! `rpcutil`: what every node can tell about itself and its daemon, and the data sources that come with it.
+//! `rpcutil`: information about the node and its daemon, which every node offers, and the built-in data sources.
 //!
-//! No action of this agent changes the machine; `cancel` and `cancel_any` take requests back that others do. What the daemon knows comes from [`muster_api::NodeHandle`], files come
-//! through [`muster_api::system::System`]; the one exception is the daemon's own entry in `/proc`.
+//! No action of this agent changes the machine; `cancel` and `cancel_any` cancel other requests. Daemon data comes from
+//! [`muster_api::NodeHandle`] and files are read through [`muster_api::system::System`]; the one exception is the daemon's own entry
+//! in `/proc`.
 
 #![warn(missing_docs)]
 
@@ -13,7 +14,7 @@ mod tests;
 
 use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("rpcutil").unwrap_or_default();
     Agent::builder(document)?

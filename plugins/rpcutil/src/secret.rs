@@ -1,12 +1,12 @@
-//! Configuration values as they may be shown: what is called like a secret is hidden.
+//! Redacts secrets in configuration values.
 //!
-//! The daemon keeps its own secrets in files and only their paths in its configuration; a plugin's table may hold
-//! anything. Judged by names alone: a secret that is called `colour` is shown.
+//! The daemon keeps its own secrets in files and only their paths in its configuration, but a plugin's table may hold any value.
+//! Redaction goes by names only: a secret named `colour` is not redacted.
 
 use muster_api::ddl::REDACTED;
 use serde_json::Value;
 
-/// Words that a secret's name holds.
+/// Parts of names that mark a value as secret.
 const SECRET_WORDS: [&str; 9] = [
     "password",
     "passwd",
@@ -19,11 +19,11 @@ const SECRET_WORDS: [&str; 9] = [
     "private_key",
 ];
 
-/// The value of the item with this dotted name, every secret in it replaced.
+/// Redacts the value of the item with this dotted name.
 pub(crate) fn redact_item(item: &str, value: Value) -> Value {
     let within = item.split('.').any(is_secret);
     let path = item.rsplit('.').next().is_some_and(is_path_name);
-    // The daemon names the file of its token `broker.credentials`.
+    // `broker.credentials` is the path of the token file, not a secret.
     let file_of_ours = item == "broker.credentials";
     if within && !path && !file_of_ours {
         return REDACTED.into();
@@ -31,7 +31,7 @@ pub(crate) fn redact_item(item: &str, value: Value) -> Value {
     redact_value(value)
 }
 
-/// The same for tables and lists, at any depth.
+/// Redacts tables and lists at any depth.
 fn redact_value(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(redact_value).collect(),
@@ -55,7 +55,7 @@ fn is_secret(name: &str) -> bool {
     SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Whether a name says where a secret is, and not what it is.
+/// Whether the name denotes the path of a secret rather than the secret itself.
 fn is_path_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["file", "path", "dir"]

@@ -1,4 +1,4 @@
-//! `service("sshd")`: whether the machine knows a service, whether it runs, and whether it starts at boot.
+//! Data source `service("sshd")`: whether a service exists, runs, and starts at boot.
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;

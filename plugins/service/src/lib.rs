@@ -1,7 +1,7 @@
-//! `service`: starts, stops and restarts what runs in the background, and tells whether it runs.
+//! `service`: starts, stops and restarts services, and shows whether they run.
 //!
-//! Which init system there is, and how it is spoken to, is the engine's knowledge. Nothing here says what happens at boot:
-//! that is a state to be kept, and a resource for `puppetral`. A service that the machine does not know is a failure.
+//! The engine detects the init system and controls it. The agent does not change whether a service starts at boot; a `puppetral` resource
+//! does. An unknown service is a failure.
 
 #![warn(missing_docs)]
 
@@ -13,7 +13,7 @@ mod tests;
 
 use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 
-/// The agent, with every action that its DDL declares.
+/// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("service").unwrap_or_default();
     Agent::builder(document)?

@@ -1,4 +1,4 @@
-//! One service of the machine that an action acts on. Everything but [`ServiceState::run_blocking`] blocks.
+//! The operations of the actions on one service. Every method except [`NodeService::run_blocking`] blocks.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) enum ServiceRunState {
 }
 
 impl ServiceRunState {
-    /// As the engine writes it.
+    /// The engine's `ensure` value.
     const fn ensure_value(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -46,7 +46,7 @@ pub(crate) struct ServiceChangeOutput {
     pub(crate) changed: bool,
 }
 
-/// The service.
+/// A service of the machine.
 pub(crate) struct NodeService {
     system: Arc<dyn System>,
     engine: ResourceEngine,
@@ -55,7 +55,7 @@ pub(crate) struct NodeService {
 }
 
 impl NodeService {
-    /// Does the work on a thread of its own. A wrong name is told apart from a machine that would not (status 4 and 1).
+    /// Runs an operation on a separate thread. Reports an invalid name with status 4 and a failure of the machine with status 1.
     pub(crate) async fn run_blocking<T: Send + 'static>(
         cx: &CallContext,
         input: ServiceNameInput,
@@ -79,14 +79,14 @@ impl NodeService {
         })
     }
 
-    /// What is known about it, if anything is.
+    /// Queries the resource of the service.
     pub(crate) fn query_status(&self) -> Result<Found, EngineError> {
         let resource = self.build_resource(None)?;
         let cx = self.engine_context();
         choose_provider(&cx, &resource)?.query_service(&cx, &resource)
     }
 
-    /// Whether it runs.
+    /// Queries whether the service runs.
     pub(crate) fn query_state(&self) -> Result<ServiceRunState, EngineError> {
         let resource = self.build_resource(None)?;
         let found = self.query_status()?;
@@ -97,7 +97,7 @@ impl NodeService {
         })
     }
 
-    /// Starts or stops it, unless it is so already.
+    /// Starts or stops the service unless it is already in that state.
     pub(crate) fn ensure_state(
         &self,
         wanted: ServiceRunState,
@@ -117,7 +117,7 @@ impl NodeService {
         }
     }
 
-    /// Stops and starts it, whatever its state is.
+    /// Restarts the service in any state.
     pub(crate) fn restart(&self) -> Result<ServiceRunState, EngineError> {
         self.query_state()?;
         let resource = self.build_resource(None)?;

@@ -1,8 +1,8 @@
-//! Jobs: programs that outlive the call that started them, and the daemon. A directory each, in the daemon's own state:
-//! `job.json` says what it is, the spool what it printed and how it ended.
+//! Jobs: programs that outlive the call that started them, and the daemon. Each job has a directory in the daemon's state directory:
+//! `job.json` is its record, and the spool holds its output and exit code.
 //!
-//! Whether a job still runs is asked of the machine, by the number of its process and the time it was started, so that a
-//! restart of the daemon loses none and a number that was given away again deceives nobody.
+//! Whether a job still runs is determined by PID and process start time, so jobs survive a restart of the daemon and a reused PID is not
+//! mistaken for the job.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,11 +22,11 @@ use uuid::Uuid;
 use crate::Options;
 
 const RECORD_FILE: &str = "job.json";
-/// Which signal we ended it with, when its keeper could not write its end down.
+/// File with the signal that ended the job, for the case that the job's shell could not record its exit.
 const KILL_SIGNAL_FILE: &str = "killed";
-/// Largest record that is read.
+/// Largest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1024 * 1024;
-/// What a killed job has to be gone.
+/// Time for a job to disappear after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All jobs of the node.
@@ -34,38 +34,38 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct ShellJobStore {
     directory: PathBuf,
     options: Options,
-    /// Held while a job is added, so that the limit holds.
+    /// Held while a job is added, so that concurrent calls cannot exceed the job limit.
     adding: Mutex<()>,
 }
 
-/// What is written down of a job.
+/// The stored record of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ShellJobRecord {
     pub(crate) job: String,
-    /// The request that started it.
+    /// Identifier of the request that started the job.
     pub(crate) request: Uuid,
     pub(crate) caller: String,
     pub(crate) command: Vec<String>,
     pub(crate) user: Option<String>,
-    /// In milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub(crate) started: u64,
-    /// Unknown when the daemon ended while it was being started.
+    /// `None` if the daemon ended while the job was being started.
     process: Option<ProcessId>,
 }
 
-/// How it is with a job.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShellJobState {
     Running,
-    /// With this code, 128 + signal when a signal ended it.
+    /// Exited with this code; 128 + signal if a signal ended it.
     Exited(i32),
-    /// By us, with this signal, together with everything in its session.
+    /// Ended by `kill` with this signal, together with every process in its session.
     Killed(i32),
-    /// It is gone, and nobody wrote down how: the machine was restarted, perhaps.
+    /// Gone without a recorded exit, for example after a reboot.
     Lost,
 }
 
-/// Why a job cannot be looked at.
+/// A job cannot be read or started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ShellJobError {
     #[error("this node has no job {0}")]
@@ -102,7 +102,7 @@ impl ShellJobStore {
         }
     }
 
-    /// Starts a job. Blocks, as everything here does.
+    /// Starts a job. Every method here blocks.
     pub(crate) fn start_job(
         &self,
         cx: &CallContext,
@@ -129,7 +129,7 @@ impl ShellJobStore {
             started: u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
             process: None,
         };
-        // Before it is started: a daemon that ends in between leaves a trace of it.
+        // Written before the start, so that a job is recorded even if the daemon ends in between.
         write_record(&directory, &record)?;
         let spool = ProcessSpool {
             directory: directory.clone(),
@@ -148,7 +148,7 @@ impl ShellJobStore {
         }
     }
 
-    /// The jobs that this caller started, the oldest first.
+    /// The jobs that this caller started, oldest first.
     pub(crate) fn list_for_caller(
         &self,
         caller: &Identity,
@@ -158,7 +158,7 @@ impl ShellJobStore {
         Ok(records)
     }
 
-    /// The job of this name, if this caller started it. Another caller's job is answered like one that does not exist.
+    /// The job with this identifier, if this caller started it. A job of another caller gives the same error as a missing one.
     pub(crate) fn get_for_caller(
         &self,
         job: &str,
@@ -171,7 +171,7 @@ impl ShellJobStore {
         Err(ShellJobError::Unknown(job.to_owned()))
     }
 
-    /// All jobs that are remembered, the oldest first.
+    /// All recorded jobs, oldest first.
     fn list_jobs(&self) -> Result<Vec<ShellJobRecord>, ShellJobError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -185,19 +185,19 @@ impl ShellJobStore {
         Ok(records)
     }
 
-    /// The job of this name.
+    /// The job with this identifier.
     fn get_job(&self, job: &str) -> Result<ShellJobRecord, ShellJobError> {
         let unknown = || ShellJobError::Unknown(job.to_owned());
-        // The name becomes a path.
+        // The identifier becomes a path component.
         if job.is_empty() || !job.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(unknown());
         }
         read_record(&self.directory.join(job)).map_err(|_| unknown())
     }
 
-    /// How it is with a job now.
+    /// The current state of a job.
     pub(crate) fn job_state(&self, record: &ShellJobRecord, system: &dyn System) -> ShellJobState {
-        // Asked first: who ends writes that down before.
+        // Checked before the exit file is read: a job writes that file before it ends.
         let running = record
             .process
             .is_some_and(|process| system.is_running(&process));
@@ -217,20 +217,20 @@ impl ShellJobStore {
         }
     }
 
-    /// Whether more output can still come, also from what the program left behind.
+    /// Whether more output may follow, including output of child processes that the program left behind.
     pub(crate) fn is_running(record: &ShellJobRecord, system: &dyn System) -> bool {
         record
             .process
             .is_some_and(|process| system.is_running(&process))
     }
 
-    /// How many bytes of a stream there are.
+    /// Size of a stream in bytes.
     pub(crate) fn stream_size(&self, record: &ShellJobRecord, stream: OutputStream) -> u64 {
         let path = self.file_path(record, stream_file_name(stream));
         fs::metadata(path).map_or(0, |found| found.len())
     }
 
-    /// A piece of a stream.
+    /// Reads a chunk of a stream.
     pub(crate) fn read_stream(
         &self,
         record: &ShellJobRecord,
@@ -248,13 +248,13 @@ impl ShellJobStore {
         };
         match piece() {
             Ok(piece) => Ok(piece),
-            // Its reader has not begun yet.
+            // The process that writes the stream has not created the file yet.
             Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(source) => Err(files_error(&path, source)),
         }
     }
 
-    /// Ends a job: TERM, and KILL if it has not ended in time. Tells whether there was anything to end.
+    /// Ends a job with SIGTERM, then SIGKILL if it has not exited in time. Returns whether it was running.
     pub(crate) fn kill_job(
         &self,
         record: &ShellJobRecord,
@@ -278,7 +278,7 @@ impl ShellJobStore {
         Ok(true)
     }
 
-    /// Forgets the oldest jobs that have ended, so that one more has room.
+    /// Removes the oldest ended jobs until one more fits the limit.
     fn evict_ended(&self, system: &dyn System) -> Result<(), ShellJobError> {
         let records = self.list_jobs()?;
         let over = (records.len() + 1).saturating_sub(self.options.jobs);
@@ -329,7 +329,7 @@ fn read_record(directory: &Path) -> Result<ShellJobRecord, ShellJobError> {
     record().map_err(|source| files_error(&path, source))
 }
 
-/// Whole, by rename: a record is never half there.
+/// Writes the record atomically by rename.
 fn write_record(directory: &Path, record: &ShellJobRecord) -> Result<(), ShellJobError> {
     let path = directory.join(RECORD_FILE);
     let written = || {

@@ -1,8 +1,8 @@
-//! `shell`: runs programs, at once or for long, for callers whom the node's operator trusts with that.
+//! `shell`: runs programs, in the foreground or as jobs, for callers that the node's operator allows.
 //!
-//! Off unless `[plugins.shell] enabled = true`, and then still nobody's without a policy. `run` waits for the program; `start`
-//! leaves it as a *job* that outlives the daemon, with its output in a bounded spool. Environment and input of programs are
-//! never written down. Programs are started by the machine ([`muster_api::system::System`]); only the spool is our own.
+//! Disabled unless `[plugins.shell] enabled = true`, and even then denied without a policy. `run` waits for the program; `start` runs it as
+//! a *job* that outlives the daemon, with its output in a bounded spool. Environment and standard input of programs are never stored.
+//! Programs are started through [`muster_api::system::System`]; only the spool is read directly.
 
 #![warn(missing_docs)]
 
@@ -25,11 +25,11 @@ use jobs::ShellJobStore;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Whether the node has the agent at all.
+    /// Whether the agent is enabled.
     pub enabled: bool,
-    /// Bytes that are kept of each output stream of a job.
+    /// Bytes kept of each output stream of a job.
     pub spool_bytes: u64,
-    /// Jobs that are remembered; the oldest that have ended are forgotten first. So many may run at once.
+    /// Most recorded jobs, and so the most running ones. The oldest ended jobs are removed first.
     pub jobs: usize,
 }
 
@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// The agent, with every action that its DDL declares. `directory` is where jobs are kept; it is made when there is one.
+/// Builds the agent with every action that its DDL declares. `directory` holds the jobs and is created with the first one.
 pub fn build_agent(options: Options, directory: PathBuf) -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("shell").unwrap_or_default();
     let jobs = Arc::new(ShellJobStore::new(directory, options));

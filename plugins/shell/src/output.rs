@@ -1,4 +1,4 @@
-//! Output as it comes: what is kept of it, and the lines in it that are told at once.
+//! Collects the output of a running program and streams its lines.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,11 +6,11 @@ use muster_api::progress::ProgressSink;
 use muster_api::system::command::OutputStream;
 use serde_json::{Map, Value, json};
 
-/// Bytes that are kept of each stream for the answer.
+/// Bytes of each stream that are kept for the reply.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
-/// Bytes that each stream may have in the answer, as JSON.
+/// Largest size of each stream in the reply, as JSON, in bytes.
 const MAX_KEPT_JSON_BYTES: usize = 160 * 1024;
-/// Longest line that is told in one event; a longer one is told in pieces.
+/// Longest line in one progress event, in bytes. Longer lines are split.
 const MAX_LINE_BYTES: usize = 4 * 1024;
 
 /// Output of a program that is still running.
@@ -27,12 +27,12 @@ struct StreamBuffer {
     lines: LineSplitter,
 }
 
-/// Cuts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Debug, Default)]
 pub(crate) struct LineSplitter(Vec<u8>);
 
 impl LiveOutputBuffer {
-    /// Nothing yet; lines go into the sink.
+    /// An empty buffer that sends lines to the sink.
     pub(crate) fn new(sink: ProgressSink) -> Self {
         Self {
             sink,
@@ -40,7 +40,7 @@ impl LiveOutputBuffer {
         }
     }
 
-    /// Something was printed.
+    /// Appends output bytes.
     pub(crate) fn append_bytes(&self, stream: OutputStream, bytes: &[u8]) {
         let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
@@ -60,7 +60,7 @@ impl LiveOutputBuffer {
         }
     }
 
-    /// The program has ended: the last line is told, too. Answers the outputs of the action as far as they are known here.
+    /// Flushes the last line after the program has exited. Returns the outputs of the action that are known here.
     pub(crate) fn finish_streams(&self) -> Map<String, Value> {
         let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
@@ -90,16 +90,16 @@ impl LiveOutputBuffer {
     }
 }
 
-/// Tells of one line.
+/// Sends one line as a progress event.
 pub(crate) fn emit_line(sink: &ProgressSink, stream: OutputStream, line: &str) {
     sink.emit_event(json!({"stream": stream.as_str(), "line": line}));
 }
 
-/// The bytes as text, as much as an answer has room for; and whether that is less than all.
+/// Converts the bytes to text within the size limit of a reply. Returns it with whether it was truncated.
 fn truncate_text(bytes: &[u8]) -> (String, bool) {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     let mut cut = false;
-    // Control characters grow sixfold in JSON; a few halves are enough.
+    // Control characters take six bytes in JSON, so halving a few times is enough.
     while serde_json::to_vec(&text).map_or(0, |json| json.len()) > MAX_KEPT_JSON_BYTES {
         let half = text.floor_char_boundary(text.len() / 2);
         text.truncate(half);
@@ -109,7 +109,7 @@ fn truncate_text(bytes: &[u8]) -> (String, bool) {
 }
 
 impl LineSplitter {
-    /// Adds bytes, and hands out each line that is complete, or long enough.
+    /// Appends bytes and emits each line that is complete or has reached the maximum length.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8], mut tell: impl FnMut(String)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             for part in piece.chunks(MAX_LINE_BYTES) {
@@ -121,7 +121,7 @@ impl LineSplitter {
         }
     }
 
-    /// Hands out what is left.
+    /// Emits the remaining partial line.
     pub(crate) fn flush_line(&mut self, mut tell: impl FnMut(String)) {
         if self.0.is_empty() {
             return;

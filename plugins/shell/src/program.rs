@@ -1,4 +1,4 @@
-//! What a caller wants run, from inputs to a command of the machine.
+//! Converts the inputs of a caller into a command of the machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use muster_api::ActionError;
 use muster_api::system::{Command, System};
 use serde::Deserialize;
 
-/// Largest passwd file that is searched for a user.
+/// Largest passwd file that is searched for a user, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The inputs that `run` and `start` share.
@@ -25,7 +25,7 @@ pub(crate) struct ShellProgramInput {
     stdin: Option<String>,
 }
 
-/// Neither environment nor input: passwords go that way.
+/// Omits environment and standard input, which may contain passwords.
 impl fmt::Debug for ShellProgramInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
@@ -45,17 +45,17 @@ impl ShellProgramInput {
         }
     }
 
-    /// How the program is called in lists: its words, without environment and input.
+    /// The command as shown in lists, without environment and standard input.
     pub(crate) fn display_words(&self) -> Vec<String> {
         self.argv()
     }
 
-    /// The user it is to run as, if not the daemon's.
+    /// The user to run as, if not the daemon's.
     pub(crate) fn run_as_user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The command, on this machine. Blocks: users are looked up.
+    /// Builds the command for this machine. Blocks, because users are looked up.
     pub(crate) fn build_command(&self, system: &dyn System) -> Result<Command, ActionError> {
         if self.command.is_some() == self.script.is_some() {
             let message = "give either `command`, an array of program and arguments, or `script`";
@@ -95,7 +95,7 @@ impl ShellProgramInput {
     }
 }
 
-/// Number and group of a user of the machine.
+/// User ID and group ID of a user of the machine.
 fn look_up_user(
     system: &dyn System,
     user: &str,

@@ -2,25 +2,28 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::audit::{FORMAT, Link, Mark, Trusting, Verifier};
+use muster_wire::audit::{AUDIT_FORMAT, AuditKeyTrust, AuditLineKind, ChainLink, ChainVerifier};
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut verifier = Verifier::new(Trusting::Keys(Vec::new()), Vec::new());
+    let mut verifier = ChainVerifier::new(AuditKeyTrust::Keys(Vec::new()), Vec::new());
     for line in bytes.split(|byte| *byte == b'\n') {
         if line == b"--" {
-            verifier.next_file();
+            verifier.begin_next_file();
         } else if line.starts_with(b"~") {
-            verifier.torn_end(line);
+            verifier.push_torn_end(line);
         } else {
-            verifier.line(line);
+            verifier.push_line(line);
         }
-        if let Some((link, _)) = Mark::read(line) {
-            assert_eq!(Link::read(line).map(|link| link.seq), Some(link.seq));
+        if let Some((link, _)) = AuditLineKind::parse_line(line) {
+            assert_eq!(
+                ChainLink::parse_line(line).map(|link| link.seq),
+                Some(link.seq)
+            );
         }
     }
     let verdict = verifier.finish();
     let said = bytes
-        .windows(FORMAT.len())
-        .any(|part| part == FORMAT.as_bytes());
+        .windows(AUDIT_FORMAT.len())
+        .any(|part| part == AUDIT_FORMAT.as_bytes());
     assert!(said || !verdict.is_intact());
 });

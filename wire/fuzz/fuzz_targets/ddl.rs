@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use muster_ddl::Ddl;
+use muster_ddl::AgentDdl;
 use serde_json::{Map, Value};
 
 const DOCUMENT: &[u8] = br#"{"metadata": {"name": "x"}, "actions": [{"action": "y", "input": {
@@ -19,8 +19,8 @@ const DOCUMENT: &[u8] = br#"{"metadata": {"name": "x"}, "actions": [{"action": "
     "table": {"type": "hash", "optional": true}, "items": {"type": "array", "optional": true}},
     "output": {"said": {"type": "string", "default": "none"}, "seen": {"type": "array"}}}]}"#;
 
-static DDL: LazyLock<Ddl> =
-    LazyLock::new(|| Ddl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
+static DDL: LazyLock<AgentDdl> =
+    LazyLock::new(|| AgentDdl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
 
 fuzz_target!(|bytes: &[u8]| {
     let (document, object) = match bytes.iter().position(|byte| *byte == 0) {
@@ -29,21 +29,21 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let object = serde_json::from_slice::<Map<String, Value>>(object).unwrap_or_default();
     hold(&DDL, &object);
-    if let Ok(ddl) = Ddl::from_slice(document.unwrap_or(bytes)) {
-        let _ = muster_ddl::doc::text(&ddl);
-        let _ = muster_ddl::doc::markdown(&ddl);
+    if let Ok(ddl) = AgentDdl::from_slice(document.unwrap_or(bytes)) {
+        let _ = muster_ddl::doc::render_text(&ddl);
+        let _ = muster_ddl::doc::render_markdown(&ddl);
         hold(&ddl, &object);
     }
 });
 
-fn hold(ddl: &Ddl, object: &Map<String, Value>) {
+fn hold(ddl: &AgentDdl, object: &Map<String, Value>) {
     for action in ddl.actions() {
         if let Ok(valid) = action.validate_input(object) {
             let again = action
                 .validate_input(&valid)
                 .expect("what is valid stays valid");
             assert_eq!(again, valid);
-            let _ = action.redact(&valid);
+            let _ = action.redact_input(&valid);
         }
         if let Ok(valid) = action.validate_output(object) {
             let _ = action.redact_output(&valid);
@@ -52,6 +52,6 @@ fn hold(ddl: &Ddl, object: &Map<String, Value>) {
             .iter()
             .map(|(name, value)| (name.clone(), value.to_string()));
         let words: Vec<_> = words.collect();
-        let _ = action.coerce(&words);
+        let _ = action.coerce_words(&words);
     }
 }

@@ -2,22 +2,24 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::enrol::{Answer, Hello, NamePattern, Ticket, TicketFact};
+use muster_wire::enrol::{
+    EnrolmentAnswer, EnrolmentRequest, NamePattern, TokenGrant, TokenGrantFact,
+};
 use muster_wire::identity::Identity;
-use muster_wire::sign::{Envelope, Kind};
+use muster_wire::sign::{Envelope, EnvelopeKind};
 
 fuzz_target!(|bytes: &[u8]| {
-    for kind in [Kind::Hello, Kind::Welcome] {
+    for kind in [EnvelopeKind::Hello, EnvelopeKind::Welcome] {
         let _ = Envelope::decode(kind, bytes);
     }
-    if let Ok(hello) = serde_json::from_slice::<Hello>(bytes) {
+    if let Ok(hello) = serde_json::from_slice::<EnrolmentRequest>(bytes) {
         let again = serde_json::to_vec(&hello).expect("a wish is written");
-        let read: Hello = serde_json::from_slice(&again).expect("and read back");
+        let read: EnrolmentRequest = serde_json::from_slice(&again).expect("and read back");
         assert_eq!(read, hello);
     }
-    if let Ok(answer) = serde_json::from_slice::<Answer>(bytes) {
+    if let Ok(answer) = serde_json::from_slice::<EnrolmentAnswer>(bytes) {
         let again = serde_json::to_vec(&answer).expect("an answer is written");
-        let read: Answer = serde_json::from_slice(&again).expect("and read back");
+        let read: EnrolmentAnswer = serde_json::from_slice(&again).expect("and read back");
         assert_eq!(read, answer);
     }
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -30,9 +32,12 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(NamePattern::parse("**").expect("a pattern").matches(&name));
     }
     let tags: Vec<String> = text.lines().map(str::to_owned).collect();
-    if let Ok(ticket) = Ticket::of(&tags) {
-        let again = ticket.tags().expect("a ticket has tags");
-        assert_eq!(Ticket::of(&again).expect("and is read from them"), ticket);
+    if let Ok(ticket) = TokenGrant::from_tags(&tags) {
+        let again = ticket.to_tags().expect("a ticket has tags");
+        assert_eq!(
+            TokenGrant::from_tags(&again).expect("and is read from them"),
+            ticket
+        );
     }
-    let _ = text.parse::<TicketFact>();
+    let _ = text.parse::<TokenGrantFact>();
 });

@@ -4,14 +4,14 @@
 use libfuzzer_sys::fuzz_target;
 use muster_wire::reply::Reply;
 use muster_wire::request::Request;
-use muster_wire::sign::{Envelope, Kind};
-use muster_wire::subject::Address;
+use muster_wire::sign::{Envelope, EnvelopeKind};
+use muster_wire::subject::RequestAddress;
 
 fuzz_target!(|bytes: &[u8]| {
-    for kind in [Kind::Request, Kind::Reply] {
+    for kind in [EnvelopeKind::Request, EnvelopeKind::Reply] {
         let _ = Envelope::decode(kind, bytes);
     }
-    let _ = std::str::from_utf8(bytes).map(Address::parse);
+    let _ = std::str::from_utf8(bytes).map(RequestAddress::parse);
     if let Ok(request) = Request::decode(bytes) {
         let again = serde_json::to_vec(&request).expect("a request is written");
         assert_eq!(Request::decode(&again).expect("and read back"), request);

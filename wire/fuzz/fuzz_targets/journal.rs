@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::fresh::Record;
+use muster_wire::fresh::SeenRecord;
 
 fuzz_target!(|bytes: &[u8]| {
-    let read = Record::decode_all(bytes);
+    let read = SeenRecord::decode_all(bytes);
     assert!(read.valid_len <= bytes.len());
-    let written: Vec<u8> = read.records.iter().flat_map(Record::encode).collect();
-    assert_eq!(Record::decode_all(&written).records, read.records);
+    let written: Vec<u8> = read.records.iter().flat_map(SeenRecord::encode).collect();
+    assert_eq!(SeenRecord::decode_all(&written).records, read.records);
 });

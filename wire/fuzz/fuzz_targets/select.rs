@@ -3,13 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::filter::{Found, Known, Progress, Select, Truth};
-use muster_wire::state::{Facts, NodeView};
+use muster_wire::filter::{
+    DataLookupResult, EvaluationProgress, KnownLookups, SelectExpression, TruthValue,
+};
+use muster_wire::state::{NodeFacts, NodeView};
 
 fuzz_target!(|text: &str| {
-    if let Ok(select) = Select::parse(text) {
+    if let Ok(select) = SelectExpression::parse(text) {
         let printed = select.to_string();
-        let read = Select::parse(&printed).expect("what is printed is read");
+        let read = SelectExpression::parse(&printed).expect("what is printed is read");
         assert_eq!(read, select);
         assert_eq!(read.to_string(), printed);
         assert!(!select.explain().contains(char::is_control));
@@ -18,25 +20,26 @@ fuzz_target!(|text: &str| {
 });
 
 /// With every source unknown, evaluation ends after as many questions as there are, and as `matches` says.
-fn decide(select: &Select) {
-    let facts = Facts::default();
+fn decide(select: &SelectExpression) {
+    let facts = NodeFacts::default();
     let node = NodeView {
         identity: "db1",
         facts: &facts,
-        classes: &[], classes_known: true,
+        classes: &[],
+        classes_known: true,
         agents: &[],
         collectives: &[],
     };
-    let mut known = Known::default();
+    let mut known = KnownLookups::default();
     loop {
         match select.evaluate(&node, &known) {
-            Progress::Decided(truth) => {
-                return assert_eq!(truth == Truth::True, select.matches(&node));
+            EvaluationProgress::Decided(truth) => {
+                return assert_eq!(truth == TruthValue::True, select.matches(&node));
             }
-            Progress::Needs(lookup) => {
+            EvaluationProgress::Needs(lookup) => {
                 assert!(known.get(lookup).is_none());
-                known.insert(lookup.clone(), Found::Unknown(String::new()));
-                assert!(known.len() <= select.lookups().len());
+                known.insert(lookup.clone(), DataLookupResult::Unknown(String::new()));
+                assert!(known.len() <= select.data_lookups().len());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The inputs of a proposal: in clear where an approver may see them, as digests where they are secret.
+//! The inputs of a proposal: clear text where an approver may see them, digests for secrets.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// The first bytes of everything that is digested.
+/// Domain separation prefix of every digest.
 const DIGEST_DOMAIN: &[u8] = b"muster.proposal.input.v1\0";
 
 /// The inputs of a proposal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProposalInputs {
-    /// What may be seen.
+    /// Inputs in clear text.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub clear: Map<String, Value>,
-    /// What is secret: a digest of each, which differs between proposals.
+    /// Digests of secret inputs. They are salted with the proposal id, so they differ between proposals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secret: BTreeMap<String, String>,
 }
 
 impl ProposalInputs {
-    /// The inputs of the proposal with this id.
+    /// Creates the inputs of the proposal with this id.
     pub fn new(id: Uuid, data: &Map<String, Value>, is_secret: impl Fn(&str) -> bool) -> Self {
         let mut inputs = Self::default();
         for (name, value) in data {
@@ -40,7 +40,7 @@ impl ProposalInputs {
         inputs
     }
 
-    /// Whether the inputs of a request are these, all of them and no others; and none is hidden that is not secret.
+    /// Whether a request has exactly these inputs, and only secret inputs are digests.
     pub fn matches_request_data(
         &self,
         id: Uuid,
@@ -51,14 +51,14 @@ impl ProposalInputs {
     }
 }
 
-/// The id keeps digests of the same secret apart, and guesses made beforehand from being of use.
+/// The id acts as a salt: equal secrets have different digests in different proposals, and precomputed guesses are useless.
 fn digest_secret_input(id: Uuid, name: &str, value: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(DIGEST_DOMAIN);
     hash.update(id.as_bytes());
     hash.update(name);
     hash.update([0]);
-    // A JSON value prints in one way only: keys of objects are sorted.
+    // `Value` sorts object keys, so equal values serialize to equal text.
     hash.update(value.to_string());
     URL_SAFE_NO_PAD.encode(hash.finalize())
 }

@@ -1,18 +1,18 @@
-//! The second person: what somebody wants to ask, what another has approved, and whether a request is just that.
+//! Two-person approval: proposals, approvals, and the comparison of a request with what was approved.
 //!
 //! ```text
-//! caller:   Proposal  --sealed as muster.proposal.v1-->  a file
-//! approver: Approval { that file's bytes }  --sealed as muster.approval.v1-->  another file
+//! caller:   Proposal  --signed as muster.proposal.v1-->  a file
+//! approver: Approval { that file's bytes }  --signed as muster.approval.v1-->  another file
 //! caller:   Request { approval: that file's bytes, ... }  -->  nodes
 //! node:     open the approval, open the proposal in it, and compare it with the request
 //! ```
 //!
-//! Both are envelopes of [`crate::sign`], signed over their bytes as sent under names of their own: neither can be taken for a
-//! request, nor for each other. They are carried as base64url of the envelope.
+//! Both are envelopes of [`crate::sign`], each signed over its bytes under its own domain name, so neither can be used as a
+//! request or as the other. They are carried as base64url of the envelope.
 //!
-//! A proposal names the nodes one by one, and the inputs in clear, for the approver to see what will be done. Inputs that are
-//! secret are named, and stand as digests. Not here: who may approve (see [`crate::policy`]), and that an approval is used once
-//! (the node remembers its id as it remembers requests).
+//! A proposal lists the nodes by name and the inputs in clear text, so that the approver sees what will run. Secret inputs are
+//! named and represented by digests. Not in this module: the approver's permission (see [`crate::policy`]), and single use of
+//! an approval (the node records its id in the replay protection, as for requests).
 
 mod inputs;
 mod open;
@@ -30,13 +30,13 @@ use uuid::Uuid;
 use crate::Millis;
 use crate::identity::{Identity, SubjectName};
 
-/// What a caller wants to ask. Unknown fields are refused: an approver must see everything.
+/// A proposed request. Unknown fields are refused: an approver must see everything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestProposal {
-    /// UUID version 7. What is approved under it is done at most once on each node.
+    /// UUID version 7. Each node runs an approved proposal at most once.
     pub id: Uuid,
-    /// Who wants to ask.
+    /// The caller that will send the request.
     pub caller: Identity,
     /// The collective.
     pub collective: SubjectName,
@@ -44,34 +44,34 @@ pub struct RequestProposal {
     pub agent: SubjectName,
     /// The action.
     pub action: SubjectName,
-    /// The nodes, each by its name.
+    /// The target nodes, by name.
     pub nodes: BTreeSet<Identity>,
     /// The inputs.
     pub inputs: ProposalInputs,
-    /// When it was made, by the caller's clock.
+    /// Creation time, by the caller's clock.
     pub issued_at: Millis,
-    /// After this nobody may ask it any more.
+    /// Expiry time.
     pub expires_at: Millis,
 }
 
-/// That somebody else agrees.
+/// The approval of a proposal by a second person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProposalApproval {
-    /// The sealed proposal, in base64url.
+    /// The signed proposal, in base64url.
     pub proposal: String,
-    /// Who agrees.
+    /// The approver's identity.
     pub approver: Identity,
-    /// When, by the approver's clock.
+    /// Approval time, by the approver's clock.
     pub approved_at: Millis,
 }
 
-/// An envelope as text that can be a field of another message.
+/// Encodes an envelope as text for a field of another message.
 pub fn encode_envelope(envelope: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(envelope)
 }
 
-/// The envelope in such a text.
+/// Decodes the envelope from such a text.
 fn decode_envelope(text: &str) -> Result<Vec<u8>, ApprovalError> {
     URL_SAFE_NO_PAD
         .decode(text)

@@ -1,4 +1,4 @@
-//! Believes a proposal or an approval, or says why not; and tells whether a request is what was approved.
+//! Verifies proposals and approvals, and compares a request with the approved proposal.
 
 use std::sync::Arc;
 
@@ -10,62 +10,62 @@ use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 use crate::unique::check_unique_keys;
 use crate::{Millis, fresh, limits};
 
-/// A proposal of a proven caller.
+/// A proposal with a verified caller.
 #[derive(Debug, Clone)]
 pub struct OpenProposal {
-    /// What it wants to ask.
+    /// The proposed request.
     pub proposal: RequestProposal,
-    /// Who it is.
+    /// The verified caller.
     pub caller: Arc<VerifiedUser>,
 }
 
-/// A proposal that a second proven caller has approved.
+/// A proposal approved by a second verified caller.
 #[derive(Debug, Clone)]
 pub struct ApprovedProposal {
-    /// What was proposed, and by whom.
+    /// The proposal and its caller.
     pub proposed: OpenProposal,
-    /// Who approved it.
+    /// The verified approver.
     pub approver: Arc<VerifiedUser>,
 }
 
-/// Why a proposal or an approval does not count.
+/// Reasons to reject a proposal or an approval.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
-    /// Its envelope or token is not believed.
+    /// The envelope or token failed verification.
     #[error("it is not authentic")]
     Refused(#[from] MessageRefusal),
-    /// Not of the form that it should have.
+    /// The encoding is invalid.
     #[error("it cannot be read: {0}")]
     Shape(&'static str),
-    /// Not the JSON that it should be.
+    /// The body is not valid JSON of the expected type.
     #[error("it cannot be read")]
     Json(#[source] serde_json::Error),
-    /// It says that somebody else made it than did.
+    /// The claimed author differs from the signer.
     #[error("it says it is from {claimed}, but {sender} signed it")]
     WrongSender {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
-        /// Whom it names.
+        /// The claimed author.
         claimed: Identity,
     },
-    /// It would be good for longer than anything may be, or for no time.
+    /// The lifetime is zero or above the limit.
     #[error("it is good for {0} ms; 1 to {max} are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
     Lifetime(Millis),
-    /// Its time is over.
+    /// The proposal expired.
     #[error("its time was over {0} ms ago; propose it again")]
     Expired(Millis),
-    /// It was made later than now.
+    /// The creation time is in the future.
     #[error("it was made {0} ms from now; compare the clocks")]
     Future(Millis),
-    /// One person is not two.
+    /// Caller and approver are the same person.
     #[error("{0} cannot approve what {0} asks for; it takes a second person with a key of its own")]
     Oneself(Identity),
-    /// The request is not what was approved.
+    /// The request differs from the approved proposal.
     #[error("it is for another request: the {0} is not the one that was approved")]
     Other(&'static str),
 }
 
-/// Opens a sealed proposal. It may be over: then it cannot be asked any more, but still be looked at.
+/// Verifies a signed proposal. An expired proposal is accepted, so that it can be displayed; it cannot be requested any more.
 pub fn open_proposal(
     bytes: &[u8],
     trust: &AccountTrust,
@@ -98,7 +98,7 @@ pub fn open_proposal(
     })
 }
 
-/// Opens a sealed approval, as a request carries it, and the proposal in it.
+/// Verifies a signed approval, as a request carries it, and the proposal in it.
 pub fn open_approval(
     text: &str,
     trust: &AccountTrust,
@@ -134,7 +134,7 @@ fn check_signer(sender: &VerifiedUser, claimed: &Identity) -> Result<(), Approva
 }
 
 impl OpenProposal {
-    /// Whether it may be asked at this instant. Clocks may differ by [`fresh::CLOCK_SKEW_MILLIS`] at its beginning; its end is its end.
+    /// Checks the validity period at this instant. [`fresh::CLOCK_SKEW_MILLIS`] of clock skew are allowed at its start, none at its end.
     pub fn check_validity_period(&self, now: Millis) -> Result<(), ApprovalError> {
         let proposal = &self.proposal;
         if now > proposal.expires_at {
@@ -149,7 +149,7 @@ impl OpenProposal {
 }
 
 impl ApprovedProposal {
-    /// Whether this request, of this caller, is just what was approved. `is_secret` tells which inputs an approver does not see.
+    /// Checks that this request of this caller equals the approved proposal. `is_secret` selects the inputs that an approver sees as digests.
     pub fn check_request(
         &self,
         request: &Request,

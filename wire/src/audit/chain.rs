@@ -1,4 +1,4 @@
-//! One line follows from the other: numbers, hashes, and the bytes that carry them.
+//! Chaining of lines: sequence numbers, hashes, and their byte encoding.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,18 +15,18 @@ const HASH_CHARACTERS: usize = 43;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LineHash([u8; 32]);
 
-/// Not the text of a hash.
+/// The text is not a valid hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a hash has {HASH_CHARACTERS} characters of base64url")]
 pub struct LineHashError;
 
-/// What should be chained is no JSON object, or an empty one.
+/// The record is not a JSON object, or is an empty one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the audit log is a JSON object with at least one field")]
 pub struct NotAnObject;
 
 impl LineHash {
-    /// Stands before the first line of a chain.
+    /// The previous hash of the first line of a chain.
     pub const NONE: Self = Self([0; 32]);
 
     /// The hash of these bytes.
@@ -59,7 +59,7 @@ impl FromStr for LineHash {
     }
 }
 
-/// Where a chain stands: the number of the line that comes next, and the hash of the one before it.
+/// A position in the chain: the number of the next line, and the hash of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainPosition {
     /// The next line's number.
@@ -69,13 +69,13 @@ pub struct ChainPosition {
 }
 
 impl ChainPosition {
-    /// Before the first line.
+    /// The position before the first line.
     pub const START: Self = Self {
         next: 0,
         prev: LineHash::NONE,
     };
 
-    /// Behind this line.
+    /// The position after this line.
     pub fn after_record(seq: u64, line: &[u8]) -> Self {
         Self {
             next: seq.saturating_add(1),
@@ -83,12 +83,12 @@ impl ChainPosition {
         }
     }
 
-    /// Behind a line that was read from a log, if it is a line of a chain.
+    /// The position after a line read from a log; `None` if it is not a chain line.
     pub fn after_line(line: &[u8]) -> Option<Self> {
         ChainLink::parse_line(line).map(|link| Self::after_record(link.seq, line))
     }
 
-    /// Appends a record, which is the bytes of a JSON object, as a line with its end. The record's bytes stay as they are.
+    /// Appends a record (the bytes of a JSON object) as a chain line. The record's bytes are copied unchanged.
     pub fn append_record(self, record: &[u8], out: &mut Vec<u8>) -> Result<Self, NotAnObject> {
         let fields = match record {
             [b'{', rest @ ..] if rest.len() > 1 => rest,
@@ -99,21 +99,21 @@ impl ChainPosition {
         Ok(self.end_line(start, out))
     }
 
-    /// Appends a line's beginning, up to where its own fields follow; answers where the line starts.
+    /// Appends the fixed beginning of a line; returns the offset at which the line starts.
     pub(super) fn begin_line(self, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         out.extend_from_slice(SEQ_FIELD_PREFIX);
         out.extend_from_slice(self.next.to_string().as_bytes());
         out.extend_from_slice(PREV_FIELD_PREFIX);
         let mut text = [0; HASH_CHARACTERS];
-        // The exact size: it always fits.
+        // The buffer has exactly the encoded size, so this cannot fail.
         let _ = URL_SAFE_NO_PAD.encode_slice(self.prev.0, &mut text);
         out.extend_from_slice(&text);
         out.extend_from_slice(b"\",");
         start
     }
 
-    /// Ends the line that starts there.
+    /// Terminates the line that starts at this offset.
     pub(super) fn end_line(self, start: usize, out: &mut Vec<u8>) -> Self {
         let line = out.get(start..).unwrap_or_default();
         let after = Self::after_record(self.next, line);
@@ -122,7 +122,7 @@ impl ChainPosition {
     }
 }
 
-/// What a line says of its place.
+/// The sequence number and previous hash of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainLink {
     /// Its number.
@@ -132,12 +132,12 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
-    /// Reads the beginning of a line, which has exactly one spelling.
+    /// Parses the beginning of a line, which has exactly one valid spelling.
     pub fn parse_line(line: &[u8]) -> Option<Self> {
         Self::split_line(line).map(|(link, _)| link)
     }
 
-    /// The same, with the line's own fields up to its end.
+    /// Parses the beginning, and returns the remaining fields too.
     pub(super) fn split_line(line: &[u8]) -> Option<(Self, &[u8])> {
         let rest = line.strip_prefix(SEQ_FIELD_PREFIX)?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -155,7 +155,7 @@ impl ChainLink {
             .then_some((Self { seq, prev }, fields))
     }
 
-    /// Whether a line in this place follows that position.
+    /// Whether this line follows that position.
     pub fn follows_position(&self, position: &ChainPosition) -> bool {
         self.seq == position.next && self.prev == position.prev
     }

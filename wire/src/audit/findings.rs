@@ -1,4 +1,4 @@
-//! What verifying a log brings to light, in words.
+//! Results of verifying an audit log.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct LineLocation {
     pub line: u64,
 }
 
-/// A line that somebody knows of from elsewhere: the log must hold it.
+/// A line known from outside the log. The log must contain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditAnchor {
     /// Its number.
@@ -135,7 +135,7 @@ pub enum AuditFinding {
 }
 
 impl AuditFinding {
-    /// Where to look; nothing where there is no such line.
+    /// The location of the finding; `None` if the line is absent.
     pub fn line_location(&self) -> Option<LineLocation> {
         match self {
             Self::Altered { at }
@@ -255,31 +255,31 @@ pub struct VerifiedCheckpoint {
     pub time: String,
 }
 
-/// All that verifying a log tells.
+/// The result of verifying a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChainVerification {
-    /// What is wrong, in the order of the lines; the first thousand.
+    /// Findings in line order; the first 1000.
     pub findings: Vec<AuditFinding>,
-    /// How many more findings there were.
+    /// Number of further findings.
     pub unlisted: u64,
-    /// What is odd and harmless.
+    /// Harmless irregularities.
     pub notes: Vec<AuditNote>,
-    /// Whose log this is, by its first header.
+    /// The node in the first header.
     pub node: Option<Identity>,
-    /// The keys of its headers, in their order.
+    /// The keys of all headers, in order.
     pub keys: Vec<PublicKey>,
-    /// How many lines there are.
+    /// Number of lines.
     pub lines: u64,
-    /// The last good checkpoint.
+    /// The last valid checkpoint.
     pub signed: Option<VerifiedCheckpoint>,
-    /// Lines behind the last good checkpoint: they are chained, but a forger could have made them.
+    /// Number of lines after the last valid checkpoint: they are chained but unsigned, so they can be forged.
     pub unsigned: u64,
-    /// The last line, to be kept elsewhere.
+    /// The last line, to be stored elsewhere as an anchor.
     pub last: Option<AuditAnchor>,
 }
 
 impl ChainVerification {
-    /// Whether nothing is wrong.
+    /// Whether there are no findings.
     pub fn is_intact(&self) -> bool {
         self.findings.is_empty()
     }

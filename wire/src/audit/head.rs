@@ -1,16 +1,16 @@
-//! The record of a log's last checkpoint, kept outside of the log: `NUMBER:HASH`, and in the second line the log's path.
+//! The record of a log's last checkpoint, stored outside the log: `NUMBER:HASH`, and the log's path in the second line.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::findings::AuditAnchor;
 
-/// Where a log stood at its last checkpoint.
+/// The position of a log at its last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadRecord {
     /// The checkpoint.
     pub anchor: AuditAnchor,
-    /// The log's path on its node; nothing in records of older versions.
+    /// The log's path on its node; `None` in records of older versions.
     pub log: Option<String>,
 }
 

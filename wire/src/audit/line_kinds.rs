@@ -1,4 +1,4 @@
-//! The lines that are the chain's own: header, checkpoint and gap.
+//! The chain's own line kinds: header, checkpoint and gap.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,51 +14,51 @@ use crate::token::{KeyPair, PublicKey};
 const SIGNATURE_FIELD_PREFIX: &[u8] = b",\"signature\":\"";
 const SIGNATURE_CHARACTERS: usize = 86;
 
-/// Whose log this is. The first line of every file, and the first one after every start of the daemon.
+/// Identifies the node. The first line of every file, and the first line after every daemon start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditHeader {
     audit: HeaderTag,
-    /// RFC 3339, for people.
+    /// RFC 3339, for display.
     pub time: String,
-    /// The same instant, by which the token is judged.
+    /// The same instant, at which the token is validated.
     pub unix_ms: Millis,
     /// [`AUDIT_FORMAT`].
     pub format: String,
     /// The node's name.
     pub node: Identity,
-    /// The public key that signs the checkpoints that follow (`U...`).
+    /// The public key that signs the following checkpoints (`U...`).
     pub key: PublicKey,
-    /// The node's token, which says so.
+    /// The node's token, which contains the key.
     pub token: String,
-    /// The account's token, which vouches for the node's and is vouched for by the operator.
+    /// The account token, which authorizes the node's token and is signed by the operator.
     pub account: String,
 }
 
-/// What was closed off, or is known to be gone.
+/// A closed-off torn line, or known missing lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditGap {
     audit: GapTag,
-    /// RFC 3339, for people.
+    /// RFC 3339, for display.
     pub time: String,
-    /// What happened.
+    /// The kind of gap.
     #[serde(flatten)]
     pub what: GapKind,
 }
 
-/// Why there is a gap.
+/// The reason of a gap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum GapKind {
-    /// The line before this one was cut off by a crash or a full disk. It has no number of its own.
+    /// A crash or a full disk cut off the previous line, which has no number of its own.
     Torn {
-        /// How many bytes are left of it.
+        /// Length of the remaining fragment, in bytes.
         bytes: u64,
-        /// The hash of what is left.
+        /// The hash of the fragment.
         fragment: String,
     },
-    /// The daemon remembers having written more than it found.
+    /// The daemon's head record has a higher number than the log.
     Missing {
-        /// The number of the last line that it remembers.
+        /// The last number in the head record.
         written: u64,
     },
 }
@@ -76,7 +76,7 @@ enum GapTag {
 }
 
 impl AuditHeader {
-    /// A header at this instant.
+    /// Creates a header for this instant.
     pub fn new(
         (unix_ms, time): (Millis, String),
         node: Identity,
@@ -96,7 +96,7 @@ impl AuditHeader {
         }
     }
 
-    /// Whether the key is the node's, as far as the tokens or the verifier's own keys tell; otherwise why not.
+    /// Verifies the header's key by the tokens or by the pinned keys; otherwise returns the reason.
     pub(super) fn verify_key(&self, trusting: &AuditKeyTrust) -> Result<VerifyingKey, String> {
         if self.format != AUDIT_FORMAT {
             return Err(format!("its format is not {AUDIT_FORMAT}"));
@@ -107,7 +107,7 @@ impl AuditHeader {
 }
 
 impl AuditGap {
-    /// What a crash or a full disk left of a line.
+    /// A gap after a line that was cut off.
     pub fn torn_line(time: String, fragment: &[u8]) -> Self {
         Self::new(
             time,
@@ -118,12 +118,12 @@ impl AuditGap {
         )
     }
 
-    /// Lines up to this number were written, and are gone.
+    /// A gap for written lines up to this number that are missing.
     pub fn missing_lines(time: String, written: u64) -> Self {
         Self::new(time, GapKind::Missing { written })
     }
 
-    /// Whether what is left of a line stands before it.
+    /// Whether the gap follows a torn fragment.
     pub fn is_torn(&self) -> bool {
         matches!(self.what, GapKind::Torn { .. })
     }
@@ -138,7 +138,7 @@ impl AuditGap {
 }
 
 impl ChainPosition {
-    /// Appends one of the chain's own lines, or any other value that is written as a JSON object.
+    /// Appends a header or gap, or any other value that serializes as a JSON object.
     pub fn append_mark(
         self,
         mark: &impl Serialize,
@@ -148,7 +148,7 @@ impl ChainPosition {
         self.append_record(&record, out)
     }
 
-    /// Appends a checkpoint: the node's signature of everything up to here.
+    /// Appends a checkpoint: the node's signature of everything before it.
     #[must_use]
     pub fn append_checkpoint(
         self,
@@ -158,7 +158,7 @@ impl ChainPosition {
         out: &mut Vec<u8>,
     ) -> Self {
         let start = self.begin_line(out);
-        // None of these texts can hold a character that JSON would escape.
+        // None of these texts can contain a character that JSON would escape.
         let fields = format!(
             r#""audit":"checkpoint","time":"{time}","node":"{node}","key":"{}""#,
             key.public_key()
@@ -173,34 +173,34 @@ impl ChainPosition {
     }
 }
 
-/// What a checkpoint signs: the format's name, a NUL, and its own line up to the signature.
+/// The signed bytes of a checkpoint: the format name, a NUL, and its own line up to the signature.
 fn checkpoint_signed_bytes(line: &[u8]) -> Vec<u8> {
     [AUDIT_FORMAT.as_bytes(), &[0], line].concat()
 }
 
-/// A line, as far as the chain looks into it.
+/// A parsed line.
 #[derive(Debug)]
 pub enum AuditLineKind {
-    /// Whose log this is.
+    /// Identifies the node.
     Header(Box<AuditHeader>),
     /// A signature.
     Checkpoint(AuditCheckpoint),
-    /// What was closed off.
+    /// A closed-off gap.
     Gap(AuditGap),
-    /// A record: anything that is not the chain's own.
+    /// Any line that is not the chain's own.
     Record,
-    /// It claims to be the chain's own, and is not.
+    /// A line with an `audit` field that is not a valid chain line.
     Broken,
 }
 
 /// A signature of everything before it.
 #[derive(Debug)]
 pub struct AuditCheckpoint {
-    /// RFC 3339, for people.
+    /// RFC 3339, for display.
     pub time: String,
     /// The node's name.
     pub node: Identity,
-    /// The key that made the signature, it says.
+    /// The claimed signing key.
     pub key: PublicKey,
     signed: Vec<u8>,
     signature: Signature,
@@ -214,7 +214,7 @@ struct CheckpointFields {
 }
 
 impl AuditLineKind {
-    /// Reads a whole line, whose beginning is that of a chain's.
+    /// Parses a whole line.
     pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
         let (place, fields) = ChainLink::split_line(line)?;
         let Some(kind) = fields.strip_prefix(b"\"audit\":\"") else {

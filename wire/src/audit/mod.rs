@@ -1,15 +1,15 @@
-//! The audit log as a chain: what its lines are, how one follows from the other, and how it is verified. No files here.
+//! The audit log as a hash chain: its line kinds, chaining and verification. No file access.
 //!
-//! Every line is a JSON object that begins with its number and the hash of the line before it:
+//! Every line is a JSON object that begins with its number and the hash of the previous line:
 //!
 //! ```text
 //! {"seq":7,"prev":"<base64url of sha256 of line 6, without its line end>",...}
 //! ```
 //!
-//! Most lines are records, as the daemon's audit room makes them. Three kinds are the chain's own, and say so in `audit`: a
-//! `header` tells whose log this is, a `checkpoint` carries the node's signature of everything up to it, and a `gap` closes
-//! off what a crash or a full disk left behind. Nothing is ever written twice or encoded again: what is hashed and signed
-//! is what stands in the file.
+//! Most lines are records of the daemon's audit module. Three kinds belong to the chain and have a field `audit`: a
+//! `header` identifies the node, a `checkpoint` carries the node's signature of everything before it, and a `gap` closes off
+//! the remains of a crash or a full disk. No line is rewritten or re-encoded: the hashed and signed bytes are the bytes
+//! in the file.
 //!
 //! [`ChainPosition`] makes lines, [`ChainVerifier`] reads them.
 
@@ -27,5 +27,5 @@ pub use head::HeadRecord;
 pub use line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
 pub use verify::{AuditKeyTrust, ChainVerifier};
 
-/// The format's name in a header, and the domain of a checkpoint's signature.
+/// The format name in a header, and the signature domain of a checkpoint.
 pub const AUDIT_FORMAT: &str = "muster.audit.v1";

@@ -1,7 +1,7 @@
-//! Reads a log line by line, and tells what is wrong with it and where. Its memory does not grow with the log.
+//! Verifies a log line by line and reports each finding with its location. Memory use does not grow with the log.
 //!
-//! A line that does not follow from the one before is held until the next one is seen: only then is it known whether it
-//! was altered, was put there, or stands behind a hole.
+//! A line that does not follow the previous one is held until the next line is read. Only then is it known whether the line
+//! was altered, inserted, or follows missing lines.
 
 use ed25519_dalek::VerifyingKey;
 
@@ -12,15 +12,15 @@ use super::findings::{
 use super::line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
 use crate::token::{AccountTrust, PublicKey, UserRole};
 
-/// Findings that are listed; a log that was mangled as a whole has one for every line.
+/// Limit of listed findings, because a corrupted log can have one per line.
 const MAX_FINDINGS: usize = 1000;
 
-/// How a header's key is known to be the node's.
+/// How the verifier trusts a header's key.
 #[derive(Debug, Clone)]
 pub enum AuditKeyTrust {
-    /// By the tokens in the header, if this operator signed the account's.
+    /// By the tokens in the header, if this operator signed the account token.
     Operator(PublicKey),
-    /// It must be one of these.
+    /// The key must be one of these.
     Keys(Vec<PublicKey>),
 }
 
@@ -59,23 +59,23 @@ fn error_with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Reads lines in the order of the chain.
+/// Verifies lines in chain order.
 #[derive(Debug)]
 pub struct ChainVerifier {
     trusting: AuditKeyTrust,
     anchors: Vec<AuditAnchor>,
-    /// Where the chain stands, and the line it stands behind; nothing before the first line.
+    /// The current position and the location of the line before it; `None` before the first line.
     chain: Option<(ChainPosition, LineLocation)>,
-    /// Where the chain stood before that line.
+    /// The position before that line.
     before: Option<ChainPosition>,
-    /// A line that does not follow from the one before; the next one will tell why.
+    /// A line that does not follow the previous one, held until the next line is read.
     suspect: Option<ChainLine>,
     key: Option<(PublicKey, VerifyingKey)>,
     here: LineLocation,
     verdict: ChainVerification,
 }
 
-/// A line as it was read.
+/// A line as read.
 #[derive(Debug)]
 struct ChainLine {
     at: LineLocation,
@@ -86,7 +86,7 @@ struct ChainLine {
 }
 
 impl ChainVerifier {
-    /// Nothing was read yet. Lines that are known from elsewhere must be there.
+    /// Creates a verifier. The log must contain all anchors.
     pub fn new(trusting: AuditKeyTrust, anchors: Vec<AuditAnchor>) -> Self {
         Self {
             trusting,
@@ -100,7 +100,7 @@ impl ChainVerifier {
         }
     }
 
-    /// The next file of the same chain begins.
+    /// Starts the next file of the same chain.
     pub fn begin_next_file(&mut self) {
         if self.here.line > 0 {
             self.here.file += 1;
@@ -108,7 +108,7 @@ impl ChainVerifier {
         }
     }
 
-    /// Takes one line, without its end.
+    /// Processes one line, without its line end.
     pub fn push_line(&mut self, bytes: &[u8]) {
         self.here.line += 1;
         self.verdict.lines += 1;
@@ -129,7 +129,7 @@ impl ChainVerifier {
         self.check_line(line);
     }
 
-    /// Takes what stands at the end of the last file without a line end: a line that was cut off.
+    /// Processes the bytes after the last line end of the last file: a torn line.
     pub fn push_torn_end(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -143,7 +143,7 @@ impl ChainVerifier {
         });
     }
 
-    /// Everything was read.
+    /// Ends the verification after the last line.
     pub fn finish(mut self) -> ChainVerification {
         self.resolve_last_suspect();
         if self.verdict.lines == 0 {
@@ -156,7 +156,7 @@ impl ChainVerifier {
     }
 
     fn add_finding(&mut self, finding: AuditFinding) {
-        // Two neighbours may blame the same line.
+        // Two adjacent lines may cause the same finding.
         if self.verdict.findings.last() == Some(&finding) {
             return;
         }
@@ -197,8 +197,8 @@ impl ChainVerifier {
         }
     }
 
-    /// Whether this is the daemon's note that the last line was torn: one that was cut off where a line could end, or that
-    /// lacks nothing but its end, looks whole until then.
+    /// Whether this line is the daemon's gap for a torn previous line. A line torn at a position where a line could end, or that
+    /// lacks only its line end, is recognized only here.
     fn closes_torn_line(&mut self, line: &ChainLine) -> bool {
         let (Some((position, at)), Some(before)) = (self.chain, self.before) else {
             return false;
@@ -218,7 +218,7 @@ impl ChainVerifier {
         }
     }
 
-    /// The first line of all is taken at its word: there is nothing that it should follow from.
+    /// Accepts the first line of the log without a predecessor check.
     fn accept_first_line(&mut self, line: ChainLine) {
         let Some(place) = line.link else {
             return self.add_finding(AuditFinding::Altered { at: line.at });
@@ -231,7 +231,7 @@ impl ChainVerifier {
         self.accept_line(line);
     }
 
-    /// A line that follows from the one before, or is taken as the next one for want of a better.
+    /// Accepts a line that follows the previous one, or that is the best available successor.
     fn accept_line(&mut self, line: ChainLine) {
         let Some(place) = line.link else { return };
         self.before = self.chain.map(|(position, _)| position);
@@ -321,7 +321,7 @@ impl ChainVerifier {
         }
     }
 
-    /// A suspect before a line that follows from what was before it: the suspect was never part of the chain.
+    /// Handles a suspect before a line that follows the position before the suspect: the suspect was inserted.
     fn explain_suspect(&mut self, suspect: &ChainLine, next: &AuditLineKind) {
         let torn = match next {
             AuditLineKind::Gap(AuditGap {
@@ -338,18 +338,18 @@ impl ChainVerifier {
         }
     }
 
-    /// A suspect before another line that does not follow either: it is taken as the next one, and something is wrong.
+    /// Handles a suspect before another line that does not follow either: the suspect is accepted, with a finding.
     fn resolve_suspect(&mut self, suspect: ChainLine, next: Option<ChainLink>) {
         let Some((position, behind)) = self.chain else {
             return;
         };
         let at = suspect.at;
-        // Whether the next line, or a signature, vouches for the suspect's bytes.
+        // Whether the next line's hash, or a signature, confirms the suspect's bytes.
         let intact = match next {
             Some(next) => next.prev == suspect.hash,
             None => self.is_signed(&suspect.mark),
         };
-        // Whether the next line has the number that would follow if the suspect were only altered.
+        // Whether the next line has the number expected if the suspect was only altered.
         let in_place = next.is_some_and(|next| next.seq == position.next.saturating_add(1));
         let seq = match suspect.link {
             None => {
@@ -361,7 +361,7 @@ impl ChainVerifier {
                 position.next
             }
             Some(link) if link.seq == position.next => {
-                // Its bytes are vouched for, so what it says of the line before counts.
+                // The suspect's bytes are confirmed, so its previous hash is too; the fault is in the line before.
                 let at = if intact { behind } else { at };
                 self.add_finding(AuditFinding::Altered { at });
                 link.seq
@@ -399,7 +399,7 @@ impl ChainVerifier {
         }
     }
 
-    /// The last line does not follow, and there is none behind it that could tell why.
+    /// Handles a suspect at the end of the log, which has no successor to explain it.
     fn resolve_last_suspect(&mut self) {
         if let Some(suspect) = self.suspect.take() {
             self.resolve_suspect(suspect, None);

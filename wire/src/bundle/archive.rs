@@ -1,4 +1,4 @@
-//! The tar of a bundle: what is in it, and that it is written in the one way that counts. Believes nothing.
+//! The tar layout of a bundle and its canonical encoding. Verifies no signatures.
 
 use std::collections::BTreeMap;
 use std::str;
@@ -12,19 +12,19 @@ const MANIFEST_PATH: &str = "bundle.json";
 const ACCOUNT_TOKEN_PATH: &str = "account.jwt";
 const FILES_PREFIX: &str = "files/";
 
-/// The parts of a bundle, as they lie in its bytes.
+/// The parts of a bundle, borrowed from its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleArchive<'a> {
-    /// The sealed manifest.
+    /// The signed manifest.
     pub sealed: &'a [u8],
     /// The account's token.
     pub account: &'a str,
-    /// The files by their paths. Nothing is known of the paths but that each is here once.
+    /// The files by path. The paths are unique but otherwise unchecked.
     pub files: BTreeMap<&'a str, BundleFile<'a>>,
 }
 
 impl<'a> BundleArchive<'a> {
-    /// Finds the parts. No path, digest or signature is looked at: see [`BundleArchive::verify_contents`].
+    /// Splits a bundle into its parts. Paths, digests and signatures are unchecked: see [`BundleArchive::verify_contents`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, BundleError> {
         if bytes.len() > limits::MAX_BUNDLE_BYTES {
             return Err(BundleError::TooLarge(bytes.len()));
@@ -46,7 +46,7 @@ impl<'a> BundleArchive<'a> {
             account,
             files,
         };
-        // Names that come twice, another order, other metadata, bytes behind the end: all that is not written so is no bundle.
+        // Re-encoding detects duplicate names, another order, other metadata and trailing bytes.
         if bundle.encode()? != bytes {
             return Err(BundleError::Shape(
                 "it is a tar that was not written by `rpc plugin pack`",
@@ -55,7 +55,7 @@ impl<'a> BundleArchive<'a> {
         Ok(bundle)
     }
 
-    /// Writes the one tar that has these parts: the same parts make the same bytes.
+    /// Writes the canonical tar of these parts: equal parts give equal bytes.
     pub fn encode(&self) -> Result<Vec<u8>, BundleError> {
         let mut builder = Builder::new(Vec::new());
         let mut put = |path: &str, content: BundleFile<'_>| {
@@ -81,7 +81,7 @@ impl<'a> BundleArchive<'a> {
     }
 }
 
-/// The entries as they are, without any extension of the format being followed.
+/// Reads the raw entries. Tar extensions are not interpreted.
 fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError> {
     let mut found = Vec::new();
     let mut archive = Archive::new(bytes);
@@ -116,7 +116,7 @@ fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError
     Ok(found)
 }
 
-/// The name in a header: its first hundred bytes, up to a zero. A prefix is left out, and so refused when all is written again.
+/// The name in a header: its first 100 bytes, up to a NUL. The prefix field is ignored; re-encoding then refuses headers with a prefix.
 fn entry_path(bytes: &[u8], header: u64) -> Result<&str, BundleError> {
     let name = slice_bytes(bytes, header, 100)?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();

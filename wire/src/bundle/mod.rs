@@ -1,15 +1,16 @@
-//! An external agent in one file, signed by whoever packed it. No files are opened here: bytes come in, and bytes go out.
+//! External agent bundles: one signed file per agent. No files are opened here; functions take and return bytes.
 //!
 //! ```text
-//! a tar of   bundle.json   the manifest, sealed as muster.bundle.v1 (see [`crate::sign`]): signer's token, signature, digests
+//! a tar of   bundle.json   the manifest, signed as muster.bundle.v1 (see [`crate::sign`]): signer's token, signature, digests
 //!            account.jwt   the account's token, which the operator signed
 //!            files/...     the agent's files, in the order of their paths
 //! ```
 //!
-//! There is one way to write a bundle: [`BundleArchive::decode`] takes nothing that [`BundleArchive::encode`] would not have written, byte by
-//! byte. That leaves no room for links, devices, names that come twice, extensions of the format, or bytes that nobody signed.
+//! The encoding is canonical: [`BundleArchive::decode`] accepts only the exact bytes that [`BundleArchive::encode`] writes. This excludes
+//! links, devices, duplicate names, tar extensions, and unsigned bytes.
 //!
-//! In this order: [`pack_bundle`]; [`BundleArchive::decode`], which believes nothing; [`BundleArchive::verify_contents`], which proves the signer and every file.
+//! Read in this order: [`pack_bundle`]; [`BundleArchive::decode`], which verifies nothing; [`BundleArchive::verify_contents`], which verifies
+//! the signer and every file.
 
 mod archive;
 mod open;
@@ -28,19 +29,19 @@ use crate::sign::{EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, sign_
 use crate::token::{KeyError, PublicKey, TokenError};
 use crate::{Millis, limits};
 
-/// What is in a bundle. Unknown fields are refused.
+/// The content of a bundle. Unknown fields are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleManifest {
     /// The agent.
     pub name: SubjectName,
-    /// Its version, a semantic one.
+    /// Its semantic version.
     pub version: semver::Version,
-    /// Who packed it, as the name in the token.
+    /// The signer, as named in its token.
     pub signer: Identity,
-    /// When, by the signer's clock.
+    /// Signing time, by the signer's clock.
     pub packed_at: Millis,
-    /// Its files by their paths.
+    /// Its files by path.
     pub files: BTreeMap<String, ManifestEntry>,
 }
 
@@ -48,27 +49,27 @@ pub struct BundleManifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestEntry {
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of them, in lower-case hexadecimal.
+    /// SHA-256 of the content, in lower-case hexadecimal.
     pub sha256: String,
-    /// Whether it is a program.
+    /// The file mode.
     pub mode: BundleFileMode,
 }
 
-/// The two modes that files of a bundle have.
+/// The two file modes in bundles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BundleFileMode {
-    /// All may read it.
+    /// Readable by all.
     #[serde(rename = "0644")]
     Data,
-    /// All may run it.
+    /// Executable by all.
     #[serde(rename = "0755")]
     Program,
 }
 
 impl BundleFileMode {
-    /// As the system counts.
+    /// The Unix permission bits.
     pub fn permission_bits(self) -> u32 {
         match self {
             Self::Data => 0o644,
@@ -87,7 +88,7 @@ pub struct BundleFile<'a> {
 }
 
 impl BundleFile<'_> {
-    /// As a manifest lists it.
+    /// The manifest entry of this file.
     pub fn manifest_entry(&self) -> ManifestEntry {
         ManifestEntry {
             bytes: self.bytes.len() as u64,
@@ -97,72 +98,72 @@ impl BundleFile<'_> {
     }
 }
 
-/// Why there is no bundle, or why it does not count.
+/// Errors of packing and verifying bundles.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// More bytes than a bundle may have.
+    /// The bundle exceeds the size limit.
     #[error("it has {0} bytes; a bundle has at most {max}", max = limits::MAX_BUNDLE_BYTES)]
     TooLarge(usize),
-    /// More files than a bundle may have, or none.
+    /// The bundle has no files or too many.
     #[error("it has {0} files; a bundle has 1 to {max}", max = limits::MAX_BUNDLE_FILES)]
     Files(usize),
     /// Not a tar.
     #[error("it is no bundle: it cannot be read as a tar")]
     Tar(#[source] io::Error),
-    /// A tar that no bundle is written as.
+    /// A tar without the layout of a bundle.
     #[error("it is no bundle: {0}")]
     Shape(&'static str),
-    /// A path that leads elsewhere, or to where another agent would be.
+    /// A path that leaves the agent's directory, or belongs to another agent.
     #[error("the path {path:?} is refused: {why}")]
     Path {
-        /// The path, printable.
+        /// The path in printable form.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// Its signature or its signer's token is not believed.
+    /// The signature or the signer's token failed verification.
     #[error("its signature is refused")]
     Refused(#[from] MessageRefusal),
-    /// The account's token in it, or the one that is known here, is not believed.
+    /// The bundle's account token, or the locally known one, failed verification.
     #[error("its account's token is refused")]
     Account(#[source] TokenError),
-    /// A key that cannot be one.
+    /// A key is invalid.
     #[error("its signer's key is none")]
     Key(#[from] KeyError),
-    /// Signed by a key other than the one that is wanted.
+    /// Signed by a key other than the expected one.
     #[error("it is signed with the key {found}, not with {expected}")]
     Foreign {
-        /// The key that is wanted.
+        /// The expected key.
         expected: PublicKey,
         /// The key in the signer's token.
         found: PublicKey,
     },
-    /// Signed by somebody who may not.
+    /// The signer lacks permission.
     #[error(
         "{0} signed it, and may not: the token lacks the tag {PLUGIN_SIGN_TAG} (`rpc org add user --sign-plugins`)"
     )]
     MayNotSign(Identity),
-    /// The manifest is none.
+    /// The manifest cannot be parsed.
     #[error("its manifest cannot be read")]
     Manifest(#[source] serde_json::Error),
-    /// The manifest names another signer than the token.
+    /// The signer in the manifest differs from the signer in the token.
     #[error("its manifest says that {claimed} signed it, but {signer} did")]
     WrongSigner {
-        /// Who signed it.
+        /// The signer in the token.
         signer: Identity,
-        /// Whom it names.
+        /// The signer in the manifest.
         claimed: Identity,
     },
-    /// Not the file that was signed, not signed at all, or missing.
+    /// The file is missing, unsigned, or differs from the signed one.
     #[error("the file {0:?} is not the one that was signed")]
     File(String),
-    /// The manifest cannot be sealed.
+    /// The manifest cannot be signed.
     #[error("the manifest cannot be sealed")]
     Seal(#[from] EnvelopeSignError),
 }
 
 impl BundleManifest {
-    /// Whether every path may be in a bundle of this agent, and the DDL is there.
+    /// Checks that every path is valid for this agent, and that the DDL is present.
     pub fn check_files(&self) -> Result<(), BundleError> {
         if self.files.is_empty() || self.files.len() > limits::MAX_BUNDLE_FILES {
             return Err(BundleError::Files(self.files.len()));
@@ -194,7 +195,7 @@ fn path_error(path: &str, why: &'static str) -> BundleError {
     BundleError::Path { path, why }
 }
 
-/// A path below the agent's own directory, and nothing else: no file of it can be taken for another agent's.
+/// Checks that a path is below the agent's own directory, so that no file can belong to another agent.
 pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
     if path.len() > limits::MAX_BUNDLE_PATH_BYTES {
         return Err(path_error(path, "it is too long"));
@@ -226,7 +227,7 @@ pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
     Ok(())
 }
 
-/// Packs and signs an agent's files. Whether they work is for the caller to find out beforehand.
+/// Packs and signs an agent's files. The caller validates their content beforehand.
 pub fn pack_bundle(
     name: SubjectName,
     version: semver::Version,

@@ -1,4 +1,4 @@
-//! Believes a bundle, or says why not: who signed it, whether that counts here, and that its files are the ones that were signed.
+//! Verifies a bundle: its signer, the signer's permission, and the digests of all files.
 
 use super::{BundleArchive, BundleError, BundleFile, BundleManifest};
 use crate::Millis;
@@ -8,25 +8,25 @@ use crate::token::claims::{AccountClaims, UserClaims};
 use crate::token::decode::{DecodedToken, decode_token};
 use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole};
 
-/// The tag of a caller's token that lets it sign bundles for a whole fleet: a bundle is a program that daemons run.
+/// The tag of a caller's token that permits signing bundles for a fleet. A bundle contains programs that daemons run.
 pub const PLUGIN_SIGN_TAG: &str = "plugin:sign";
 
-/// Whose signature counts.
+/// Which signatures are trusted.
 #[derive(Debug, Clone, Copy)]
 pub enum BundleSignerTrust<'a> {
     /// A caller with the tag [`PLUGIN_SIGN_TAG`], of an account of this operator.
     Operator {
-        /// The operator's public key, as it is pinned.
+        /// The pinned public key of the operator.
         operator: PublicKey,
-        /// The account's token that is known here. It must be of the same account as the bundle's, and the newer of the two
-        /// tells who is revoked.
+        /// The locally known account token. It must be of the same account as the bundle's. Revocations are taken from the newer
+        /// of the two.
         account: Option<&'a str>,
     },
-    /// Whoever has this key, and nobody else. Neither its token's role and time nor any revocation are asked about.
+    /// Only the holder of this key. The token's role and validity period and revocations are not checked.
     Key(PublicKey),
 }
 
-/// Who signed a bundle.
+/// The signer of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleSigner {
     /// The name in its token.
@@ -35,12 +35,12 @@ pub struct BundleSigner {
     pub key: PublicKey,
 }
 
-/// A bundle whose signer is proven, and all of whose files were signed.
+/// A bundle with a verified signer, all of whose files were signed.
 #[derive(Debug, Clone)]
 pub struct OpenBundle<'a> {
-    /// What was signed.
+    /// The signed manifest.
     pub manifest: BundleManifest,
-    /// Who signed it.
+    /// The verified signer.
     pub signer: BundleSigner,
     /// The files, each with a path that is safe below the agent's own directory.
     pub files: Vec<(&'a str, BundleFile<'a>)>,
@@ -84,7 +84,7 @@ impl<'a> BundleArchive<'a> {
         })
     }
 
-    /// The files, if they are those of the manifest, all of them and no others.
+    /// The files, if they match the manifest exactly.
     fn match_manifest_files(
         &self,
         manifest: &BundleManifest,

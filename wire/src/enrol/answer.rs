@@ -1,4 +1,4 @@
-//! The answer to the wish to be enrolled: welcome, wait, or no.
+//! The answer to an enrolment request: accepted, deferred or refused.
 
 use std::collections::BTreeMap;
 
@@ -12,96 +12,96 @@ use crate::sign::{
 };
 use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole};
 
-/// An answer, for one wish of one key. Unknown fields are ignored: a newer service may tell more.
+/// An answer to one request of one key. Unknown fields are ignored, so newer services can add fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentAnswer {
-    /// The wish's.
+    /// The nonce of the request.
     pub nonce: EnrolmentNonce,
-    /// The key that wishes.
+    /// The key in the request.
     pub key: PublicKey,
-    /// When it was signed, by the service's clock.
+    /// Signing time, by the service's clock.
     pub time: Millis,
-    /// What becomes of it.
+    /// The result.
     pub outcome: EnrolmentOutcome,
 }
 
-/// What becomes of a wish.
+/// The result of an enrolment request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnrolmentOutcome {
-    /// It is a node now.
+    /// Accepted.
     Welcome(Box<EnrolmentAcceptance>),
-    /// Not yet; ask again.
+    /// Deferred; retry later.
     Wait(EnrolmentDeferral),
-    /// No.
+    /// Refused.
     Refused(EnrolmentRefusal),
 }
 
-/// All that a node needs that its machine does not have yet. Nothing in it is secret: the private key was never sent.
+/// The credentials and settings of the new node. Nothing in it is secret: the private key was never sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentAcceptance {
-    /// Its name.
+    /// The node's name.
     pub identity: Identity,
-    /// The token of its key, as a node of the fleet.
+    /// The node token for the node's key.
     pub token: String,
     /// The fleet's account token.
     pub account: String,
-    /// The collectives that it joins, unless its configuration says others.
+    /// The collectives that the node joins, unless its configuration lists others.
     pub collectives: Vec<SubjectName>,
-    /// Where the fleet's broker is; where it is now, when empty.
+    /// The fleet's broker URLs; if empty, the node uses its current broker.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
-    /// What it says of itself from now on.
+    /// Facts that the node adds to its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// Whether there is more to be done with it before it offers everything.
+    /// Whether the node must be provisioned before it offers all agents.
     #[serde(default)]
     pub provisioning: bool,
 }
 
-/// Not yet.
+/// A deferred request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentDeferral {
-    /// What for, in words.
+    /// The reason as text.
     pub message: String,
-    /// How long to wait before asking again, in milliseconds.
+    /// Delay before the next request, in milliseconds.
     pub retry_after_ms: u64,
 }
 
-/// No.
+/// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentRefusal {
-    /// A stable word.
+    /// A stable identifier.
     pub reason: EnrolmentRefusalReason,
-    /// The same in a sentence.
+    /// The reason as text.
     pub message: String,
 }
 
-/// Why somebody is not enrolled. Words that are not known here are [`Self::Other`].
+/// Reasons for refusal. Unknown identifiers decode as [`Self::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnrolmentRefusalReason {
     /// The bootstrap token does not allow this name.
     NameNotAllowed,
-    /// Another key has this name, and was not released.
+    /// Another key has this name, and the name was not released.
     NameTaken,
     /// The key was revoked.
     Revoked,
-    /// As many came in by this token as may.
+    /// The use limit of this token is reached.
     UsedUp,
     /// Signed too long ago, or in the future: compare the clocks.
     Stale,
-    /// Somebody said no.
+    /// The required approval was denied.
     Denied,
-    /// The service could not do its part.
+    /// The service had an internal error.
     Trouble,
-    /// Something that only a newer service knows.
+    /// A reason of a newer service.
     #[serde(other)]
     Other,
 }
 
 impl EnrolmentRefusalReason {
-    /// The stable word.
+    /// The stable identifier.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NameNotAllowed => "name_not_allowed",
@@ -115,7 +115,7 @@ impl EnrolmentRefusalReason {
         }
     }
 
-    /// Whether asking again with the same credential and name is of no use. A name that is taken may be released.
+    /// Whether retrying with the same credential and name is useless. A taken name may be released later, so that reason is not final.
     pub fn is_final(self) -> bool {
         matches!(
             self,
@@ -124,41 +124,41 @@ impl EnrolmentRefusalReason {
     }
 }
 
-/// Why an answer does not count.
+/// Reasons to reject an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentAnswerError {
-    /// Its envelope or its sender's token is not believed.
+    /// The envelope or the sender's token failed verification.
     #[error("the answer is not authentic")]
     Refused(#[from] MessageRefusal),
-    /// Not the JSON that it should be.
+    /// Not valid JSON of this type.
     #[error("the answer cannot be read")]
     Json(#[from] serde_json::Error),
-    /// It answers another machine, or an earlier wish.
+    /// The answer is for another machine or an earlier request.
     #[error("the answer is for somebody else, or for an earlier wish")]
     Other,
-    /// It welcomes under another name than was asked for.
+    /// The answer accepts another name than requested.
     #[error("the answer is for {found}, but {expected} asked")]
     Name {
-        /// Who asked.
+        /// The requested name.
         expected: Identity,
-        /// Whom it names.
+        /// The name in the answer.
         found: Identity,
     },
-    /// The fleet's account token, or the node's own.
+    /// The fleet's account token, or the node's own, failed verification.
     #[error("the {what} in the answer is not believed")]
     Token {
-        /// Which.
+        /// Which token.
         what: &'static str,
-        /// Why.
+        /// The token error.
         #[source]
         source: TokenError,
     },
-    /// A token for another key, or of another role than a node's.
+    /// A token for another key or another role.
     #[error("the token in the answer is not that of a node with this machine's key")]
     Foreign,
 }
 
-/// Seals an answer as a service of the newcomers' account.
+/// Signs an answer as a service of the bootstrap account.
 pub fn sign_enrolment_answer(
     answer: &EnrolmentAnswer,
     service: &Signer,
@@ -166,7 +166,7 @@ pub fn sign_enrolment_answer(
     sign_envelope(EnvelopeKind::Welcome, answer, service)
 }
 
-/// Opens the answer to this wish. A welcome in it still has to be [checked](EnrolmentAcceptance::verify_tokens).
+/// Verifies the answer to this request. An acceptance in it must still be [checked](EnrolmentAcceptance::verify_tokens).
 pub fn open_enrolment_answer(
     bytes: &[u8],
     hello: &EnrolmentRequest,
@@ -192,7 +192,7 @@ pub fn open_enrolment_answer(
 }
 
 impl EnrolmentAcceptance {
-    /// Whether it makes this key a node of a fleet of the pinned operator; the fleet's trust, if so.
+    /// Verifies that the tokens make this key a node of a fleet of the pinned operator; returns the fleet's trust.
     pub fn verify_tokens(
         &self,
         operator: PublicKey,

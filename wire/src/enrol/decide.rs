@@ -1,4 +1,4 @@
-//! Whether a wish is granted, as far as that follows from the wish and from who has the name. Pure.
+//! Decides on an enrolment request, from the request and the name's current entry. Pure.
 
 use super::answer::EnrolmentRefusalReason;
 use super::entry::{NameClaimOutcome, NameEntry};
@@ -7,27 +7,27 @@ use super::store::EnrolmentApproval;
 use crate::identity::Identity;
 use crate::{Millis, fresh, limits};
 
-/// What follows from a wish and what is known.
+/// The decision on an enrolment request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnrolmentDecision {
-    /// It may become a node; the use of its token and the name still have to be taken.
+    /// May be enrolled; the token use must still be counted and the name claimed.
     Issue,
-    /// Somebody has to agree first.
+    /// Waits for an approval.
     Wait(String),
-    /// It may not.
+    /// Refused.
     Refuse(EnrolmentRefusalReason, String),
 }
 
-/// What is known of the name and of the key in a wish.
+/// The known state of the requested name and key.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownName<'a> {
     /// The entry of the name.
     pub entry: Option<&'a NameEntry>,
-    /// Whether the fleet's account token has a revocation of the key, whenever it was made.
+    /// Whether the fleet's account token has a revocation of the key, of any time.
     pub is_key_revoked: bool,
 }
 
-/// Decides. `approval` is what somebody says who was asked.
+/// Decides. `approval` is the result of the approval check.
 pub fn decide_enrolment(
     wish: &OpenEnrolmentRequest,
     known: KnownName<'_>,
@@ -87,7 +87,7 @@ pub(super) fn name_taken_message(name: &Identity) -> String {
     )
 }
 
-/// The message for a key that was revoked.
+/// The message for a revoked key.
 pub(super) fn key_revoked_message(hello: &EnrolmentRequest) -> String {
     format!(
         "the key {} was revoked; give the machine a new key (remove newcomer.json from its state directory), and release the name {}",
@@ -95,7 +95,7 @@ pub(super) fn key_revoked_message(hello: &EnrolmentRequest) -> String {
     )
 }
 
-/// The message for a name that a node has which was not enrolled.
+/// The message for a name that belongs to a node that was not enrolled.
 pub(super) fn name_in_use_message(name: &Identity) -> String {
     format!(
         "a node of the name {name} is registered or connected; choose another name, or stop that node and release the name"

@@ -1,6 +1,6 @@
-//! Answers wishes to be enrolled: believes, decides, takes name and use, issues, and seals the answer.
+//! Handles enrolment requests: verifies, decides, counts the use, claims the name, issues the token, and signs the answer.
 //!
-//! It opens no connection and keeps no state but whom it trusts: the [`EnrolmentStore`] keeps names and uses.
+//! It opens no connection and keeps no state except the trusted accounts: the [`EnrolmentStore`] keeps names and uses.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,23 +24,23 @@ use crate::token::encode::{self, TokenIssueError, TokenValidity};
 use crate::token::lifetime::TokenLife;
 use crate::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenCache, TokenError};
 
-/// How long somebody waits who needs another's agreement, in milliseconds.
+/// Retry delay of a node that waits for approval, in milliseconds.
 const APPROVAL_RETRY_MILLIS: u64 = 15_000;
 
-/// What every node that comes in is told.
+/// Settings sent to every enrolled node.
 #[derive(Debug, Clone)]
 pub struct EnrolmentSettings {
     /// The collectives of the fleet.
     pub collectives: Vec<SubjectName>,
-    /// Where the fleet's broker is; empty for where the newcomer is already.
+    /// The fleet's broker URLs; if empty, the node keeps its current broker.
     pub urls: Vec<String>,
-    /// How long a node's token is valid, at most 90 days; nothing for ever.
+    /// Lifetime of a node token, at most 90 days; `None` never expires.
     pub lifetime: Option<Seconds>,
-    /// Whether nodes come in to be provisioned further.
+    /// Whether enrolled nodes are provisioned further.
     pub provisioning: bool,
 }
 
-/// Whoever may make nodes of machines.
+/// Issues node tokens for machines that request enrolment.
 pub struct NodeEnroller<R> {
     newcomers: RwLock<Arc<AccountTrust>>,
     fleet: RwLock<Arc<AccountTrust>>,
@@ -60,46 +60,46 @@ impl<R> fmt::Debug for NodeEnroller<R> {
     }
 }
 
-/// What came of a message.
+/// The result of handling a message.
 #[derive(Debug)]
 pub enum HandledEnrolment {
-    /// It is not believed, and not answered.
+    /// Verification failed; no answer is sent.
     Ignored(EnrolmentRequestError),
-    /// It was answered with these bytes.
+    /// An answer was made.
     Answered {
-        /// The wish.
+        /// The verified request.
         wish: Box<OpenEnrolmentRequest>,
-        /// What was decided.
+        /// The decision.
         outcome: EnrolmentOutcome,
-        /// The sealed answer.
+        /// The signed answer.
         bytes: Vec<u8>,
     },
 }
 
-/// Why somebody could not be answered at all.
+/// Errors that prevent an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrollerError {
-    /// The answer cannot be sealed.
+    /// The answer cannot be signed.
     #[error("the answer to a newcomer cannot be sealed")]
     Seal(#[from] EnvelopeSignError),
-    /// The fleet's account does not list the key that should sign nodes, or not for nodes.
+    /// The fleet's account does not list the configured key as a signing key of the role node.
     #[error("{0} is not the fleet's key for signing nodes")]
     NotTheNodeKey(PublicKey),
 }
 
-/// What an enroller is made of.
+/// The parts of an enroller.
 pub struct NodeEnrollerParts<R> {
-    /// The newcomers' account.
+    /// The bootstrap account.
     pub newcomers: AccountTrust,
     /// The fleet's account.
     pub fleet: AccountTrust,
-    /// Who answers: a service of the newcomers' account.
+    /// The signer of answers: a service of the bootstrap account.
     pub service: Signer,
     /// The fleet's signing key of the role node.
     pub node_role: KeyPair,
-    /// What newcomers are told.
+    /// The settings sent to enrolled nodes.
     pub offer: EnrolmentSettings,
-    /// Names and uses.
+    /// Stores names and uses.
     pub roll: R,
 }
 
@@ -110,7 +110,7 @@ impl<R> fmt::Debug for NodeEnrollerParts<R> {
 }
 
 impl<R: EnrolmentStore> NodeEnroller<R> {
-    /// Puts one together. A key that does not sign nodes of the fleet is found here, and not by the first newcomer.
+    /// Creates an enroller. An unusable node signing key fails here rather than at the first request.
     pub fn new(parts: NodeEnrollerParts<R>) -> Result<Self, NodeEnrollerError> {
         let key = parts.node_role.public_key();
         if parts.fleet.role_of_key(&key) != Some(crate::token::UserRole::Node) {
@@ -127,42 +127,42 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         })
     }
 
-    /// The name under which it answers.
+    /// The name in the signer's token.
     pub fn identity(&self) -> &Identity {
         self.service.identity()
     }
 
-    /// Names and uses.
+    /// Stores names and uses.
     pub fn enrolment_store(&self) -> &R {
         &self.roll
     }
 
-    /// The fleet's account token that it goes by.
+    /// The fleet's account token in use.
     pub fn fleet_trust(&self) -> Arc<AccountTrust> {
         current_trust(&self.fleet)
     }
 
-    /// How long the token of a node is valid; `None` for ever.
+    /// Lifetime of a node token; `None` never expires.
     pub fn token_lifetime(&self) -> Option<Seconds> {
         self.offer.lifetime
     }
 
-    /// The key that signs nodes.
+    /// The key that signs node tokens.
     pub fn node_role(&self) -> &KeyPair {
         &self.node_role
     }
 
-    /// Takes over a newer token of the newcomers' account, with its revocations.
+    /// Replaces the bootstrap account's token with a newer one, including its revocations.
     pub fn update_newcomers(&self, token: &str) -> Result<(), TokenError> {
         update_trust(&self.newcomers, token)
     }
 
-    /// Takes over a newer token of the fleet's account: newcomers are given the newest.
+    /// Replaces the fleet's account token with a newer one; enrolled nodes receive the newest.
     pub fn update_fleet(&self, token: &str) -> Result<(), TokenError> {
         update_trust(&self.fleet, token)
     }
 
-    /// Answers a message that came on [`crate::subject::ENROLMENT_SUBJECT`].
+    /// Handles a message received on [`crate::subject::ENROLMENT_SUBJECT`].
     pub async fn handle_message(
         &self,
         bytes: &[u8],
@@ -198,7 +198,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         })
     }
 
-    /// The use is taken before the name: whoever dies between the two, and comes again, is counted once.
+    /// Counts the use before claiming the name: a machine that crashes between the two and retries is counted once.
     async fn process_request(
         &self,
         wish: &OpenEnrolmentRequest,
@@ -206,7 +206,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
     ) -> Result<EnrolmentOutcome, R::Error> {
         let hello = &wish.hello;
         if let Some(account) = self.roll.fleet_account().await? {
-            // One that is not newer, or not the operator's, changes nothing.
+            // A token that is not newer, or not the operator's, is ignored.
             let _ = self.update_fleet(&account);
         }
         let holder = self.roll.find_holder(&hello.identity).await?;
@@ -227,7 +227,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             }
             EnrolmentDecision::Issue => {}
         }
-        // A machine that comes back has the name, and is not asked whether it is connected.
+        // A returning machine holds the name already, so the check for a connected node of that name is skipped.
         let comes_back = holder
             .as_ref()
             .is_some_and(|held| held.is_held_by(hello.key));
@@ -312,7 +312,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
     }
 }
 
-/// Signs a node's token with the key of that role.
+/// Signs a node token with the role's signing key.
 pub fn issue_node_token(
     name: &Identity,
     key: PublicKey,

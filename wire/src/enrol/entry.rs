@@ -1,6 +1,6 @@
-//! The entry of one name: which key has it, who issued that key, and what a claim, a reservation, a revocation and a release change. Pure.
+//! The entry of one name: its key, the issuer of the key, and its changes by claim, reservation, revocation and release. Pure.
 //!
-//! The enroller and the organisation write the same entries. A name is free if it has no entry, or if its entry is released.
+//! The enroller and the organisation's tools write the same entries. A name is free if it has no entry, or if its entry is released.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,40 +9,40 @@ use crate::identity::Identity;
 use crate::token::PublicKey;
 use crate::token::lifetime::TokenLife;
 
-/// A name, and the key that has it.
+/// A name and the key that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameEntry {
     /// The name.
     pub identity: Identity,
-    /// The key that has it.
+    /// The key that holds it.
     pub key: PublicKey,
-    /// The bootstrap credential that it came by; `None` if the organisation itself issued the key.
+    /// The bootstrap credential used; `None` if the organisation itself issued the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<PublicKey>,
     /// When a token of the key was last issued, by the clock of the issuer.
     pub at: Millis,
-    /// How long the key's newest token lives; `None` for a token that never ends, and for a name that is no node's.
+    /// Lifetime of the key's newest token; `None` for a token that never expires, and for a name that is not a node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<TokenLife>,
-    /// Whether another key may have the name from now on.
+    /// Whether another key may claim the name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
-    /// Whether the key was revoked. The enroller issues no further token to it, also after a release.
+    /// Whether the key was revoked. The enroller issues no further token to it, even after a release.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
-    /// Keys that had the name before, the oldest first. Their tokens may still be valid.
+    /// Former keys of the name, oldest first. Their tokens may still be valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<PublicKey>,
 }
 
-/// What became of the attempt to take a name.
+/// The result of claiming a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameClaimOutcome {
-    /// The key has the name now.
+    /// The key holds the name now.
     Now,
-    /// The key had it before.
+    /// The key held it before.
     Before,
-    /// Another key has it, and was not released; or the organisation issued the name.
+    /// Another key holds it and was not released, or the organisation issued the name.
     Taken(PublicKey),
     /// The key was revoked.
     Revoked,
@@ -54,17 +54,17 @@ impl NameEntry {
         self.credential.is_some()
     }
 
-    /// Whether a bootstrapping machine with this key had the name before, and may come back.
+    /// Whether this key enrolled under the name before, and may enrol again.
     pub fn is_held_by(&self, key: PublicKey) -> bool {
         self.is_enrolled() && self.key == key && !self.released && !self.revoked
     }
 
-    /// Whether the key may be given further tokens.
+    /// Whether further tokens may be issued for the key.
     pub fn is_renewable(&self) -> bool {
         !self.released && !self.revoked
     }
 
-    /// What the enroller may do with the name for the key in `wanted`.
+    /// Evaluates a claim of the name by this key.
     pub fn evaluate_claim(held: Option<&Self>, key: PublicKey) -> NameClaimOutcome {
         match held {
             Some(held) if held.revoked && held.key == key => NameClaimOutcome::Revoked,
@@ -74,8 +74,8 @@ impl NameEntry {
         }
     }
 
-    /// The entry after a claim by the enroller; `None` if the claim is refused. A claim that succeeds is always written, also for a key
-    /// that has the name already: a revocation at the same moment then meets a conflict, on one side or the other.
+    /// The entry after a claim by the enroller; `None` if the claim is refused. A successful claim is always written, even for a key
+    /// that holds the name already, so that a concurrent revocation causes a write conflict on one of the two sides.
     pub fn apply_claim(held: Option<&Self>, wanted: &Self) -> (Option<Self>, NameClaimOutcome) {
         let claimed = Self::evaluate_claim(held, wanted.key);
         let entry = match claimed {
@@ -85,7 +85,7 @@ impl NameEntry {
         (entry, claimed)
     }
 
-    /// The entry after the organisation issued the name itself; the key that has the name if the enroller gave it away, and it is neither
+    /// The entry after the organisation reserves the name. Fails with the current key if the enroller issued the name, and it is neither
     /// released nor revoked.
     pub fn apply_reservation(held: Option<&Self>, wanted: &Self) -> Result<Self, PublicKey> {
         match held {
@@ -94,12 +94,12 @@ impl NameEntry {
         }
     }
 
-    /// Every key that ever had the name, the newest first.
+    /// All current and former keys of the name, newest first.
     pub fn all_keys(&self) -> impl Iterator<Item = PublicKey> {
         std::iter::once(self.key).chain(self.former.iter().rev().copied())
     }
 
-    /// This entry in the place of another one, whose keys it remembers.
+    /// This entry as a replacement for another one, with its keys added to the former keys.
     fn with_former_keys(&self, held: Option<&Self>) -> Self {
         let mut entry = self.clone();
         if let Some(held) = held {

@@ -1,19 +1,19 @@
-//! How a machine that is nobody yet becomes a node.
+//! Enrolment: how a machine with a bootstrap credential becomes a node.
 //!
 //! ```text
-//! newcomer: Hello { the name it wants, its public key, a nonce, ... }, signed by that key, and sealed by the bootstrap
-//!           credential that it was given, as muster.hello.v1   --newcomers.enrol-->   the service that enrols
-//! service:  believes it, decides, signs a node's token for that key
-//!           Answer { welcome | wait | refused }, sealed as muster.welcome.v1   -->   the newcomer's inbox
-//! newcomer: checks it against the pinned operator, keeps it, and is a node
+//! node:     Hello { the name it wants, its public key, a nonce, ... }, signed by that key, and then signed with the
+//!           bootstrap credential, as muster.hello.v1   --newcomers.enrol-->   the enrolment service
+//! service:  verifies it, decides, signs a node's token for that key
+//!           Answer { welcome | wait | refused }, signed as muster.welcome.v1   -->   the answer subject of the bootstrap credential
+//! node:     verifies it against the pinned operator, stores it, and starts as a node
 //! ```
 //!
-//! A bootstrap credential is a user of another account than the fleet's, shared by all machines that were started with it. It
-//! lets its holder do one thing: wish to be enrolled under one of the names in it. The private key of the node is made on the
-//! machine and stays there, so that whoever reads another's answer, as all who share a credential can, has learnt nothing that
-//! could be used.
+//! A bootstrap credential is a user of an account other than the fleet's, shared by all machines that were started with it. It
+//! permits one action: requesting enrolment under one of the names in it. The node's private key is generated on the
+//! machine and stays there. Holders of a shared credential can read each other's answers, but cannot use them without that key.
 //!
-//! Read in this order: [`TokenGrant`], [`EnrolmentRequest`], [`open_enrolment_request`], [`decide_enrolment`], [`NodeEnroller`], [`EnrolmentAnswer`], [`EnrolmentAcceptance::verify_tokens`].
+//! Read in this order: [`TokenGrant`], [`EnrolmentRequest`], [`open_enrolment_request`], [`decide_enrolment`], [`NodeEnroller`], [`EnrolmentAnswer`],
+//! [`EnrolmentAcceptance::verify_tokens`].
 
 mod answer;
 mod decide;

@@ -1,12 +1,12 @@
-//! Patterns of names: which machines a bootstrap token may bring in.
+//! Name patterns: which names a bootstrap token permits.
 //!
 //! ```text
 //! web-*.example.com     web-1.example.com, web-a7.example.com; not web-1.dmz.example.com
 //! **.lab.example.com    a.lab.example.com, a.b.lab.example.com; not lab.example.com
 //! ```
 //!
-//! A `*` stands for any characters of one part, none too, and never for a dot. A part that is `**` stands for one or more whole
-//! parts. Anything else stands for itself. Upper case is folded as in names.
+//! A `*` matches any number of characters of one label, including none, and never a dot. A label `**` matches one or more whole
+//! labels. All other characters match themselves. Upper case is folded as in names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,24 +21,24 @@ use crate::limits;
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern(String);
 
-/// Why a text is no pattern of names.
+/// Parse errors of name patterns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamePatternError {
-    /// Nothing, or more than a name can have.
+    /// Empty, or longer than a name.
     #[error(
         "a pattern of names has 1 to {limit} bytes, this one has {0}",
         limit = limits::MAX_IDENTITY_BYTES
     )]
     Length(usize),
-    /// A character outside of the grammar.
+    /// A character outside the grammar.
     #[error("`{pattern}` holds {character:?}; patterns are made of a-z, 0-9, -, _, * and dots")]
     Character {
         /// The whole text.
         pattern: String,
-        /// The first character that does not belong.
+        /// The first invalid character.
         character: char,
     },
-    /// An empty or too long part, or `**` beside something else.
+    /// An empty or too long label, or `**` with other characters.
     #[error(
         "`{pattern}` has the part `{part}`; a part has 1 to {} characters, and `**` stands alone in one",
         limits::MAX_LABEL_BYTES
@@ -46,16 +46,16 @@ pub enum NamePatternError {
     Part {
         /// The whole text.
         pattern: String,
-        /// The part between two dots.
+        /// The label between two dots.
         part: String,
     },
 }
 
-/// The part that stands for one or more parts.
+/// Matches one or more labels.
 const MULTI_LABEL_WILDCARD: &str = "**";
 
 impl NamePattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub fn parse(text: &str) -> Result<Self, NamePatternError> {
         if text.is_empty() || text.len() > limits::MAX_IDENTITY_BYTES {
             return Err(NamePatternError::Length(text.len()));
@@ -79,12 +79,12 @@ impl NamePattern {
         }
     }
 
-    /// The pattern in its one spelling.
+    /// The normalised pattern.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this name is meant. Takes time that grows with the product of both lengths, and no more.
+    /// Whether the pattern matches this name. The run time is at most proportional to the product of both lengths.
     pub fn matches(&self, name: &Identity) -> bool {
         let pattern: Vec<&str> = self.0.split('.').collect();
         let parts: Vec<&str> = name.as_str().split('.').collect();
@@ -98,7 +98,7 @@ impl NamePattern {
     }
 }
 
-/// Whether one part of a name is what a part of a pattern means.
+/// Whether one label of a name matches one label of a pattern.
 fn matches_label(pattern: &str, part: &str) -> bool {
     matches_wildcards(
         pattern.as_bytes(),
@@ -109,8 +109,8 @@ fn matches_label(pattern: &str, part: &str) -> bool {
     )
 }
 
-/// Whether items are what a pattern means, in which some stand for `least` items or more. After a mismatch only the last of
-/// those has to take one more: what those before it took can stay, because it was the least.
+/// Matches items against a pattern in which wildcards match `least` items or more. On a mismatch, only the last wildcard takes
+/// one more item: earlier wildcards matched the fewest items, so no other assignment of theirs can help.
 fn matches_wildcards<P, T>(
     pattern: &[P],
     items: &[T],

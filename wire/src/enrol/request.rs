@@ -1,7 +1,7 @@
-//! The wish to be enrolled: who somebody wants to be, with which key, and the proof that it has that key.
+//! The enrolment request: the requested name, the node's key, and the proof of possession of that key.
 //!
-//! Two signatures: the bootstrap credential's around the whole, as of every message, and the new key's over the wish itself. A
-//! wish that was taken from one envelope and put into another is not believed, because it names the credential that it came by.
+//! It has two signatures: the new key signs the request, and the bootstrap credential signs the envelope, as for every message. A
+//! request moved to another envelope is rejected, because it names its bootstrap credential.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::token::{
 };
 use crate::{Millis, limits};
 
-/// What comes before the wish in what the new key signs.
+/// Domain prefix of the bytes that the new key signs.
 const PROOF_DOMAIN: &[u8] = b"muster.hello.proof.v1\0";
 
-/// A number that is used once: the answer repeats it.
+/// A single-use random number that the answer repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EnrolmentNonce([u8; 16]);
@@ -37,7 +37,7 @@ pub struct EnrolmentNonce([u8; 16]);
 pub struct EnrolmentNonceError;
 
 impl EnrolmentNonce {
-    /// A new one from the operating system's randomness.
+    /// Creates a nonce from the operating system's random source.
     pub fn from_random() -> Result<Self, KeyError> {
         let mut bytes = [0; 16];
         rand::rngs::OsRng
@@ -46,7 +46,7 @@ impl EnrolmentNonce {
         Ok(Self(bytes))
     }
 
-    /// The one of these bytes.
+    /// Creates a nonce from these bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -68,27 +68,27 @@ impl From<EnrolmentNonce> for String {
     }
 }
 
-/// What a machine says that wishes to become a node. Unknown fields are ignored: a newer machine may tell more.
+/// An enrolment request. Unknown fields are ignored, so newer nodes can add fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnrolmentRequest {
-    /// Who it wants to be.
+    /// The requested name.
     pub identity: Identity,
-    /// Its public key. The private one never leaves the machine.
+    /// The node's public key. The private key never leaves the machine.
     pub key: PublicKey,
-    /// The key of the bootstrap credential that it came by.
+    /// The key of the bootstrap credential in use.
     pub credential: PublicKey,
-    /// For the answer to repeat.
+    /// Repeated by the answer.
     pub nonce: EnrolmentNonce,
-    /// What it knows of itself and its cloud; claims, and no more.
+    /// Facts of the machine and its cloud, unverified.
     #[serde(default)]
     pub facts: NodeFacts,
     /// The daemon's version.
     pub version: String,
-    /// When it signed, by its own clock.
+    /// Signing time, by the node's clock.
     pub time: Millis,
 }
 
-/// The body of the envelope: the wish as it was signed, and the new key's signature of it.
+/// The envelope's body: the signed request text, and the new key's signature of it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EnrolmentRequestBody {
@@ -96,49 +96,49 @@ struct EnrolmentRequestBody {
     proof: String,
 }
 
-/// A wish whose two signatures were verified.
+/// A request whose two signatures were verified.
 #[derive(Debug, Clone)]
 pub struct OpenEnrolmentRequest {
-    /// What is wished.
+    /// The request.
     pub hello: EnrolmentRequest,
-    /// The bootstrap credential that it came by.
+    /// The bootstrap credential that signed the envelope.
     pub sender: Arc<VerifiedUser>,
-    /// What that credential allows.
+    /// The grant in that credential.
     pub ticket: TokenGrant,
 }
 
-/// Why a wish is not even considered.
+/// Reasons to ignore an enrolment request.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentRequestError {
-    /// Its envelope or the bootstrap token is not believed.
+    /// The envelope or the bootstrap token failed verification.
     #[error("the wish to be enrolled is not authentic")]
     Refused(#[from] MessageRefusal),
-    /// Not the JSON that it should be.
+    /// Not valid JSON of this type.
     #[error("the wish to be enrolled cannot be read")]
     Json(#[from] serde_json::Error),
-    /// Not what it should say.
+    /// A field has an invalid value.
     #[error("the wish to be enrolled cannot be used: {0}")]
     Shape(&'static str),
-    /// Whoever sent it does not have the private key to the public one that it names.
+    /// The signature of the new key is invalid: the sender does not have its private key.
     #[error("{identity} does not prove that it has the key {key}")]
     Proof {
-        /// Who it wants to be.
+        /// The requested name.
         identity: Identity,
-        /// The key that it names.
+        /// The claimed key.
         key: PublicKey,
     },
-    /// The bootstrap token allows nothing that is understood.
+    /// The grant in the bootstrap token cannot be parsed.
     #[error("the bootstrap token {credential} cannot be used")]
     Ticket {
         /// The token's key.
         credential: PublicKey,
-        /// Why.
+        /// The parse error.
         #[source]
         source: TokenGrantError,
     },
 }
 
-/// Seals a wish: with the new key, then with the bootstrap credential.
+/// Signs a request with the new key, then with the bootstrap credential.
 pub fn sign_enrolment_request(
     hello: &EnrolmentRequest,
     bootstrap: &Signer,
@@ -154,7 +154,7 @@ pub fn sign_enrolment_request(
     )
 }
 
-/// Opens a wish that came from somewhere in the newcomers' account.
+/// Verifies a request received in the bootstrap account.
 pub fn open_enrolment_request(
     bytes: &[u8],
     newcomers: &AccountTrust,
@@ -208,7 +208,7 @@ fn verify_proof(hello: &EnrolmentRequest, introduction: &EnrolmentRequestBody) -
         .ok()
 }
 
-/// What the new key signs.
+/// The bytes that the new key signs.
 fn proof_bytes(hello: &str) -> Vec<u8> {
     [PROOF_DOMAIN, hello.as_bytes()].concat()
 }

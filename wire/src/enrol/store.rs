@@ -1,6 +1,6 @@
-//! The roll: who was enrolled under which name, and how often each bootstrap token was used.
+//! The enrolment store: the key of each name, and the use count of each bootstrap token.
 //!
-//! Here is what the [enroller](super::Enroller) asks of it. The service keeps it where all of its instances see it.
+//! This module defines the interface for the [enroller](super::NodeEnroller). The service stores the data where all its instances share it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -12,51 +12,52 @@ use super::request::OpenEnrolmentRequest;
 use crate::identity::Identity;
 use crate::token::PublicKey;
 
-/// What somebody beside the rules says to a wish.
+/// The external approval of an enrolment request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnrolmentApproval {
-    /// Nobody has to say anything.
+    /// No approval is required.
     NotNeeded,
-    /// Somebody has said yes.
+    /// Approved.
     Given,
-    /// Somebody has to say something; the text tells what is waited for.
+    /// Pending; the text says what is pending.
     Awaited(String),
-    /// Somebody has said no; the text tells why.
+    /// Denied; the text is the reason.
     Denied(String),
 }
 
-/// Where names and uses are kept. Several instances of a service may work on one roll at once.
+/// Stores names and uses. Several service instances may use one store concurrently.
 pub trait EnrolmentStore: Send + Sync {
-    /// What can go wrong. The wish is then answered with [`super::EnrolmentRefusalReason::Trouble`], and comes again.
+    /// Store errors. The request is then answered with [`super::EnrolmentRefusalReason::Trouble`], and the node retries.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// The fleet's newest account token, where it is kept; its revocations count for the wish that is decided next.
+    /// The fleet's newest account token, if the store keeps it. Its revocations apply to the next decision.
     fn fleet_account(&self) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send {
         ready(Ok(None))
     }
 
-    /// Who has a name.
+    /// The entry of a name.
     fn find_holder(
         &self,
         name: &Identity,
     ) -> impl Future<Output = Result<Option<NameEntry>, Self::Error>> + Send;
 
-    /// Takes a name: in one step, so that of two keys one gets it. What is released, and what the key has anyway, may be taken.
+    /// Claims a name atomically, so that one of two concurrent keys succeeds. A released name, and a name that the key holds already, can
+    /// be claimed.
     fn claim_name(
         &self,
         entry: &NameEntry,
     ) -> impl Future<Output = Result<NameClaimOutcome, Self::Error>> + Send;
 
-    /// Counts a use of a credential, in one step, unless `limit` were used. A name with its key counts once, however often it
-    /// comes. Whether it was counted, now or before.
+    /// Counts one use of a credential atomically, unless `limit` is reached. A pair of name and key counts once, however often it
+    /// enrols. Returns whether it is counted, now or before.
     fn count_use(
         &self,
         entry: &NameEntry,
         limit: u32,
     ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
-    /// Whether a node of this name exists although no machine was enrolled under it: it is registered, or it is connected and was asked.
-    /// `has_entry` says whether the name has an entry, which is then released. The question is asked before the name is claimed.
+    /// Whether a node of this name exists that was not enrolled: it is registered, or it is connected and answered a request.
+    /// `has_entry` says whether the name has an entry, which is then released. Called before the name is claimed.
     fn is_name_in_use(
         &self,
         _name: &Identity,
@@ -65,7 +66,7 @@ pub trait EnrolmentStore: Send + Sync {
         ready(Ok(false))
     }
 
-    /// What somebody says to a wish that the rules allow.
+    /// The external approval of a request that the rules permit.
     fn check_approval(
         &self,
         _wish: &OpenEnrolmentRequest,
@@ -74,7 +75,7 @@ pub trait EnrolmentStore: Send + Sync {
     }
 }
 
-/// A roll in memory: for trials and tests, and for whoever keeps one elsewhere and needs to decide as it would.
+/// An in-memory store, for tests and for implementations that store the data elsewhere but apply the same rules.
 #[derive(Debug, Default)]
 pub struct MemoryEnrolmentStore(Mutex<EnrolmentStoreState>);
 
@@ -85,17 +86,17 @@ struct EnrolmentStoreState {
 }
 
 impl MemoryEnrolmentStore {
-    /// Everybody on it, by name.
+    /// All entries, by name.
     pub fn all_entries(&self) -> Vec<NameEntry> {
         self.with_state(|inner| inner.names.values().cloned().collect())
     }
 
-    /// How often a credential was used.
+    /// The use count of a credential.
     pub fn use_count(&self, credential: &PublicKey) -> usize {
         self.with_state(|inner| inner.uses.get(credential).map_or(0, BTreeSet::len))
     }
 
-    /// Lets another key have a name.
+    /// Marks a name as released, so that another key may claim it.
     pub fn release_name(&self, name: &Identity) {
         self.with_state(|inner| {
             if let Some(entry) = inner.names.get_mut(name) {
@@ -104,12 +105,12 @@ impl MemoryEnrolmentStore {
         });
     }
 
-    /// Puts an entry in the place of what the name has.
+    /// Replaces the entry of a name.
     pub fn insert_entry(&self, entry: NameEntry) {
         self.with_state(|inner| inner.names.insert(entry.identity.clone(), entry));
     }
 
-    /// Marks the key that has a name as revoked.
+    /// Marks the key of a name as revoked.
     pub fn revoke_name(&self, name: &Identity) {
         self.with_state(|inner| {
             if let Some(entry) = inner.names.get_mut(name) {

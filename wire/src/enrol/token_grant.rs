@@ -1,6 +1,6 @@
-//! What a bootstrap token allows, as it stands in the token's tags: names, uses, and the facts that newcomers are given.
+//! The grant of a bootstrap token, from its tags: names, use limit, and facts for enrolled nodes.
 //!
-//! Its end and its revocation are the token's own, as everybody's.
+//! Expiry and revocation are those of the token itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,51 +10,51 @@ use super::names::{NamePattern, NamePatternError};
 use crate::identity::Identity;
 use crate::limits;
 
-/// What a bootstrap token allows whoever has it.
+/// The grant of a bootstrap token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenGrant {
-    /// The names that may be asked for; none allows none.
+    /// Permitted names; an empty list permits none.
     pub names: Vec<NamePattern>,
-    /// How many machines may come in; nothing for any number.
+    /// Maximum number of machines; `None` is unlimited.
     pub uses: Option<u32>,
-    /// What a node that came in so says of itself from then on.
+    /// Facts that enrolled nodes add to their own.
     pub facts: BTreeMap<String, String>,
 }
 
-/// Why a token is no ticket, or cannot be made one.
+/// Parse errors of grants.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenGrantError {
-    /// A name.
+    /// An invalid name pattern.
     #[error(transparent)]
     Name(#[from] NamePatternError),
-    /// It lets nobody in.
+    /// It permits no names.
     #[error("it names no machines, and so lets none in")]
     Nobody,
-    /// Too many of something.
+    /// A limit is exceeded.
     #[error("it has {found} {what}, more than {limit}")]
     TooMany {
-        /// Of what.
+        /// The kind of item.
         what: &'static str,
-        /// How many there are.
+        /// Number of items.
         found: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// A count that is none.
+    /// An invalid use count.
     #[error("`{0}` is no number of uses; it is 1 or more")]
     Uses(String),
-    /// A fact.
+    /// An invalid fact.
     #[error(
         "`{0}` is no fact; write NAME=VALUE, with letters, digits, `_`, `-` and `.` in the name and up to {limit} bytes in the value",
         limit = limits::MAX_TOKEN_GRANT_TEXT_BYTES
     )]
     Fact(String),
-    /// Something that a newer organisation says, which may narrow what is allowed.
+    /// An unknown tag, which may be a restriction of a newer version.
     #[error("it says `{0}`, which is not understood here")]
     Unknown(String),
 }
 
-/// One fact, as somebody writes it: `NAME=VALUE`.
+/// One fact in text form: `NAME=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenGrantFact {
     /// Its name.
@@ -64,12 +64,12 @@ pub struct TokenGrantFact {
 }
 
 impl TokenGrant {
-    /// Whether a machine of this name may come in.
+    /// Whether the grant permits this name.
     pub fn allows_name(&self, name: &Identity) -> bool {
         self.names.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// The tags for a token.
+    /// Encodes the grant as token tags.
     pub fn to_tags(&self) -> Result<Vec<String>, TokenGrantError> {
         self.check_limits()?;
         let names = self.names.iter().map(|name| format!("name:{name}"));
@@ -81,7 +81,7 @@ impl TokenGrant {
         Ok(names.chain(uses).chain(facts).collect())
     }
 
-    /// Reads the tags of a token. What is not understood is refused: it may be what narrows it.
+    /// Parses the tags of a token. Unknown tags are refused, because they may be restrictions.
     pub fn from_tags(tags: &[String]) -> Result<Self, TokenGrantError> {
         let mut ticket = Self::default();
         for tag in tags {

@@ -1,6 +1,6 @@
-//! The filter itself: what it may hold, how it is put together, and its limits.
+//! The filter type: its parts, construction and limits.
 //!
-//! Reading the elements is the business of `parse`, `pattern`, `words` and `select`; JSON of `json`; matching of `eval`.
+//! `parse`, `pattern`, `words` and `select` parse the elements; `json` implements the JSON form; `eval` implements matching.
 
 use super::error::{FilterError, FilterFault};
 use super::pattern::FilterPattern;
@@ -14,43 +14,43 @@ pub const MAX_FILTER_ELEMENTS: usize = 64;
 /// Most bytes of all elements together.
 pub const MAX_FILTER_BYTES: usize = 64 * 1024;
 
-/// Which nodes are meant. The default is the empty filter: every node.
+/// Selects nodes. The default is the empty filter, which matches every node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeFilter {
     facts: Vec<FactTerm>,
     classes: Vec<FilterPattern>,
     agents: Vec<FilterPattern>,
     identities: Vec<FilterPattern>,
-    /// Boxed, for few filters have one.
+    /// Boxed, because few filters have an expression.
     select: Option<Box<SelectExpression>>,
 }
 
 impl NodeFilter {
-    /// Also demands a fact: `-F customer=acme`.
+    /// Adds a required fact: `-F customer=acme`.
     pub fn with_fact(mut self, text: &str) -> Result<Self, FilterError> {
         self.facts.push(FactTerm::parse(text)?);
         self.check_limits(text)
     }
 
-    /// Also demands a class: `-C mysql::master`, `-C /^role::/`.
+    /// Adds a required class: `-C mysql::master`, `-C /^role::/`.
     pub fn with_class(mut self, text: &str) -> Result<Self, FilterError> {
         self.classes.push(FilterPattern::parse(text)?);
         self.check_limits(text)
     }
 
-    /// Also demands an agent: `-A puppetral`.
+    /// Adds a required agent: `-A puppetral`.
     pub fn with_agent(mut self, text: &str) -> Result<Self, FilterError> {
         self.agents.push(FilterPattern::parse(text)?);
         self.check_limits(text)
     }
 
-    /// Names a node, or one more: `-I db1.acme.net`, `-I /^web/`. The node's identity must be one of them.
+    /// Adds an alternative identity: `-I db1.acme.net`, `-I /^web/`. The node's identity must match one of them.
     pub fn with_identity(mut self, text: &str) -> Result<Self, FilterError> {
         self.identities.push(FilterPattern::parse(text)?);
         self.check_limits(text)
     }
 
-    /// Also demands every word, a fact or a class: `-W "environment=development mysql::master"`.
+    /// Adds required words, each a fact or a class: `-W "environment=development mysql::master"`.
     pub fn with_words(mut self, text: &str) -> Result<Self, FilterError> {
         for word in words::parse_words(text).map_err(|fault| fault.into_filter_error(text))? {
             match word {
@@ -61,12 +61,12 @@ impl NodeFilter {
         self.check_limits(text)
     }
 
-    /// Also demands an expression: `-S "(country=uk or customer=acme) and not apache"`.
+    /// Adds a required expression: `-S "(country=uk or customer=acme) and not apache"`.
     pub fn with_select(self, text: &str) -> Result<Self, FilterError> {
         self.with_parsed(text, SelectExpression::parse(text)?)
     }
 
-    /// The same, checked against the data sources that are declared.
+    /// Adds a required expression, checked against the declared data sources.
     pub fn with_declared_select(
         self,
         text: &str,
@@ -81,8 +81,8 @@ impl NodeFilter {
             .check_limits(text)
     }
 
-    /// Both filters as though their flags had been given together: facts, classes and agents of both are
-    /// demanded, expressions are joined by `and`, and the identities of both are alternatives.
+    /// Merges two filters as if their flags were given together: facts, classes and agents of both are required, expressions are
+    /// joined by `and`, and the identities of both are alternatives.
     pub fn merge(mut self, other: Self) -> Result<Self, FilterError> {
         self.facts.extend(other.facts);
         self.classes.extend(other.classes);
@@ -104,7 +104,7 @@ impl NodeFilter {
         Ok(self)
     }
 
-    /// A filter of its parts.
+    /// Builds a filter from its parts.
     pub(super) fn from_parts(
         facts: Vec<FactTerm>,
         classes: Vec<FilterPattern>,
@@ -122,7 +122,7 @@ impl NodeFilter {
         .check_limits("")
     }
 
-    /// Whether nothing is demanded, so that every node matches.
+    /// Whether the filter has no conditions, so that every node matches.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
             && self.classes.is_empty()
@@ -131,7 +131,7 @@ impl NodeFilter {
             && self.select.is_none()
     }
 
-    /// The named nodes, each once and in the order given, if names are all that is demanded: such a filter
+    /// The listed nodes, without duplicates and in the given order, if exact names are the only condition. Such a filter
     /// needs no discovery.
     pub fn identities_exact(&self) -> Option<Vec<&str>> {
         let only_identities = self.facts.is_empty()
@@ -152,32 +152,32 @@ impl NodeFilter {
         Some(names)
     }
 
-    /// Facts, all of them demanded.
+    /// The required facts.
     pub fn facts(&self) -> &[FactTerm] {
         &self.facts
     }
 
-    /// Classes, all of them demanded.
+    /// The required classes.
     pub fn classes(&self) -> &[FilterPattern] {
         &self.classes
     }
 
-    /// Agents, all of them demanded.
+    /// The required agents.
     pub fn agents(&self) -> &[FilterPattern] {
         &self.agents
     }
 
-    /// Identities, one of them demanded if there are any.
+    /// Alternative identities; if any are given, one must match.
     pub fn identities(&self) -> &[FilterPattern] {
         &self.identities
     }
 
-    /// The expression, if there is one.
+    /// The expression, if any.
     pub fn select(&self) -> Option<&SelectExpression> {
         self.select.as_deref()
     }
 
-    /// The filter, unless it has grown too large; `text` is what it grew by.
+    /// Returns the filter unless it exceeds the limits; `text` is the last addition, for the error.
     fn check_limits(self, text: &str) -> Result<Self, FilterError> {
         for (kind, count) in [
             ("facts", self.facts.len()),

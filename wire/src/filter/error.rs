@@ -1,11 +1,11 @@
-//! What is wrong with a filter, where, and what would have been right.
+//! Filter errors: the text, the position, and what was expected there.
 
 use std::borrow::Cow;
 
-/// Longest part of an offending text that an error repeats, in characters.
+/// Longest part of an invalid text that an error repeats, in characters.
 const MAX_QUOTED_CHARS: usize = 200;
 
-/// A filter that cannot be used. The regex engine's own words, if any, are the source.
+/// An invalid filter. A regex engine error, if any, is the source.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("cannot use filter {text:?}: expected {expected} at column {column}")]
 pub struct FilterError {
@@ -17,26 +17,26 @@ pub struct FilterError {
 }
 
 impl FilterError {
-    /// The offending text as given, cut to 200 characters.
+    /// The invalid text, cut to 200 characters.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where in the text reading stopped, in characters from 1.
+    /// The error position in the text, in characters from 1.
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// What would have been right there, in plain words.
+    /// What was expected at that position.
     pub fn expected(&self) -> &str {
         &self.expected
     }
 }
 
-/// A fault found while reading, before it is known which text the reader's part belongs to.
+/// A parse error relative to the parsed part, before the whole text is known.
 #[derive(Debug)]
 pub(super) struct FilterFault {
-    /// Bytes from the start of the part that was read.
+    /// Byte offset from the start of the parsed part.
     at: usize,
     expected: Cow<'static, str>,
     source: Option<Box<regex::Error>>,
@@ -63,18 +63,18 @@ impl FilterFault {
         }
     }
 
-    /// The same fault, `bytes` further on in a larger text.
+    /// Moves the error by `bytes`, for a part of a larger text.
     pub(super) fn shifted_by(mut self, bytes: usize) -> Self {
         self.at += bytes;
         self
     }
 
-    /// What would have been right.
+    /// What was expected.
     pub(super) fn into_expected(self) -> Cow<'static, str> {
         self.expected
     }
 
-    /// The error to show, given the whole text.
+    /// Converts to the displayed error, given the whole text.
     pub(super) fn into_filter_error(self, text: &str) -> FilterError {
         let column = 1 + text
             .char_indices()

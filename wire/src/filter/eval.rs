@@ -1,9 +1,9 @@
-//! Holds a filter against a node. Cannot fail, and allocates only to show a number to an expression.
+//! Evaluates a filter for a node. Cannot fail, and allocates only to convert a number for a regular expression.
 //!
-//! A fact that is a list matches if any element does; a map, if any key does. `!=` and `!~` are the exact
-//! negations of `==` and `=~`: they hold where the fact is missing or null, where every other operator does
-//! not. Numbers compare as numbers when both sides look like them; a JSON number never equals other text.
-//! Booleans equal `true` or `false`. Texts compare without regard to case, in order too.
+//! A list fact matches if any element does; a map, if any key does. `!=` and `!~` are the exact negations of `==` and
+//! `=~`: they are true for missing or null facts, where every other operator is false. Numbers compare numerically if both
+//! sides parse as numbers; a JSON number never equals other text. Booleans equal `true` or `false`. Texts compare
+//! case-insensitively, in order comparisons too.
 
 use std::cmp::Ordering;
 
@@ -17,12 +17,12 @@ use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
 use crate::state::{NodeFacts, NodeView};
 
 impl NodeFilter {
-    /// Whether the node is meant, when no data source can be asked: each is unknown.
+    /// Whether the filter matches the node. All data sources are unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
         self.matches_identity(node) && self.matches_except_identity(node)
     }
 
-    /// Whether the node is meant, or which data source must be asked to tell. What costs nothing is looked at first.
+    /// Evaluates the filter, or returns the data source lookup that is needed first. Conditions without lookups are evaluated first.
     pub fn evaluate(&self, node: &NodeView<'_>, known: &KnownLookups) -> EvaluationProgress<'_> {
         if !self.matches_identity(node) {
             return EvaluationProgress::Decided(TruthValue::False);
@@ -30,7 +30,7 @@ impl NodeFilter {
         self.evaluate_except_identity(node, known)
     }
 
-    /// The same, of everything that is demanded besides an identity.
+    /// Evaluates all conditions except identities.
     pub fn evaluate_except_identity(
         &self,
         node: &NodeView<'_>,
@@ -47,7 +47,7 @@ impl NodeFilter {
         }
     }
 
-    /// Each condition besides identities, as it is typed, and whether it holds; unknown, if its data source was not asked.
+    /// Each condition except identities, as typed, with its truth value; unknown if its data source was not queried.
     pub fn evaluate_conditions(
         &self,
         node: &NodeView<'_>,
@@ -77,7 +77,7 @@ impl NodeFilter {
         conditions
     }
 
-    /// The conditions besides identities that are unknown. A data source that was not asked is none of them.
+    /// The unknown conditions except identities. Conditions on data sources that were not queried are not included.
     pub fn unknown_conditions(&self, node: &NodeView<'_>, known: &KnownLookups) -> Vec<String> {
         let unknown =
             |(text, truth): (String, TruthValue)| (truth == TruthValue::Unknown).then_some(text);
@@ -104,14 +104,14 @@ impl NodeFilter {
                 .any(|pattern| pattern.matches(node.identity))
     }
 
-    /// Whether everything holds that is demanded besides an identity; for whoever knows more alternatives to
-    /// the filter's identities, such as the groups of an inventory. Data sources are unknown.
+    /// Whether all conditions except identities are true. For callers that have more alternatives to the filter's identities, such
+    /// as inventory groups. Data sources are unknown.
     pub fn matches_except_identity(&self, node: &NodeView<'_>) -> bool {
         self.evaluate_facts_and_names(node) == TruthValue::True
             && self.select().is_none_or(|select| select.matches(node))
     }
 
-    /// Agents, classes and facts, all of which must hold.
+    /// Agents, classes and facts, all of which must match.
     fn evaluate_facts_and_names(&self, node: &NodeView<'_>) -> TruthValue {
         let has_agents = self
             .agents()
@@ -130,7 +130,7 @@ impl NodeFilter {
 }
 
 impl FilterPattern {
-    /// Whether a name is meant.
+    /// Whether the pattern matches this name.
     pub fn matches(&self, name: &str) -> bool {
         match self {
             Self::Exact(exact) => equals_ignoring_case(exact, name),
@@ -138,12 +138,12 @@ impl FilterPattern {
         }
     }
 
-    /// Whether one of these names is meant.
+    /// Whether the pattern matches one of these names.
     pub(super) fn matches_any(&self, names: &[String]) -> bool {
         names.iter().any(|name| self.matches(name))
     }
 
-    /// Whether the node has such a class; unknown while its classes were never read.
+    /// Whether the node has a matching class; unknown until its classes were read once.
     pub(super) fn matches_node_class(&self, node: &NodeView<'_>) -> TruthValue {
         if node.classes_known {
             self.matches_any(node.classes).into()
@@ -154,13 +154,13 @@ impl FilterPattern {
 }
 
 impl FactTerm {
-    /// Whether the condition holds for these facts.
+    /// Whether the condition is true for these facts.
     pub fn matches(&self, facts: &NodeFacts) -> bool {
         self.operator
             .compare_value(&self.operand, facts.get_path(&self.path))
     }
 
-    /// The same; unknown where a source that was never read could decide it.
+    /// Evaluates the condition; unknown if a fact source that was never read could decide it.
     pub(super) fn evaluate_facts(&self, facts: &NodeFacts) -> TruthValue {
         if facts.is_known(&self.path) {
             self.matches(facts).into()
@@ -171,7 +171,7 @@ impl FactTerm {
 }
 
 impl FactOperand {
-    /// Whether a value is found by this, negation left aside.
+    /// Whether a value matches, before negation.
     fn matches_value(&self, operator: FactOperator, value: &Value) -> bool {
         match value {
             Value::Null => false,
@@ -205,12 +205,12 @@ impl FactOperand {
 }
 
 impl FactOperator {
-    /// Whether a value, or the lack of one, stands so to the operand.
+    /// Compares a value, or its absence, with the operand.
     pub(super) fn compare_value(self, operand: &FactOperand, value: Option<&Value>) -> bool {
         value.is_some_and(|value| operand.matches_value(self, value)) != self.is_negation()
     }
 
-    /// Whether a fact that stands in this order to the value is found; negation comes later.
+    /// Whether the operator accepts this ordering of fact to value, before negation.
     fn accepts_ordering(self, fact: Ordering) -> bool {
         match self {
             Self::Equal | Self::NotEqual => fact.is_eq(),
@@ -224,7 +224,7 @@ impl FactOperator {
 }
 
 impl LiteralOperand {
-    /// How `fact` stands to this value: as numbers if both look like numbers, else as texts.
+    /// The ordering of `fact` to this value: numeric if both parse as numbers, else textual.
     fn compare_text(&self, fact: &str) -> Ordering {
         self.number
             .and_then(|wanted| NumericValue::parse(fact)?.compare(wanted))

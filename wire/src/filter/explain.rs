@@ -1,6 +1,6 @@
-//! Says a filter in English: `nodes whose fact customer equals "acme" and that have class mysql::master`.
+//! Describes a filter in English: `nodes whose fact customer equals "acme" and that have class mysql::master`.
 //!
-//! For people only; nothing reads it back. Filters hold no control characters, so it is safe to print.
+//! For display only; it is never parsed. Filters contain no control characters, so the text is safe to print.
 
 use super::ast::NodeFilter;
 use super::pattern::FilterPattern;
@@ -53,7 +53,7 @@ fn explain_fact(term: &FactTerm) -> String {
     )
 }
 
-/// What a term says of its fact.
+/// The English phrase of an operator.
 pub(super) fn operator_phrase(operator: FactOperator) -> &'static str {
     match operator {
         FactOperator::Equal => "equals",

@@ -1,4 +1,4 @@
-//! The filter's JSON, as requests carry it:
+//! The JSON form of filters in requests:
 //!
 //! ```json
 //! {"fact":[{"fact":"os.family","operator":"==","value":"Debian"}],
@@ -6,8 +6,8 @@
 //!  "select":"country==uk or not apache"}
 //! ```
 //!
-//! A kind that demands nothing is left out. An empty list, null, an unknown key, or a list in the place of an
-//! object is an error: a sender's mistake, or a newer sender, must not reach more nodes than it meant.
+//! A kind without conditions is omitted. An empty list, null, an unknown key, or a list in place of an object is an error, so
+//! that a malformed request or a newer sender cannot select more nodes than intended.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use super::pattern::FilterPattern;
 use super::select::SelectExpression;
 use super::term::{FactOperator, FactTerm};
 
-/// What is decoded, kind by kind.
+/// The decoded form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilterDocument {
@@ -37,7 +37,7 @@ struct FilterDocument {
     select: Option<SelectExpression>,
 }
 
-/// What is encoded, kind by kind.
+/// The encoded form.
 #[derive(Serialize)]
 struct FilterDocumentRef<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -52,7 +52,7 @@ struct FilterDocumentRef<'a> {
     select: Option<&'a SelectExpression>,
 }
 
-/// A fact term's parts.
+/// The parts of a fact term.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FactTermDocument {
@@ -136,14 +136,14 @@ impl<'de> Deserialize<'de> for SelectExpression {
     }
 }
 
-/// Null is not the absence of an expression.
+/// Refuses null, which is not the absence of an expression.
 fn deserialize_select<'de, D: Deserializer<'de>>(
     source: D,
 ) -> Result<Option<SelectExpression>, D::Error> {
     SelectExpression::deserialize(source).map(Some)
 }
 
-/// Derived structs also accept their fields as a list, by which `[]` would become the empty filter.
+/// Refuses lists: derived structs also accept their fields as a list, so `[]` would decode as the empty filter.
 fn deserialize_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source: D,
 ) -> Result<T, D::Error> {
@@ -164,7 +164,7 @@ fn deserialize_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source.deserialize_map(ObjectVisitor(PhantomData))
 }
 
-/// A list of one element or more, stopped at the limit: each element costs a compilation.
+/// Decodes a non-empty list. It stops at the element limit, because each element costs a regex compilation.
 fn deserialize_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     source: D,
 ) -> Result<Vec<T>, D::Error> {

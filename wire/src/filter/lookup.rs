@@ -1,7 +1,7 @@
-//! What is known of a node's data sources while a filter is held against it, and how far that gets.
+//! Data source lookups during evaluation: questions, results and the evaluation's progress.
 //!
-//! Looking something up is somebody else's business: evaluation says what it needs next, is given the answer, and is
-//! asked again. So the same evaluation serves a daemon that asks its machine, and a report that asks nobody.
+//! Evaluation performs no lookups: it returns the next lookup it needs, and the caller evaluates again with the result. So the
+//! same evaluation serves a daemon that queries its machine and a report without data sources.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,79 +9,79 @@ use std::ops::Not;
 
 use serde_json::{Map, Value};
 
-/// One question to a data source: `service("sshd")`. Prints as expressions write it.
+/// One query of a data source: `service("sshd")`. `Display` prints the expression syntax.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DataLookup {
     /// The source's name.
     pub source: String,
-    /// What it is asked for, if it wants that.
+    /// The query argument, if the source takes one.
     pub query: Option<String>,
 }
 
-/// What became of a question.
+/// The result of a lookup.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DataLookupResult {
-    /// The source's outputs. Null is known to be nothing, like a missing fact; an output that is not in here is unknown.
+    /// The source's outputs. Null counts as a missing fact; an output that is absent here is unknown.
     Values(Map<String, Value>),
-    /// No answer, and why: no such source here, denied, failed, too slow.
+    /// No result, with the reason: unknown source, denied, failed or timed out.
     Unknown(String),
 }
 
-/// The questions that were asked so far. Empty at first.
+/// The results so far. Empty at first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KnownLookups(BTreeMap<DataLookup, DataLookupResult>);
 
-/// Whether something holds: true, false, or unknown because a data source did not answer or a source of facts was never read.
+/// A truth value: unknown if a data source returned no result, or a fact source was never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TruthValue {
-    /// It holds.
+    /// True.
     True,
-    /// It does not.
+    /// False.
     False,
-    /// Nobody can tell. A node for which a whole filter is unknown is not meant.
+    /// Unknown. A node for which the whole filter is unknown does not match.
     Unknown,
 }
 
-/// How far an evaluation got: of a filter, to a truth; of a policy, to a decision.
+/// Progress of an evaluation: of a filter to a truth value, or of a policy to a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvaluationProgress<'a, T = TruthValue> {
-    /// To its end.
+    /// Finished.
     Decided(T),
-    /// To this question, which is not among what is known.
+    /// Needs this lookup, whose result is not known yet.
     Needs(&'a DataLookup),
 }
 
 impl KnownLookups {
-    /// Takes an answer in.
+    /// Adds a result.
     pub fn insert(&mut self, lookup: DataLookup, found: DataLookupResult) {
         self.0.insert(lookup, found);
     }
 
-    /// The answer to a question, if it was asked.
+    /// The result of a lookup, if known.
     pub fn get(&self, lookup: &DataLookup) -> Option<&DataLookupResult> {
         self.0.get(lookup)
     }
 
-    /// The questions that were asked in vain.
+    /// The lookups without a result.
     pub fn unanswered_lookups(&self) -> impl Iterator<Item = &DataLookup> {
         let unknown =
             |(lookup, found)| matches!(found, &DataLookupResult::Unknown(_)).then_some(lookup);
         self.0.iter().filter_map(unknown)
     }
 
-    /// How many questions were asked.
+    /// Number of results.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was asked.
+    /// Whether there are no results.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl<'a, T> EvaluationProgress<'a, T> {
-    /// The same, with something else made of what was decided.
+    /// Maps the decided value.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> EvaluationProgress<'a, U> {
         match self {
             Self::Decided(decided) => EvaluationProgress::Decided(make(decided)),
@@ -91,7 +91,7 @@ impl<'a, T> EvaluationProgress<'a, T> {
 }
 
 impl TruthValue {
-    /// Both: false as soon as one is, otherwise unknown as soon as one is.
+    /// Logical and: false if either is false, else unknown if either is unknown.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -101,7 +101,7 @@ impl TruthValue {
         }
     }
 
-    /// As a word: `true`, `false`, `unknown`.
+    /// The value as text: `true`, `false`, `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "true",
@@ -120,7 +120,7 @@ impl From<bool> for TruthValue {
 impl Not for TruthValue {
     type Output = Self;
 
-    /// What is unknown stays unknown.
+    /// The negation of unknown is unknown.
     fn not(self) -> Self {
         match self {
             Self::True => Self::False,
@@ -145,7 +145,7 @@ impl fmt::Display for DataLookup {
     }
 }
 
-/// A text between quotes.
+/// Displays a text in quotes.
 pub(super) struct QuotedText<'a>(pub(super) &'a str);
 
 impl fmt::Display for QuotedText<'_> {

@@ -1,18 +1,18 @@
-//! Which nodes a request is for: facts, classes, agents, identities, and an expression over them.
+//! Node filters: facts, classes, agents, identities, and boolean expressions over them.
 //!
-//! A [`NodeFilter`] is read from command-line flags or from a request's JSON, checked and compiled at once, and
-//! from then on cannot fail: [`NodeFilter::evaluate`] is a plain function of a [`NodeView`](crate::state::NodeView) and of
-//! what is [`KnownLookups`] of the node's data sources.
-//! A node must satisfy every kind that is given, and every one of several facts, classes or agents; several
-//! identities are alternatives. What that cannot say, an expression can: [`SelectExpression`].
+//! A [`NodeFilter`] is parsed from command-line flags or from a request's JSON. It is checked and compiled during parsing, so evaluation
+//! cannot fail: [`NodeFilter::evaluate`] is a pure function of a [`NodeView`](crate::state::NodeView) and of the [`KnownLookups`] of
+//! the node's data sources.
+//! A node must satisfy every given kind, and all of several facts, classes or agents; several identities are alternatives.
+//! A [`SelectExpression`] covers all other combinations.
 //!
-//! An empty filter matches every node. Nothing else may: empty flags, empty elements, empty lists, unknown
-//! keys and broken patterns are errors wherever they come from, and never a wider target.
+//! An empty filter matches every node. No other input does: empty flags, empty elements, empty lists, unknown keys and invalid
+//! patterns are errors from every source, and never a wider target.
 //!
 //! ```
-//! use muster_wire::filter::Filter;
+//! use muster_wire::filter::NodeFilter;
 //!
-//! let filter = Filter::default().with_words("customer=acme mysql::master")?;
+//! let filter = NodeFilter::default().with_words("customer=acme mysql::master")?;
 //! assert_eq!(
 //!     filter.explain(),
 //!     "nodes whose fact customer equals \"acme\" and that have class mysql::master"

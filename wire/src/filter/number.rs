@@ -1,7 +1,7 @@
-//! Numbers as facts and filters write them, and how two of them compare.
+//! Numbers in facts and filters, and their comparison.
 //!
-//! Only plain decimals look like numbers: no exponents, no `inf`, so that a commit such as `12e4567` stays
-//! text. An integer that does not fit 128 bits, a long serial number perhaps, stays text as well.
+//! Only plain decimals parse as numbers. Exponents and `inf` are excluded, so that a commit such as `12e4567` stays
+//! text. An integer that does not fit 128 bits, such as a long serial number, also stays text.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ pub(super) enum NumericValue {
 }
 
 impl NumericValue {
-    /// The number that a text looks like: `[+-]digits[.digits]`.
+    /// Parses `[+-]digits[.digits]`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -29,7 +29,7 @@ impl NumericValue {
         }
     }
 
-    /// A JSON number.
+    /// Converts a JSON number.
     pub(super) fn from_json(number: &Number) -> Option<Self> {
         number.as_i128().map(Self::Integer).or_else(|| {
             number
@@ -39,7 +39,7 @@ impl NumericValue {
         })
     }
 
-    /// Integers exactly, anything else as 64-bit floating point.
+    /// Compares integers exactly, and all others as 64-bit floating point.
     pub(super) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(&b)),

@@ -1,7 +1,7 @@
-//! Reads a fact term as people write it: `customer=acme`, `os.release.major >= 12`, `hostname=/^web/i`.
+//! Parses fact terms: `customer=acme`, `os.release.major >= 12`, `hostname=/^web/i`.
 //!
-//! `=` and `==` are one operator, and like `!=` they take an expression when the value stands between
-//! slashes. Quotes make any value a literal text. `=<`, `=>` and `!=~` are accepted for `<=`, `>=` and `!~`.
+//! `=` and `==` are one operator. Like `!=`, they take a regular expression if the value is between slashes. Quotes make any
+//! value a literal text. `=<`, `=>` and `!=~` are accepted for `<=`, `>=` and `!~`.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use super::error::{FilterError, FilterFault};
 use super::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
 use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, read_path};
 
-/// Spellings of the operators; one that begins another stands after it.
+/// Operator spellings. Longer spellings precede their prefixes.
 pub(super) const OPERATOR_SPELLINGS: [(&str, FactOperator); 12] = [
     ("!=~", FactOperator::NotMatch),
     ("!~", FactOperator::NotMatch),
@@ -26,7 +26,7 @@ pub(super) const OPERATOR_SPELLINGS: [(&str, FactOperator); 12] = [
 ];
 
 impl FactTerm {
-    /// Reads a term. White space around the parts is ignored.
+    /// Parses a term. White space around the parts is ignored.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         Self::parse_part(text).map_err(|fault| fault.into_filter_error(text))
     }
@@ -35,7 +35,7 @@ impl FactTerm {
         let start = text.len() - text.trim_start().len();
         let Some((name, rest)) = find_operator(text).and_then(|at| text.split_at_checked(at))
         else {
-            // Text that is not even a name is better told what is wrong with the name.
+            // If the text is not a valid fact name either, the name's error is more helpful.
             read_path(text.trim()).map_err(|fault| fault.shifted_by(start))?;
             let expected = "an operator (= != =~ !~ < <= > >=) after the fact's name";
             return Err(FilterFault::new(text.len(), expected));
@@ -77,7 +77,7 @@ impl FromStr for FilterPattern {
     }
 }
 
-/// Where the operator begins: the first of its characters outside a quoted part of the fact's name.
+/// The offset of the operator: its first character outside a quoted part of the fact's name.
 pub(super) fn find_operator(text: &str) -> Option<usize> {
     let mut open: Option<char> = None;
     let mut segment_begins = true;
@@ -94,7 +94,7 @@ pub(super) fn find_operator(text: &str) -> Option<usize> {
     None
 }
 
-/// Reads what stands after the operator, which a value between slashes may turn into another.
+/// Parses the value after the operator. A value between slashes can change the operator to a match.
 fn read_value(
     operator: FactOperator,
     value: &str,
@@ -138,8 +138,8 @@ fn read_value(
     ))
 }
 
-/// The inside of a text that is quoted from its first character to its last. A backslash keeps a quote or
-/// another backslash; before anything else it stands for itself.
+/// The content of a text that is quoted from its first to its last character. A backslash escapes a quote or another
+/// backslash; before any other character it is literal.
 pub(super) fn unquote_text(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut inside = String::with_capacity(text.len());

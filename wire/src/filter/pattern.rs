@@ -1,4 +1,4 @@
-//! What a name is held against: an exact text, or a regular expression between slashes.
+//! Name patterns: an exact text, or a regular expression between slashes.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ pub const MAX_PATTERN_BYTES: usize = 1024;
 /// Most memory that one compiled expression may take, in bytes.
 const MAX_COMPILED_REGEX_BYTES: usize = 256 * 1024;
 
-/// A class, agent or identity to look for.
+/// A pattern for a class, agent or identity.
 ///
-/// An exact text is kept lower-case, for all three are compared without regard to case. It holds neither
-/// white space nor control characters. A text that begins with a slash is an expression: `/^web/`, `/^web/i`.
+/// An exact text is stored in lower case, because all three compare case-insensitively. It contains neither white space nor
+/// control characters. A text that begins with a slash is a regular expression: `/^web/`, `/^web/i`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterPattern {
-    /// Equal, without regard to case.
+    /// Equal, case-insensitively.
     Exact(String),
-    /// Found somewhere in the name.
+    /// Found anywhere in the name.
     Regex(FilterRegex),
 }
 
@@ -34,14 +34,14 @@ pub struct FilterRegex {
 }
 
 impl FilterPattern {
-    /// Reads a pattern; white space around it is ignored.
+    /// Parses a pattern; white space around it is ignored.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         let start = text.len() - text.trim_start().len();
         Self::parse_part(text.trim())
             .map_err(|fault| fault.shifted_by(start).into_filter_error(text))
     }
 
-    /// Reads a pattern that is exactly `text`.
+    /// Parses exactly `text`, without trimming.
     pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.is_empty() {
             return Err(FilterFault::new(
@@ -65,7 +65,7 @@ impl FilterPattern {
         Ok(Self::Exact(name))
     }
 
-    /// Bytes of the text.
+    /// Length of the text in bytes.
     pub(super) fn text_bytes(&self) -> usize {
         match self {
             Self::Exact(name) => name.len(),
@@ -84,7 +84,7 @@ impl fmt::Display for FilterPattern {
 }
 
 impl FilterRegex {
-    /// Compiles an expression within the limits.
+    /// Compiles a regular expression within the limits.
     pub(super) fn compile_regex(source: &str, ignore_case: bool) -> Result<Self, FilterFault> {
         if source.is_empty() {
             return Err(FilterFault::new(
@@ -117,7 +117,7 @@ impl FilterRegex {
         })
     }
 
-    /// Reads `/source/` or `/source/i`.
+    /// Parses `/source/` or `/source/i`.
     pub(super) fn parse_slashed(text: &str) -> Result<Self, FilterFault> {
         let Some((source, ignore_case)) = split_slashed_regex(text) else {
             return Err(FilterFault::new(
@@ -133,7 +133,7 @@ impl FilterRegex {
         self.regex.is_match(text)
     }
 
-    /// The expression without slashes and flag.
+    /// The regular expression without slashes and flag.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -160,7 +160,7 @@ impl PartialEq for FilterRegex {
 
 impl Eq for FilterRegex {}
 
-/// The inside of `/…/` or `/…/i`, and whether the flag is there. Only the outer slashes delimit.
+/// The content of `/…/` or `/…/i`, and whether the flag is set. Only the outer slashes delimit.
 pub(super) fn split_slashed_regex(text: &str) -> Option<(&str, bool)> {
     let body = text.strip_prefix('/')?;
     match body.strip_suffix('/') {
@@ -169,7 +169,7 @@ pub(super) fn split_slashed_regex(text: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// Lower case, character by character: the same folding as [`eval`](super::eval) compares with.
+/// Lower case per character: the same folding that [`eval`](super::eval) compares with.
 fn lower_case(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }

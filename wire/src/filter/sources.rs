@@ -1,7 +1,7 @@
-//! Which data sources there are, as far as an expression must know: what each is asked, and what it answers.
+//! Declarations of data sources for checking expressions: queries and outputs.
 //!
-//! Filled from the sources' schemas by whoever has them. A client checks expressions against it before it sends them;
-//! a node does not, for it must also read what was written for newer nodes.
+//! Built from the sources' schemas. A client checks expressions against the declarations before sending. A node does not,
+//! because it must also accept expressions written for newer nodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::lookup::QuotedText;
 
-/// Largest distance at which a name may have been meant, for a name of this length.
+/// Largest edit distance for a suggestion, for a name of this length.
 fn max_typo_distance(name: &str) -> usize {
     1 + name.len() / 3
 }
@@ -21,44 +21,43 @@ pub struct DeclaredSources(BTreeMap<String, DeclaredSource>);
 /// One declared data source.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredSource {
-    /// Its query; none, if it takes none.
+    /// Its query argument; `None` if it takes none.
     pub query: Option<DeclaredQuery>,
-    /// What it answers: names and kinds. The output with the empty name is what the source stands for when no output is
-    /// named, as in `ok()`.
+    /// Its outputs by name. The output with the empty name is the default when no output is named, as in `ok()`.
     pub outputs: BTreeMap<String, OutputKind>,
 }
 
-/// What a source can be asked for.
+/// The query argument of a source.
 #[derive(Clone)]
 pub struct DeclaredQuery {
-    /// Whether the source answers without one.
+    /// Whether the argument is optional.
     pub optional: bool,
-    /// What it is: `the name of a service`.
+    /// Description of the argument: `the name of a service`.
     pub prompt: String,
-    /// Says what is wrong with a query: `must be shorter than 20 characters`.
+    /// Validates an argument; the error reads like `must be shorter than 20 characters`.
     pub check: QueryCheck,
 }
 
-/// A function of a query: nothing, or what is wrong with it.
+/// Validates a query argument.
 pub type QueryCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// What an output holds, as far as comparisons care.
+/// The type of an output, as far as comparisons need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
-    /// Equal or found, but not ordered.
+    /// Supports equality and regular expressions, but no ordering.
     Text,
-    /// Equal to `true` or `false`.
+    /// Equals `true` or `false`.
     Boolean,
-    /// Equal, or ordered.
+    /// Supports equality and ordering.
     Number,
-    /// Has elements or keys that are equal or found.
+    /// Its elements or keys support equality and regular expressions.
     List,
-    /// May be compared in every way.
+    /// Supports every comparison.
     Any,
 }
 
 impl DeclaredSources {
-    /// Declares a source, in the place of an earlier one of the name.
+    /// Declares a source, replacing an earlier one of the same name.
     pub fn declare_source(&mut self, name: impl Into<String>, source: DeclaredSource) {
         self.0.insert(name.into(), source);
     }
@@ -68,7 +67,7 @@ impl DeclaredSources {
         self.0.get(name)
     }
 
-    /// What was expected in the place of an unknown name.
+    /// What is expected instead of an unknown source name.
     pub(super) fn expected_source(&self, name: &str) -> String {
         match nearest_name(name, self.0.keys()) {
             Some(near) => format!("a known data source ({name} is none; did you mean {near}?)"),
@@ -82,7 +81,7 @@ impl DeclaredSources {
 }
 
 impl DeclaredSource {
-    /// What was expected in the place of an unknown output.
+    /// What is expected instead of an unknown output.
     pub(super) fn expected_output(&self, source: &str, output: &str) -> String {
         match nearest_name(output, self.outputs.keys()) {
             Some(near) => {
@@ -95,7 +94,7 @@ impl DeclaredSource {
         }
     }
 
-    /// Whether the source may be asked this; else what was expected.
+    /// Checks the argument of a source; the error is what was expected.
     pub(super) fn check_query(&self, source: &str, query: Option<&str>) -> Result<(), String> {
         match (&self.query, query) {
             (None, None) => Ok(()),
@@ -114,7 +113,7 @@ impl DeclaredSource {
 }
 
 impl OutputKind {
-    /// As a phrase behind "is".
+    /// A phrase to follow "is".
     pub(super) fn description_phrase(self) -> &'static str {
         match self {
             Self::Text => "a text",
@@ -135,7 +134,7 @@ impl fmt::Debug for DeclaredQuery {
     }
 }
 
-/// The name that was probably meant.
+/// The most similar name within the typo distance.
 pub(super) fn nearest_name<'a, T: AsRef<str> + 'a>(
     name: &str,
     known: impl Iterator<Item = T>,

@@ -1,4 +1,4 @@
-//! One condition on one fact: name, operator, value. Built from its parts, here; from text, in `parse`.
+//! Fact terms: name, operator, value. This file builds them from parts; `parse` reads them from text.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use super::number::NumericValue;
 use super::pattern::{FilterRegex, MAX_PATTERN_BYTES};
 use crate::state::FactPath;
 
-/// How a fact is compared.
+/// The comparison operator of a fact term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FactOperator {
-    /// Equal: numbers by value, texts without regard to case.
+    /// Equal: numbers by value, texts case-insensitively.
     #[serde(rename = "==")]
     Equal,
-    /// The negation of `==`; true where the fact is missing.
+    /// The negation of `==`; true for a missing fact.
     #[serde(rename = "!=")]
     NotEqual,
-    /// A regular expression is found.
+    /// Matches a regular expression.
     #[serde(rename = "=~")]
     Match,
-    /// The negation of `=~`; true where the fact is missing.
+    /// The negation of `=~`; true for a missing fact.
     #[serde(rename = "!~")]
     NotMatch,
     /// Less or equal.
@@ -39,7 +39,7 @@ pub enum FactOperator {
 }
 
 impl FactOperator {
-    /// The operator as written, in filters and in JSON.
+    /// The operator's spelling in filters and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Equal => "==",
@@ -68,7 +68,7 @@ impl fmt::Display for FactOperator {
     }
 }
 
-/// A condition on a fact. Prints as [`FactTerm::parse`] reads it.
+/// A condition on a fact. `Display` prints what [`FactTerm::parse`] reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactTerm {
     pub(super) path: FactPath,
@@ -76,14 +76,14 @@ pub struct FactTerm {
     pub(super) operand: FactOperand,
 }
 
-/// What the fact is compared with: an expression exactly when the operator takes one.
+/// The right side of a comparison: a regular expression exactly if the operator takes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FactOperand {
     Literal(LiteralOperand),
     Regex(FilterRegex),
 }
 
-/// A value, and the number that it looks like.
+/// A literal value, and its numeric value if it parses as a number.
 #[derive(Debug, Clone)]
 pub(super) struct LiteralOperand {
     pub(super) text: String,
@@ -91,8 +91,8 @@ pub(super) struct LiteralOperand {
 }
 
 impl FactTerm {
-    /// A term of its parts, as JSON carries them: for `=~` and `!~` the value is an expression with its
-    /// slashes (`/^web/i`), for all others it is taken literally.
+    /// Builds a term from its parts, as in JSON: for `=~` and `!~` the value is a regular expression with its
+    /// slashes (`/^web/i`), for all others it is literal.
     pub fn new(fact: &str, operator: FactOperator, value: &str) -> Result<Self, FilterError> {
         let path = read_path(fact).map_err(|fault| fault.into_filter_error(fact))?;
         let operand = if operator.takes_regex() {
@@ -117,12 +117,12 @@ impl FactTerm {
         &self.path
     }
 
-    /// How it is compared.
+    /// The operator.
     pub fn operator(&self) -> FactOperator {
         self.operator
     }
 
-    /// What it is compared with, in the form that [`FactTerm::new`] takes.
+    /// The value, in the form that [`FactTerm::new`] takes.
     pub fn value_text(&self) -> String {
         match &self.operand {
             FactOperand::Literal(literal) => literal.text.clone(),
@@ -130,7 +130,7 @@ impl FactTerm {
         }
     }
 
-    /// Bytes of name and value.
+    /// Length of name and value in bytes.
     pub(super) fn text_bytes(&self) -> usize {
         let value = match &self.operand {
             FactOperand::Literal(literal) => literal.text.len(),
@@ -160,7 +160,7 @@ impl LiteralOperand {
         })
     }
 
-    /// Whether the value reads back as itself without quotes.
+    /// Whether the value parses back as itself without quotes.
     fn is_plain(&self) -> bool {
         let plain = |c: char| c.is_alphanumeric() || "._-:/@+%,".contains(c);
         !self.text.starts_with('/') && self.text.chars().all(plain)

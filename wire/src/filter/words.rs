@@ -1,8 +1,7 @@
 //! Splits the words of `-W "environment=development mysql::master /^role::/"`.
 //!
-//! A word that begins with `/` runs to the closing slash (`/` or `/i` before white space or the end; a
-//! backslash keeps a slash inside). Elsewhere quotes protect white space where a name or a value may begin;
-//! quotes round a whole word only hold it together.
+//! A word that begins with `/` ends at the closing slash (`/` or `/i` before white space or the end; a backslash escapes a
+//! slash). Elsewhere, quotes protect white space where a name or a value may begin; quotes around a whole word only group it.
 
 use std::borrow::Cow;
 
@@ -11,13 +10,13 @@ use super::parse::{find_operator, unquote_text};
 use super::pattern::FilterPattern;
 use super::term::FactTerm;
 
-/// What a word asks for.
+/// A parsed word.
 pub(super) enum FilterWord {
     Fact(FactTerm),
     Class(FilterPattern),
 }
 
-/// Reads all words of a text; at least one.
+/// Parses all words of a text; at least one.
 pub(super) fn parse_words(text: &str) -> Result<Vec<FilterWord>, FilterFault> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -39,7 +38,7 @@ pub(super) fn parse_words(text: &str) -> Result<Vec<FilterWord>, FilterFault> {
     Ok(words)
 }
 
-/// A fact term if there is an operator in it, else a class. Half a fact is an error and never a class.
+/// A fact term if the word has an operator, else a class. An incomplete fact is an error and never a class.
 fn read_word(word: &str) -> Result<FilterWord, FilterFault> {
     let (held, opening) = match unquote_text(word) {
         Some(inside) => (Cow::Owned(inside), 1),
@@ -53,7 +52,7 @@ fn read_word(word: &str) -> Result<FilterWord, FilterFault> {
     read.map_err(|fault| fault.shifted_by(opening))
 }
 
-/// The length of the `/regex/` at the front.
+/// The length of the leading `/regex/`.
 fn regex_end(text: &str) -> Result<usize, FilterFault> {
     let ends = |rest: &str| rest.chars().next().is_none_or(char::is_whitespace);
     let mut escaped = false;
@@ -75,7 +74,7 @@ fn regex_end(text: &str) -> Result<usize, FilterFault> {
     ))
 }
 
-/// The length of the word at the front that is not a regex.
+/// The length of the leading word that is not a regex.
 fn plain_end(text: &str) -> Result<usize, FilterFault> {
     let mut open: Option<(usize, char)> = None;
     let mut may_open = true;

@@ -1,15 +1,15 @@
-//! Seen requests as bytes, so that the memory of them outlives the daemon.
+//! The byte format of the replay journal, which keeps seen requests across daemon restarts.
 //!
-//! A journal is a sequence of slots of [`SeenRecord::BYTES`] bytes and nothing else. The first is [`JOURNAL_START`], so that an emptied file is
-//! not taken for a journal without records; older versions wrote none. The others are records:
+//! A journal is a sequence of slots of [`SeenRecord::BYTES`] bytes. The first is [`JOURNAL_START`], which distinguishes a journal
+//! without records from a truncated file; older versions wrote no start slot. The others are records:
 //!
 //! ```text
 //! 0      4                 36           52        60        64
 //! | MSN1 | caller's key    | request id | expires | CRC-32  |     integers are little endian
 //! ```
 //!
-//! A crash may leave less than a slot at the end: that was never forced to disk, so its request has changed nothing. Every other slot that
-//! is no record was one, and is counted as damaged.
+//! A crash may leave a partial slot at the end. It was never synced to disk, so its request was not started. Every other invalid
+//! slot is counted as damaged.
 
 use uuid::Uuid;
 
@@ -26,30 +26,30 @@ pub const JOURNAL_START: [u8; SeenRecord::BYTES] =
 pub struct SeenRecord {
     /// The caller's public key.
     pub caller: [u8; 32],
-    /// The request.
+    /// The request id.
     pub request: Uuid,
-    /// Up to and including this instant it is remembered.
+    /// The last instant at which the request must be remembered.
     pub expires: Millis,
 }
 
-/// What a journal held.
+/// The decoded content of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedJournal {
-    /// The whole records, in their order.
+    /// The valid records, in order.
     pub records: Vec<SeenRecord>,
-    /// Where the last whole record ends: cut the file here before appending.
+    /// End offset of the last whole slot. Truncate the file to this length before appending.
     pub valid_len: usize,
-    /// Whole slots that are no records any more.
+    /// Number of invalid whole slots.
     pub damaged: usize,
-    /// Whether the bytes begin as a journal does, of this version or of an older one.
+    /// Whether the bytes begin like a journal of this or an older version.
     pub has_start: bool,
 }
 
 impl SeenRecord {
-    /// The size of a record.
+    /// Size of a record in bytes.
     pub const BYTES: usize = 64;
 
-    /// The record as bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(&RECORD_MAGIC);
@@ -62,7 +62,7 @@ impl SeenRecord {
         record
     }
 
-    /// The record, or `None` if the bytes are not one.
+    /// Decodes a record; `None` if it is invalid.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let (content, sum) = bytes.split_last_chunk::<4>()?;
         if crc32(content) != u32::from_le_bytes(*sum) {
@@ -80,7 +80,7 @@ impl SeenRecord {
         (*magic == RECORD_MAGIC).then_some(record)
     }
 
-    /// Every whole record of a journal.
+    /// Decodes all records of a journal.
     pub fn decode_all(journal: &[u8]) -> DecodedJournal {
         let mut decoded = DecodedJournal {
             records: Vec::new(),

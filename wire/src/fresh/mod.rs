@@ -1,6 +1,6 @@
-//! Whether a request may still begin: young enough, not from the future, and not seen before.
+//! Freshness and replay checks: a request must be recent, not from the future, and not seen before.
 //!
-//! Everything is a function of the instants that are given. The file behind [`journal`] belongs to the daemon.
+//! All functions take the current time as an argument. The daemon owns the file that [`journal`] encodes.
 
 pub mod journal;
 pub mod replay;

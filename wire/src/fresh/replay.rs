@@ -1,9 +1,8 @@
-//! Which requests were seen already, so that none runs twice.
+//! The cache of seen requests: prevents that a request runs twice.
 //!
-//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. The last of the
-//! room is for callers who have taken little of it, so that one who asks without end, with long lives, does not make the node deaf to
-//! everybody else. Nothing is forgotten because somebody set the clock: a request must be over by the wall clock, and its time must
-//! also have gone by on a clock that nobody can set.
+//! The cache is bounded: when full, it refuses new requests instead of evicting old ones. One eighth of the capacity is reserved
+//! for callers with few entries, so that one caller with many long-lived requests cannot block all others. Entries expire only
+//! when both the wall clock and a monotonic clock have passed their end, so a clock change cannot expire an entry early.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry::Occupied;
@@ -14,56 +13,56 @@ use uuid::Uuid;
 use super::journal::SeenRecord;
 use crate::Millis;
 
-/// How many requests are remembered unless told otherwise; about 13 MB when full.
+/// Default capacity in requests; about 13 MB when full.
 pub const DEFAULT_CAPACITY: usize = 100_000;
 
-/// Room for so many is not worth giving back.
+/// Smaller capacities are not shrunk.
 const MIN_RETAINED_CAPACITY: usize = 256;
 
-/// A restart does not know for how long the clock has been right: what was over for less than this is remembered once more,
+/// After a restart the wall clock may be wrong. Journal entries that expired less than this long ago are restored,
 const RESTORE_GRACE_MILLIS: Millis = 90 * 60 * 1000;
 
-/// and for so long, in which a clock that is wrong at the start is put right.
+/// and kept for this long, in which time synchronization corrects a wrong clock.
 const CLOCK_CORRECTION_MILLIS: Millis = 5 * 60 * 1000;
 
-/// One instant by two clocks, in milliseconds.
+/// One instant on two clocks, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DualClockInstant {
-    /// The time of day, since the epoch; it may be set.
+    /// Wall clock time since the epoch; it may be set.
     pub wall: Millis,
-    /// Since any beginning of this process; it only goes forward.
+    /// Monotonic time since an arbitrary start of this process.
     pub steady: Millis,
 }
 
-/// The requests that are still alive, by their caller's key and their id.
+/// Unexpired requests, by caller key and request id.
 #[derive(Debug)]
 pub struct SeenCache {
     capacity: usize,
     seen: HashMap<SeenRequestKey, RetentionDeadline>,
-    /// How many of them each caller has; callers without any are not in it.
+    /// Number of entries per caller; callers without entries are absent.
     held: HashMap<[u8; 32], usize>,
     by_expiry: BinaryHeap<Reverse<(Millis, SeenRequestKey)>>,
 }
 
 type SeenRequestKey = ([u8; 32], Uuid);
 
-/// How long a request is remembered: until both have gone by.
+/// The end of an entry: both instants must have passed.
 #[derive(Debug, Clone, Copy)]
 struct RetentionDeadline {
     wall: Millis,
     steady: Millis,
 }
 
-/// What became of a request.
+/// The result of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InsertionOutcome {
-    /// Never seen; it is remembered now.
+    /// Not seen before; inserted.
     Fresh,
     /// Seen before.
     Seen,
-    /// Never seen, but there is no room to remember it: refuse it as busy.
+    /// Not seen before, but the cache is full: refuse the request as busy.
     Full {
-        /// When room will be made, in milliseconds from now.
+        /// When an entry expires, in milliseconds from now.
         retry_after_ms: Millis,
     },
 }
@@ -75,7 +74,7 @@ impl Default for SeenCache {
 }
 
 impl SeenCache {
-    /// A cache of at most this many live requests.
+    /// Creates a cache of at most this many unexpired requests.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -85,8 +84,8 @@ impl SeenCache {
         }
     }
 
-    /// A cache that remembers what a journal says. All of it that is alive, even beyond the capacity; and for some minutes what was over
-    /// a short while ago, because the clock may be wrong at a machine's start.
+    /// Restores a cache from journal records. All unexpired records are restored, even beyond the capacity. Recently expired records
+    /// are kept for some minutes, because the clock may be wrong at boot.
     pub fn restore(
         records: impl IntoIterator<Item = SeenRecord>,
         capacity: usize,
@@ -115,8 +114,8 @@ impl SeenCache {
         cache
     }
 
-    /// Notes a request of the caller with this key, to be remembered up to and including `expires` of the wall clock
-    /// (see [`super::remember_until`]), and at least for as long as that is from now.
+    /// Inserts a request of the caller with this key. It is kept up to and including `expires` of the wall clock (see
+    /// [`super::remember_until`]), and at least for the same duration on the monotonic clock.
     pub fn insert(
         &mut self,
         caller: &[u8; 32],
@@ -141,17 +140,17 @@ impl SeenCache {
         InsertionOutcome::Fresh
     }
 
-    /// How many requests are remembered.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// Whether none is remembered.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// What is remembered, in no particular order: for writing the journal anew.
+    /// All entries, unordered: for rewriting the journal.
     pub fn records(&self) -> impl Iterator<Item = SeenRecord> + '_ {
         self.seen
             .iter()
@@ -162,11 +161,11 @@ impl SeenCache {
             })
     }
 
-    /// How much of the capacity this caller may fill up to: all of it, or what is not kept for those who have taken little.
+    /// The capacity limit for this caller: the whole capacity for callers with few entries, else the capacity without the reserve.
     fn capacity_for(&self, caller: &[u8; 32]) -> usize {
-        /// One part in so many is kept.
+        /// The reserve is this fraction of the capacity.
         const RESERVED_CAPACITY_DIVISOR: usize = 8;
-        /// And one part in so many of the capacity is little.
+        /// Callers below this fraction of the capacity may use the reserve.
         const SMALL_SHARE_DIVISOR: usize = 64;
         let held = self.held.get(caller).copied().unwrap_or_default();
         if held < (self.capacity / SMALL_SHARE_DIVISOR).max(1) {
@@ -186,7 +185,7 @@ impl SeenCache {
         }
     }
 
-    /// Forgets what nobody can replay any more, as every [`Self::insert`] does, and gives its room back.
+    /// Removes expired entries, as every [`Self::insert`] does, and releases memory.
     pub fn remove_expired(&mut self, now: DualClockInstant) {
         self.remove_expired_entries(now);
         let room = 4 * self.seen.len().max(MIN_RETAINED_CAPACITY);
@@ -200,12 +199,12 @@ impl SeenCache {
         while let Some(Reverse((expires, entry))) = self.by_expiry.peek()
             && *expires < now.wall
         {
-            // A journal may have held the entry twice; its later end counts.
+            // A journal may contain the entry twice; the later end applies.
             if let Some(life) = self.seen.get(entry)
                 && life.wall <= *expires
             {
                 if life.steady >= now.steady {
-                    // The clock was set forward. Who comes later in the heap waits with it, which costs room and nothing else.
+                    // The wall clock was set forward. Later entries of the heap stay too, which only costs memory.
                     return;
                 }
                 self.seen.remove(entry);
@@ -222,7 +221,7 @@ impl SeenCache {
 }
 
 impl RetentionDeadline {
-    /// Up to and including this instant of the wall clock, and as long as that is from now.
+    /// Ends after this instant of the wall clock, and after the same duration on the monotonic clock.
     fn from_expiry(wall: Millis, now: DualClockInstant) -> Self {
         let left = wall.saturating_sub(now.wall);
         Self {

@@ -1,28 +1,28 @@
-//! The age of a request, between two clocks that differ.
+//! The age check of requests, with tolerance for clock skew.
 
 use crate::Millis;
 
-/// How far two parties' clocks may differ, in milliseconds, unless configured otherwise.
+/// Default tolerance for clock differences, in milliseconds.
 pub const CLOCK_SKEW_MILLIS: Millis = 30_000;
 
-/// A request that must not begin any more, or not yet.
+/// A request that expired, or whose issue time is in the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request is {age_ms} ms old by this clock, its ttl is {ttl} ms and clocks may differ by {skew} ms"
 )]
 pub struct StaleRequest {
-    /// Its age by the receiver's clock, in milliseconds; negative when it comes from the future.
+    /// Its age by the receiver's clock, in milliseconds; negative if its issue time is in the future.
     pub age_ms: i64,
-    /// The ttl that its caller gave it.
+    /// The request's ttl.
     pub ttl: Millis,
-    /// The tolerance.
+    /// The allowed skew.
     pub skew: Millis,
 }
 
-/// Judges the age of a request.
+/// Checks the age of a request.
 ///
-/// Accepted while `issued_at - skew <= now <= issued_at + ttl + skew`: the skew is allowed at both ends, because a
-/// receiver whose clock is ahead must not refuse what the caller has only just signed.
+/// Accepted while `issued_at - skew <= now <= issued_at + ttl + skew`. The skew applies at both ends, because a receiver
+/// whose clock is ahead must not refuse a request that was just signed.
 pub fn check_freshness(
     issued_at: Millis,
     ttl: Millis,
@@ -41,8 +41,8 @@ pub fn check_freshness(
     Ok(())
 }
 
-/// Until when a request must be remembered as seen: one skew longer than [`check_freshness`] accepts it, so that a clock that is
-/// set back by as much opens no gap.
+/// How long a request must be remembered: one skew longer than [`check_freshness`] accepts it, so that setting the clock back by
+/// up to one skew does not allow a replay.
 pub fn remember_until(issued_at: Millis, ttl: Millis, skew: Millis) -> Millis {
     issued_at
         .saturating_add(ttl)

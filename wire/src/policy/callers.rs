@@ -1,4 +1,4 @@
-//! Whom a field of callers means: names, groups and expressions.
+//! Caller sets: the names, groups and expressions of a rule's caller field.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::principal::{PolicyPrincipal, PrincipalError, PrincipalRole, split_rol
 use super::span::LineSpan;
 use crate::filter::MAX_PATTERN_BYTES;
 
-/// Most memory that one compiled expression may take, in bytes.
+/// Memory limit of one compiled expression, in bytes.
 const MAX_COMPILED_REGEX_BYTES: usize = 64 * 1024;
 
-/// The callers that a rule is for. Prints as it was written.
+/// The callers of a rule. `Display` prints the field as written.
 #[derive(Debug, Clone, Default)]
 pub struct CallerSet {
     anyone: bool,
@@ -23,14 +23,14 @@ pub struct CallerSet {
     words: Vec<CallerWord>,
 }
 
-/// A word of the field, as it was written.
+/// A word of the field, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerWord {
     /// The word.
     pub text: String,
-    /// Where it is in its line, in characters from 1.
+    /// Its column in the line, in characters from 1.
     pub column: usize,
-    /// Whether it is the name of a group.
+    /// Whether it is a group name.
     pub group: bool,
 }
 
@@ -43,7 +43,7 @@ struct CallerRegex {
 }
 
 impl CallerSet {
-    /// Reads the words of a field: `*`, or names, groups and expressions.
+    /// Parses the words of a field: `*`, or names, groups and expressions.
     pub(super) fn parse_words<'a>(
         words: impl Iterator<Item = LineSpan<'a>>,
         groups: &CallerGroups,
@@ -65,7 +65,7 @@ impl CallerSet {
         let text = word.text();
         let mut group = false;
         if self.anyone {
-            // Only `*` alone is everybody: beside others it is a slip, and no name.
+            // `*` is valid only alone: beside other words it is a mistake, and not a valid name.
         } else if let Some((role, expression)) =
             split_role(text).filter(|(_, rest)| rest.starts_with('/'))
         {
@@ -85,7 +85,7 @@ impl CallerSet {
         Ok(())
     }
 
-    /// Whether the rule is for this principal: its role and its whole name, never a part of one.
+    /// Whether the set includes this principal. Role and whole name are compared.
     pub fn includes_caller(&self, caller: &PolicyPrincipal) -> bool {
         self.anyone
             || self.names.contains(caller)
@@ -95,7 +95,7 @@ impl CallerSet {
                 .any(|expression| expression.matches_caller(caller))
     }
 
-    /// Whether these are surely all of the others, too. A `false` may be too careful.
+    /// Whether this set certainly includes all of the others. `false` may be a false negative.
     pub(super) fn covers_callers(&self, others: &Self) -> bool {
         let knows = |other: &CallerRegex| {
             let same = |own: &CallerRegex| own.source == other.source;
@@ -107,12 +107,12 @@ impl CallerSet {
                 && others.expressions.iter().all(knows))
     }
 
-    /// The words as they were written.
+    /// The words as written.
     pub fn words(&self) -> &[CallerWord] {
         &self.words
     }
 
-    /// The names, with those of groups.
+    /// All names, including group members.
     pub fn names(&self) -> &BTreeSet<PolicyPrincipal> {
         &self.names
     }
@@ -133,8 +133,8 @@ impl CallerRegex {
         self.role == caller.role() && self.whole.is_match(caller.name().as_str())
     }
 
-    /// Reads `/expression/` or `/expression/i` out of a word. It must be whole by itself before it is anchored: one such as `a)|(b` would
-    /// otherwise leave its anchors.
+    /// Parses `/expression/` or `/expression/i`. The expression must be valid before it is anchored: otherwise one such as `a)|(b`
+    /// would escape the anchors.
     fn parse_regex(word: &str, role: PrincipalRole, text: &str) -> Result<Self, PolicyFault> {
         let wrong = |why: String| PolicyFault::CallerExpression {
             word: word.chars().take(200).collect(),
@@ -167,13 +167,13 @@ impl CallerRegex {
     }
 }
 
-/// The regex engine draws pictures; its last line says what is wrong.
+/// Regex errors span several lines; the last line has the message.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     text.lines().last().unwrap_or_default().trim().to_owned()
 }
 
-/// One principal: a name, alone or behind its role or one of the prefixes that policies of `MCollective` and Choria have.
+/// Parses one principal: a plain name, or one with a role or a prefix of `MCollective` or Choria policies.
 pub(super) fn parse_principal(word: &str) -> Result<PolicyPrincipal, PolicyFault> {
     PolicyPrincipal::parse(word).map_err(|error| match error {
         PrincipalError::Kind(word) => PolicyFault::CallerKind(word),

@@ -1,4 +1,4 @@
-//! Why a policy decides as it does: each rule that was looked at, and why it was not about the question.
+//! Explains a decision: each evaluated rule, and why it did not match.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use super::set::PolicyDecision;
 use crate::Millis;
 use crate::filter::DataLookup;
 
-/// Why a question is answered as it is.
+/// The explanation of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyExplanation {
-    /// The name of the file that was asked; nothing, if none speaks of the agent.
+    /// The name of the policy file; `None` if no file applies to the agent.
     pub policy: Option<String>,
-    /// The rules that were looked at, the last of which decided unless it has a mismatch, too.
+    /// The evaluated rules. The last one decided, unless it has a mismatch.
     pub steps: Vec<ExplanationStep>,
-    /// The answer.
+    /// The decision.
     pub decision: PolicyDecision,
-    /// Questions to data sources that mattered, and whose answers nobody knew.
+    /// Relevant data source lookups without a result.
     pub unknown: Vec<DataLookup>,
 }
 
-/// A rule that was looked at.
+/// An evaluated rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplanationStep {
-    /// Its line.
+    /// Its line number.
     pub line: usize,
-    /// The line as it was written.
+    /// The line as written.
     pub text: String,
-    /// What it says.
+    /// Its verdict.
     pub verdict: RuleVerdict,
-    /// Why it did not decide; nothing, if it did.
+    /// Why it did not decide; `None` if it did.
     pub mismatch: Option<RuleMismatch>,
-    /// The conditions that nobody can tell, if it depends on them: a `deny` decides then, an `allow` does not.
+    /// The unknown conditions, if the result depends on them: a `deny` then decides, an `allow` does not.
     pub unknown: Vec<String>,
 }
 
-/// Why a rule is not about a question.
+/// Why a rule does not match a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleMismatch {
-    /// Its time is over since this instant.
+    /// It expired at this instant.
     Over(Millis),
-    /// It is for these callers.
+    /// It applies to these callers.
     Caller(String),
-    /// It is for these actions.
+    /// It applies to these actions.
     Action(Vec<String>),
-    /// It is for these nodes.
+    /// It applies to these nodes.
     Node(String),
-    /// It is for these nodes, and nobody can tell whether this is one.
+    /// It applies to these nodes, and whether this node matches is unknown.
     Unknown(String),
 }
 

@@ -1,4 +1,4 @@
-//! One policy file: its rules in their order, and its default.
+//! One policy file: its rules in order, and its default.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use super::span::{LineSpan, policy_lines};
 use super::{PolicyQuery, RuleVerdict};
 use crate::filter::{DataLookup, EvaluationProgress, KnownLookups};
 
-/// Most rules in one file: each is looked at for each request.
+/// Most rules in one file: each request may evaluate all of them.
 const MAX_POLICY_RULES: usize = 4096;
-/// Most different questions to data sources in one file: each may cost the node something for each request.
+/// Most distinct data source lookups in one file: each request may perform all of them.
 pub const MAX_POLICY_LOOKUPS: usize = 64;
-/// So many things wrong with a file are told.
+/// Most faults reported per file.
 const MAX_REPORTED_FAULTS: usize = 32;
 
-/// A file that was understood as a whole.
+/// A completely parsed policy file.
 #[derive(Debug, Clone)]
 pub struct PolicyFile {
     rules: Vec<PolicyRule>,
     default: Option<(usize, RuleVerdict)>,
-    /// The questions to data sources of all rules.
+    /// The data source lookups of all rules.
     lookups: BTreeSet<DataLookup>,
 }
 
 impl PolicyFile {
-    /// Reads the whole file, or nothing of it: a line that is skipped may have been a `deny`. Then everything that is wrong with
-    /// it, in the order of its lines.
+    /// Parses the whole file. On any fault it returns all faults in line order and no rules, because a skipped line may have been
+    /// a `deny`.
     pub fn parse(text: &str, groups: &CallerGroups) -> Result<Self, Vec<PolicyLineFault>> {
         let mut file = Self {
             rules: Vec::new(),
@@ -88,22 +88,22 @@ impl PolicyFile {
         Ok(())
     }
 
-    /// The rules in their order.
+    /// The rules in order.
     pub fn rules(&self) -> &[PolicyRule] {
         &self.rules
     }
 
-    /// What it says where no rule matches, and in which line.
+    /// The verdict if no rule matches, and its line.
     pub fn default_verdict(&self) -> Option<(usize, RuleVerdict)> {
         self.default
     }
 
-    /// The questions to data sources that it may need answered.
+    /// The data source lookups that evaluation may need.
     pub fn data_lookups(&self) -> impl Iterator<Item = &DataLookup> {
         self.lookups.iter()
     }
 
-    /// The first rule that decides a question, and how it stands to it; or what must be asked to tell.
+    /// The first rule that decides a query, and its match result; or the next needed lookup.
     pub(super) fn find_deciding_rule(
         &self,
         asked: &PolicyQuery<'_>,
@@ -121,7 +121,7 @@ impl PolicyFile {
         EvaluationProgress::Decided(None)
     }
 
-    /// What is to be said of each rule up to the one that decides, if everything is known that this takes.
+    /// The explanation of each rule up to the deciding one, if all required lookups are known.
     pub(super) fn explain_rules(
         &self,
         asked: &PolicyQuery<'_>,

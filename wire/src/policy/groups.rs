@@ -1,4 +1,4 @@
-//! The file `groups`: `sysadmins rip anna`, one group a line. Groups hold callers, not groups.
+//! The file `groups`: one group per line, as in `sysadmins rip anna`. Groups contain callers and no other groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::identity::SubjectName;
 pub struct CallerGroups(BTreeMap<String, BTreeSet<PolicyPrincipal>>);
 
 impl CallerGroups {
-    /// Reads the whole file, or nothing of it: then everything that is wrong with it, in the order of its lines.
+    /// Parses the whole file, or returns all faults in line order.
     pub fn parse(text: &str) -> Result<Self, Vec<PolicyLineFault>> {
         let mut groups = Self::default();
         let mut flaws = Vec::new();
@@ -69,7 +69,7 @@ impl CallerGroups {
         }
     }
 
-    /// The members of a group, if there is such a group.
+    /// The members of a group, if it exists.
     pub fn group_members(&self, group: &str) -> Option<&BTreeSet<PolicyPrincipal>> {
         self.0.get(&group.to_ascii_lowercase())
     }
@@ -79,7 +79,7 @@ impl CallerGroups {
         self.0.keys().map(String::as_str)
     }
 
-    /// Everybody who is in a group.
+    /// The members of all groups.
     pub fn all_members(&self) -> impl Iterator<Item = &PolicyPrincipal> {
         self.0.values().flatten()
     }

@@ -1,6 +1,7 @@
-//! Who may have which action of which agent run on a node: `MCollective`'s action policies, with nothing skipped and nothing guessed.
+//! Access policies: which callers may run which actions of an agent on a node. Implements `MCollective`'s action policies; lines that
+//! cannot be parsed are never skipped.
 //!
-//! `<agent>.policy` holds one rule a line, its fields separated by tabs, and the first that matches decides:
+//! `<agent>.policy` holds one rule per line with tab-separated fields. The first matching rule decides:
 //!
 //! ```text
 //! policy default deny
@@ -13,22 +14,22 @@
 //! allow         oncall         stop            *    *    approved-by=sysadmins
 //! ```
 //!
-//! Callers are names, compared whole; groups of the file `groups` (`sysadmins rip anna`); or `/expressions/` that must match the
-//! whole name. A plain name or expression is about callers only. A service is written `service=NAME` or `service=/expression/`, also in
-//! groups. `*` is every caller and every service. Facts and classes read as the words of `-W`, all of which must hold, or as one expression of `-S`. A file with
-//! one line that is not understood denies everything for its agent, and a broken `groups` for all: a line that was skipped
-//! might have been a `deny`.
+//! Callers are exact names, groups of the file `groups` (`sysadmins rip anna`), or `/expressions/` that must match the whole name.
+//! A plain name or expression matches callers only. A service is written `service=NAME` or `service=/expression/`, also in
+//! groups. `*` matches every caller and every service. Facts and classes are the words of `-W`, all of which must match, or one expression
+//! of `-S`. A file with an invalid line denies everything for its agent, and an invalid `groups` file denies everything for all agents,
+//! because a skipped line might have been a `deny`.
 //!
-//! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN_POLICY`], so that a fresh node
-//! can be found and asked what it is, and every other agent has the configuration's default, which is to deny.
+//! An agent without a file uses `default.policy`. Without that file, `rpcutil` and `data` use [`DEFAULT_OPEN_POLICY`], so that a fresh node
+//! can be discovered and queried, and every other agent uses the configured default, which is deny.
 //!
-//! Expressions may ask data sources: `puppet().enabled=false`. What is unknown does not match an `allow` line, and does match a `deny`
-//! line. Facts and classes are unknown while one of their sources has never been read since the daemon's start.
+//! Expressions may use data sources: `puppet().enabled=false`. An unknown condition does not match an `allow` line, and matches a `deny`
+//! line. Facts and classes are unknown until each of their sources was read once since the daemon's start.
 //!
-//! Everything here is a function of texts, and of what is [`Known`](crate::filter::KnownLookups) of data sources: whoever has a directory of
-//! policies reads it, and makes a [`PolicySet`] of what it read. [`PolicySet::evaluate_query`] answers a question or says what it
-//! must know first, [`PolicySet::decide_query`] answers with what is known, and [`PolicySet::explain`] says why; they cannot
-//! differ, for the one is part of the other.
+//! Everything here is a pure function of texts and of the [`Known`](crate::filter::KnownLookups) data source results: the caller reads
+//! the policy directory and builds a [`PolicySet`] from it. [`PolicySet::evaluate_query`] returns a decision or the next needed lookup,
+//! [`PolicySet::decide_query`] decides with the known results, and [`PolicySet::explain`] returns the reasons. All three share one
+//! implementation, so their decisions cannot differ.
 
 mod callers;
 mod explain;
@@ -60,18 +61,18 @@ use crate::Millis;
 use crate::identity::SubjectName;
 use crate::state::NodeView;
 
-/// What a rule says.
+/// The verdict of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleVerdict {
-    /// The caller may.
+    /// The caller is permitted.
     Allow,
-    /// The caller may not.
+    /// The caller is denied.
     Deny,
 }
 
 impl RuleVerdict {
-    /// The word for it, as it stands in policies.
+    /// The verdict's keyword in policies.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -88,16 +89,16 @@ impl RuleVerdict {
     }
 }
 
-/// What a policy is asked.
+/// A policy query.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyQuery<'a> {
-    /// Who asks.
+    /// The requesting caller or service.
     pub caller: &'a PolicyPrincipal,
     /// The agent.
     pub agent: &'a SubjectName,
     /// The action.
     pub action: &'a SubjectName,
-    /// The node that is asked.
+    /// The target node.
     pub node: &'a NodeView<'a>,
     /// The time, by the node's clock.
     pub now: Millis,

@@ -1,4 +1,4 @@
-//! The options behind a rule: until when it counts, and who must approve what it allows.
+//! Rule options: expiry (`until`) and required approval (`approved-by`).
 
 use super::callers::CallerSet;
 use super::fault::PolicyFault;
@@ -9,35 +9,35 @@ use crate::Millis;
 const UNTIL_PREFIX: &str = "until=";
 const APPROVED_BY_PREFIX: &str = "approved-by=";
 
-/// What is said behind a rule.
+/// The options of a rule.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RuleOptions {
-    /// From this instant on the rule counts no more.
+    /// The rule expires at this instant.
     pub(super) until: Option<Millis>,
-    /// One of these must have approved the request.
+    /// One of these callers must have approved the request.
     pub(super) approvers: Option<CallerSet>,
 }
 
-/// A text that is no instant.
+/// The text is not a valid instant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no instant; write it in UTC, as in 2026-11-22T10:00Z")]
 pub struct InstantError(String);
 
-/// Reads an instant as RFC 3339 has it, with an offset or `Z`; seconds may be left out.
+/// Parses an RFC 3339 instant with an offset or `Z`; seconds are optional.
 pub fn parse_instant(text: &str) -> Result<Millis, InstantError> {
     let wrong = || InstantError(text.chars().take(40).collect());
     let at: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
     Millis::try_from(at.as_millisecond()).map_err(|_| wrong())
 }
 
-/// Whether a field holds options: neither a class nor an expression begins so.
+/// Whether a field holds options: neither a class nor an expression begins like one.
 pub(super) fn has_rule_options(field: LineSpan<'_>) -> bool {
     let known = |word: &str| word.starts_with(UNTIL_PREFIX) || word.starts_with(APPROVED_BY_PREFIX);
     known(field.text())
 }
 
 impl RuleOptions {
-    /// Reads the words of a field.
+    /// Parses the words of an options field.
     pub(super) fn parse_field(
         field: LineSpan<'_>,
         groups: &CallerGroups,

@@ -1,4 +1,4 @@
-//! Who asks, as policies see it: a role and a name. A service and a caller of one name are two principals.
+//! Policy principals: a role and a name. A service and a caller of the same name are two principals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{Identity, NameError};
 use crate::token::{UserRole, VerifiedUser};
 
-/// The word that stands before a service's name.
+/// The prefix of a service name.
 const SERVICE_PREFIX: &str = "service";
-/// Words that may stand before a caller's name, in policies of ours, of `MCollective` and of Choria.
+/// Accepted prefixes of a caller name: our own, `MCollective`'s and Choria's.
 const CALLER_PREFIXES: [&str; 3] = ["caller", "cert", "choria"];
 
 /// Who asks. Written `NAME` for a caller, `service=NAME` for a service.
@@ -23,7 +23,7 @@ pub struct PolicyPrincipal {
     name: Identity,
 }
 
-/// The roles that may ask.
+/// The roles that may send requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PrincipalRole {
     /// A user of `rpc`.
@@ -32,26 +32,26 @@ pub enum PrincipalRole {
     Service,
 }
 
-/// A text that is no principal.
+/// The text is not a valid principal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrincipalError {
-    /// The word before the `=` is none that we know.
+    /// The prefix before `=` is unknown.
     #[error(
         "`{0}`: a caller is written `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service `service=NAME`"
     )]
     Kind(String),
-    /// The name is none.
+    /// The name is invalid.
     #[error("`{word}` is not a caller: {error}")]
     Name {
-        /// What was given.
+        /// The word.
         word: String,
-        /// Why it is no name.
+        /// The name error.
         error: NameError,
     },
 }
 
 impl PolicyPrincipal {
-    /// A caller of this name.
+    /// A caller with this name.
     pub fn from_caller(name: Identity) -> Self {
         Self {
             role: PrincipalRole::Caller,
@@ -59,7 +59,7 @@ impl PolicyPrincipal {
         }
     }
 
-    /// A service of this name.
+    /// A service with this name.
     pub fn from_service(name: Identity) -> Self {
         Self {
             role: PrincipalRole::Service,
@@ -67,7 +67,7 @@ impl PolicyPrincipal {
         }
     }
 
-    /// Who was proven to ask. Callers and services are the only roles whose requests are opened.
+    /// The principal of a verified sender. Requests are opened only from callers and services.
     pub fn from_verified(sender: &VerifiedUser) -> Self {
         let name = sender.identity.clone();
         match sender.role {
@@ -76,7 +76,7 @@ impl PolicyPrincipal {
         }
     }
 
-    /// Reads `NAME`, `service=NAME`, or one of the other forms.
+    /// Parses `NAME`, `service=NAME`, or one of the prefixed forms.
     pub fn parse(word: &str) -> Result<Self, PrincipalError> {
         let (role, name) = split_role(word).ok_or_else(|| PrincipalError::Kind(word.to_owned()))?;
         let name = Identity::parse(name).map_err(|error| PrincipalError::Name {
@@ -97,9 +97,9 @@ impl PolicyPrincipal {
     }
 }
 
-/// The role that a word is about, and what follows; nothing for an unknown word before a `=`.
+/// The role of a word, and the rest of it; `None` for an unknown prefix before `=`.
 pub(super) fn split_role(word: &str) -> Option<(PrincipalRole, &str)> {
-    // An expression may hold a `=` of its own.
+    // An expression may contain `=`.
     if word.starts_with('/') {
         return Some((PrincipalRole::Caller, word));
     }

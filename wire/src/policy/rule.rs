@@ -1,4 +1,4 @@
-//! One `allow` or `deny` line: how it is read, and whether it is about a question.
+//! Policy rules: parsing and matching of one `allow` or `deny` line.
 
 use std::collections::BTreeSet;
 
@@ -16,47 +16,47 @@ use crate::filter::{
 };
 use crate::identity::SubjectName;
 
-/// One line of a policy.
+/// One rule of a policy.
 #[derive(Debug, Clone)]
 pub struct PolicyRule {
     line: usize,
     text: Box<str>,
     verdict: RuleVerdict,
     callers: CallerSet,
-    /// Nothing means every action.
+    /// `None` matches every action.
     actions: Option<BTreeSet<SubjectName>>,
     facts: NodeRequirement,
     classes: NodeRequirement,
     options: RuleOptions,
 }
 
-/// What a rule demands of the node in one of its fields.
+/// The node condition in one field of a rule.
 #[derive(Debug, Clone, Default)]
 struct NodeRequirement {
     filter: NodeFilter,
-    /// As it was written, where it asks data sources.
+    /// Column and text as written, if the condition uses data sources.
     written: Option<(usize, Box<str>)>,
 }
 
-/// How a rule stands to a question.
+/// The result of matching a rule with a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleMatch {
-    /// It is about it.
+    /// The rule matches.
     Matches,
-    /// Its time is over.
+    /// The rule expired.
     Over,
-    /// It is for other callers.
+    /// The rule applies to other callers.
     Caller,
-    /// It is for other actions.
+    /// The rule applies to other actions.
     Action,
-    /// It is for other nodes.
+    /// The rule applies to other nodes.
     Node,
-    /// Nobody can tell whether it is for this node.
+    /// Whether the rule applies to this node is unknown.
     Unknown,
 }
 
 impl PolicyRule {
-    /// Reads a line; what is wrong comes with its column.
+    /// Parses a line; errors have a column.
     pub(super) fn parse_line(
         line: usize,
         span: LineSpan<'_>,
@@ -98,7 +98,7 @@ impl PolicyRule {
         })
     }
 
-    /// How the rule stands to this question, or which data source must be asked to tell. Whatever costs nothing is looked at first.
+    /// Matches the rule with a query, or returns the next needed lookup. Conditions without lookups are evaluated first.
     pub(super) fn match_query(
         &self,
         asked: &PolicyQuery<'_>,
@@ -121,7 +121,7 @@ impl PolicyRule {
         })
     }
 
-    /// Whether a rule that stands so decides. What is unknown is denied, and never allowed.
+    /// Whether a rule with this match result decides. An unknown match decides for `deny` and not for `allow`.
     pub(super) fn decides_with(&self, fit: RuleMatch) -> bool {
         match fit {
             RuleMatch::Matches => true,
@@ -130,7 +130,7 @@ impl PolicyRule {
         }
     }
 
-    /// Why a rule that stands so does not decide; nothing, if it does.
+    /// Why a rule with this match result does not decide; `None` if it does.
     pub(super) fn explain_mismatch(
         &self,
         fit: RuleMatch,
@@ -156,7 +156,7 @@ impl PolicyRule {
         })
     }
 
-    /// The conditions that nobody can tell.
+    /// The unknown conditions.
     pub(super) fn unknown_conditions(
         &self,
         asked: &PolicyQuery<'_>,
@@ -167,7 +167,7 @@ impl PolicyRule {
             .collect()
     }
 
-    /// Both fields, which must both hold.
+    /// Evaluates both node fields; both must match.
     fn evaluate_node(
         &self,
         asked: &PolicyQuery<'_>,
@@ -194,7 +194,7 @@ impl PolicyRule {
         both
     }
 
-    /// The first demand that is worth this, in English.
+    /// The first condition with this truth value, in English.
     fn explain_requirement(
         &self,
         truth: TruthValue,
@@ -212,13 +212,13 @@ impl PolicyRule {
         [&self.facts.filter, &self.classes.filter].into_iter()
     }
 
-    /// The questions to data sources that it may need answered.
+    /// The data source lookups that the rule may need.
     pub fn data_lookups(&self) -> impl Iterator<Item = &DataLookup> {
         let selects = self.node_filters().filter_map(NodeFilter::select);
         selects.flat_map(SelectExpression::data_lookups)
     }
 
-    /// What no declared data source can answer in its expressions: where in the line, in characters from 1, and what is wrong.
+    /// Data source expressions that contradict the declarations: the column, in characters from 1, and the error.
     pub fn undeclared_sources(&self, sources: &DeclaredSources) -> Vec<(usize, FilterError)> {
         let demands = [&self.facts, &self.classes].into_iter();
         let written = demands.filter_map(|demand| demand.written.as_ref());
@@ -236,7 +236,7 @@ impl PolicyRule {
             .is_none_or(|actions| actions.contains(action))
     }
 
-    /// Whether a later rule can never decide, because whatever it is about is decided here.
+    /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
     pub fn covers_rule(&self, later: &Self) -> bool {
         let outlasts = match (self.options.until, later.options.until) {
             (None, _) => true,
@@ -257,43 +257,43 @@ impl PolicyRule {
             && (self.verdict == RuleVerdict::Deny || self.data_lookups().next().is_none())
     }
 
-    /// Its line, from 1.
+    /// The line number, from 1.
     pub fn line_number(&self) -> usize {
         self.line
     }
 
-    /// The line as it was written.
+    /// The line as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What it says.
+    /// The verdict.
     pub fn verdict(&self) -> RuleVerdict {
         self.verdict
     }
 
-    /// Whom it is about.
+    /// The callers of the rule.
     pub fn callers(&self) -> &CallerSet {
         &self.callers
     }
 
-    /// The actions that it is about; nothing means every action.
+    /// The actions of the rule; `None` matches every action.
     pub fn actions(&self) -> Option<&BTreeSet<SubjectName>> {
         self.actions.as_ref()
     }
 
-    /// From when on it counts no more.
+    /// The expiry instant.
     pub fn until(&self) -> Option<Millis> {
         self.options.until
     }
 
-    /// One of these must have approved what it allows.
+    /// The callers of whom one must have approved the request.
     pub fn approvers(&self) -> Option<&CallerSet> {
         self.options.approvers.as_ref()
     }
 }
 
-/// What a line is that has not the fields of a rule. One that is written with spaces for tabs deserves that hint.
+/// The fault for a line with the wrong number of fields, with a hint if spaces were used instead of tabs.
 fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
     let words: Vec<&str> = span.split_words().map(LineSpan::text).collect();
     match words.first().copied().and_then(RuleVerdict::from_word) {
@@ -322,14 +322,14 @@ fn parse_actions(
         .map(Some)
 }
 
-/// Which of the two fields about the node.
+/// Selects one of the two node fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeField {
     Facts,
     Classes,
 }
 
-/// Reads facts or classes: the words of `-W` if they are nothing else, or one expression of `-S`.
+/// Parses facts or classes: `-W` words if all parts are plain words, else one `-S` expression.
 fn parse_node_field(
     field: LineSpan<'_>,
     place: NodeField,
@@ -363,7 +363,7 @@ fn parse_node_field(
     }
 }
 
-/// A class among facts, or a fact among classes.
+/// The fault for a class in the facts field, or a fact in the classes field.
 fn misplaced_term_fault(filter: &NodeFilter, place: NodeField) -> Option<PolicyFault> {
     match place {
         NodeField::Facts => {
@@ -377,7 +377,7 @@ fn misplaced_term_fault(filter: &NodeFilter, place: NodeField) -> Option<PolicyF
     }
 }
 
-/// Whether no word belongs to the language of expressions: then they are words as for `-W`, and must all hold.
+/// Whether no word is an expression keyword. Then the field has `-W` semantics: all words must match.
 fn is_word_filter(filter: &NodeFilter) -> bool {
     let facts = filter
         .facts()
@@ -386,7 +386,7 @@ fn is_word_filter(filter: &NodeFilter) -> bool {
     facts && filter.classes().iter().all(can_be_class)
 }
 
-/// Whether the word could be a class. `and`, `!apache` and the like are an expression's, and would silently never match.
+/// Whether the word can be a class. `and`, `!apache` and similar belong to expressions, and would never match as classes.
 fn can_be_class(class: &FilterPattern) -> bool {
     match class {
         FilterPattern::Exact(name) => {
@@ -398,7 +398,7 @@ fn can_be_class(class: &FilterPattern) -> bool {
     }
 }
 
-/// Whether somebody who wrote this meant an expression, so that its faults are told as those of one.
+/// Whether the text looks like an expression, so that its errors are reported as expression errors.
 fn looks_compound(text: &str) -> bool {
     let sign = |word: &str| {
         word.starts_with('!')

@@ -1,4 +1,4 @@
-//! All policies of a node, as of one reading: which file speaks of an agent, and what follows where one is broken.
+//! All policies of a node from one read: selects the file of an agent, and denies where a file is invalid.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,42 +12,42 @@ use super::{CallerSet, PolicyQuery, RuleVerdict};
 use crate::filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 use crate::identity::SubjectName;
 
-/// The policy of `rpcutil` and of `data` where neither a file of their own nor `default.policy` exists. They only read, and
-/// take back the caller's own requests. `cancel_any` and the data source `fstat`, which looks at any path as root, need a line of their own.
+/// The policy of `rpcutil` and of `data` if neither their own file nor `default.policy` exists. Their actions are read-only, or
+/// cancel the caller's own requests. `cancel_any`, and the data source `fstat`, which inspects any path as root, need an explicit rule.
 pub const DEFAULT_OPEN_POLICY: &str = "policy default allow\ndeny\t*\tcancel_any fstat\t*\n";
 
-/// Largest policy file in bytes; who reads one holds to it.
+/// Largest policy file in bytes; enforced by the reader.
 pub const MAX_POLICY_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The name of the file of groups.
 pub const GROUPS_FILE_NAME: &str = "groups";
 
-/// What has a policy from us. `data` stands for the data sources that expressions name: its actions are their names.
+/// Agents with a built-in policy. `data` stands for the data sources in expressions: its actions are their names.
 const DEFAULT_OPEN_AGENTS: [&str; 2] = ["data", "rpcutil"];
 /// The name of the policy for agents without one.
 const DEFAULT_POLICY_NAME: &str = "default";
 
-/// A file that was read, or could not be.
+/// A policy file and its content or read error.
 #[derive(Debug)]
 pub struct PolicySource {
     /// The file.
     pub path: PathBuf,
-    /// Its text, or why there is none.
+    /// Its text, or the read error.
     pub text: Result<String, PolicyFault>,
 }
 
-/// All policies of the node, as of one reading.
+/// All policies of a node, from one read.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
-    /// By the agent's name.
+    /// Policies by agent name.
     files: BTreeMap<String, LoadedPolicy>,
     groups: CallerGroups,
-    /// What is wrong with all of them, as a rule's name.
+    /// The rule name of a fault that denies everything.
     refused: Option<String>,
     default: RuleVerdict,
 }
 
-/// A policy and its name in decisions, or why there is none to trust.
+/// A policy with its name for decisions, or the fault that denies its agent.
 #[derive(Debug, Clone)]
 enum LoadedPolicy {
     Read {
@@ -60,19 +60,19 @@ enum LoadedPolicy {
     },
 }
 
-/// The answer to one question, and the rule that gave it: `puppetral.policy:12`, or where it denies what is unknown,
+/// A decision and its rule: `puppetral.policy:12`, or if the rule denies because of an unknown condition,
 /// `puppetral.policy:12 (unknown: puppet().enabled==true)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyDecision {
-    /// Whether the caller may.
+    /// Whether the caller is permitted.
     pub allowed: bool,
-    /// File and line, or the default that decided.
+    /// File and line of the deciding rule, or the default.
     pub rule: String,
-    /// Who must approve it, as the rule says it: `sysadmins`. Nothing, where the rule asks for nobody.
+    /// The required approvers, as written in the rule: `sysadmins`. `None` if the rule requires no approval.
     pub approved_by: Option<String>,
 }
 
-/// What decides, and where it stands.
+/// The deciding policy element.
 enum DecisionSource<'a> {
     Rule(&'a str, &'a PolicyRule, RuleMatch),
     Default(&'a str, usize, RuleVerdict),
@@ -82,7 +82,7 @@ enum DecisionSource<'a> {
 }
 
 impl PolicySet {
-    /// The policies of these files. `groups` is the file of that name, if there is one; `default` is for agents without a policy.
+    /// Builds the policies from files. `groups` is the groups file, if any; `default` applies to agents without a policy.
     pub fn new(
         policies: impl IntoIterator<Item = PolicySource>,
         groups: Option<PolicySource>,
@@ -110,7 +110,7 @@ impl PolicySet {
         (reading.set, reading.problems)
     }
 
-    /// No policies, because their directory cannot be read: everything is denied.
+    /// An empty set that denies everything, because the directory cannot be read.
     pub fn deny_all(directory: PathBuf, fault: PolicyFault) -> (Self, Vec<PolicyProblem>) {
         let (mut set, mut problems) = Self::new([], None, RuleVerdict::Deny);
         set.refused = Some(format!("{}: unusable", file_name(&directory)));
@@ -122,7 +122,7 @@ impl PolicySet {
         (set, problems)
     }
 
-    /// Whether the caller may have this action of this agent done on this node, or which data source must be asked to tell.
+    /// Whether the caller may run this action on this node, or the next needed lookup.
     pub fn evaluate_query(
         &self,
         asked: &PolicyQuery<'_>,
@@ -132,12 +132,12 @@ impl PolicySet {
             .map(|ruling| ruling.resolve_decision(asked, known))
     }
 
-    /// The same, where nobody is asked: whatever is not among what is known is unknown.
+    /// Decides without further lookups: all results that are not known count as unknown.
     pub fn decide_query(&self, asked: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
         self.decide_with_unknowns(asked, known.clone()).0
     }
 
-    /// The same, with every rule that was looked at.
+    /// Decides like [`Self::decide_query`], and returns every evaluated rule.
     pub fn explain(&self, asked: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
         let (decision, settled) = self.decide_with_unknowns(asked, known.clone());
         let (policy, steps) = match self.policy_for_agent(asked.agent) {
@@ -154,8 +154,8 @@ impl PolicySet {
         }
     }
 
-    /// Whether this other caller may approve what the question's caller asks for: it must be among those that the deciding rule
-    /// names, or, where it names nobody, may itself ask for the same here.
+    /// Whether this other caller may approve the query's caller's request. It must be among the approvers of the deciding rule or, if
+    /// the rule names none, be permitted the same query itself.
     pub fn may_approve(
         &self,
         asked: &PolicyQuery<'_>,
@@ -175,7 +175,7 @@ impl PolicySet {
             .map(|decision| decision.allowed)
     }
 
-    /// The decision, and what was known for it: what it needed beyond that is noted as unknown.
+    /// Decides, and returns the lookups extended by unknown results for all that were missing.
     fn decide_with_unknowns(
         &self,
         asked: &PolicyQuery<'_>,
@@ -217,7 +217,7 @@ impl PolicySet {
         }
     }
 
-    /// What speaks of an agent.
+    /// The policy of an agent.
     fn policy_for_agent(&self, agent: &SubjectName) -> Option<&LoadedPolicy> {
         self.files
             .get(agent.as_str())
@@ -229,7 +229,7 @@ impl PolicySet {
         &self.groups
     }
 
-    /// The files that were understood, and those that are built in: the agent that each is for, its path, and what it says.
+    /// Parsed and built-in policies: the agent, the path, and the content.
     pub fn readable_policies(&self) -> impl Iterator<Item = (&str, &Path, &PolicyFile)> {
         self.files.iter().filter_map(|(agent, book)| match book {
             LoadedPolicy::Read { path, file, .. } => Some((agent.as_str(), path.as_path(), file)),
@@ -266,14 +266,14 @@ impl DecisionSource<'_> {
     }
 }
 
-/// A reading under way.
+/// The state while building a set.
 struct PolicySetBuilder {
     set: PolicySet,
     problems: Vec<PolicyProblem>,
 }
 
 impl PolicySetBuilder {
-    /// The groups; no file is no groups.
+    /// Parses the groups; a missing file means no groups.
     fn parse_groups(&mut self, source: Option<PolicySource>) -> Result<CallerGroups, String> {
         let Some(PolicySource { path, text }) = source else {
             return Ok(CallerGroups::default());
@@ -340,7 +340,7 @@ impl PolicySetBuilder {
         }
     }
 
-    /// Notes a problem of a whole file, and gives the rule that decides because of it.
+    /// Records a fault of a whole file, and returns the rule name that denies because of it.
     fn add_problem(&mut self, path: &Path, fault: PolicyFault) -> String {
         self.problems.push(PolicyProblem {
             path: path.to_owned(),
@@ -350,7 +350,7 @@ impl PolicySetBuilder {
         format!("{}: unusable", file_name(path))
     }
 
-    /// Notes the problems of a file's lines; the first line names the rule that decides because of them.
+    /// Records the line faults of a file; the first line becomes the rule name that denies because of them.
     fn add_line_faults(&mut self, path: &Path, flaws: Vec<PolicyLineFault>) -> String {
         let first = flaws.first().map_or(1, |flaw| flaw.line);
         for flaw in flaws {
@@ -364,7 +364,7 @@ impl PolicySetBuilder {
     }
 }
 
-/// The last part of a path: callers need not know where the node keeps its policies.
+/// The last component of a path: callers must not learn the node's directory layout.
 fn file_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()

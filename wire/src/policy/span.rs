@@ -1,6 +1,6 @@
-//! Parts of a policy's line that know where they are. Knows nothing of what they mean.
+//! Substrings of a policy line with their columns. Independent of the rule syntax.
 
-/// A part of a line.
+/// A substring of a line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LineSpan<'a> {
     line: &'a str,
@@ -8,12 +8,12 @@ pub(super) struct LineSpan<'a> {
 }
 
 impl<'a> LineSpan<'a> {
-    /// The part's text.
+    /// The text.
     pub(super) fn text(self) -> &'a str {
         self.text
     }
 
-    /// Where it begins, in characters from 1.
+    /// The column, in characters from 1.
     pub(super) fn column(self) -> usize {
         let bytes = self.text.as_ptr().addr() - self.line.as_ptr().addr();
         1 + self
@@ -22,7 +22,7 @@ impl<'a> LineSpan<'a> {
             .map_or(0, |before| before.chars().count())
     }
 
-    /// The same line, but only this part of it.
+    /// The same line, restricted to this substring.
     fn narrowed_to(self, text: &'a str) -> Self {
         Self {
             line: self.line,
@@ -30,7 +30,7 @@ impl<'a> LineSpan<'a> {
         }
     }
 
-    /// What stands between tabs, without the spaces around it; what is empty does not count.
+    /// Tab-separated fields, trimmed; empty fields are skipped.
     pub(super) fn tab_fields(self) -> impl Iterator<Item = Self> {
         let fields = self.text.split('\t').map(str::trim);
         fields
@@ -38,19 +38,19 @@ impl<'a> LineSpan<'a> {
             .map(move |field| self.narrowed_to(field))
     }
 
-    /// What stands between white space.
+    /// Words separated by white space.
     pub(super) fn split_words(self) -> impl Iterator<Item = Self> {
         self.text
             .split_whitespace()
             .map(move |word| self.narrowed_to(word))
     }
 
-    /// What stands between commas.
+    /// Items separated by commas.
     pub(super) fn split_commas(self) -> impl Iterator<Item = Self> {
         self.text.split(',').map(move |word| self.narrowed_to(word))
     }
 
-    /// What follows this beginning.
+    /// The rest after this prefix.
     pub(super) fn strip_prefix(self, prefix: &str) -> Option<Self> {
         self.text
             .strip_prefix(prefix)
@@ -58,7 +58,7 @@ impl<'a> LineSpan<'a> {
     }
 }
 
-/// The lines that say something, with their numbers from 1: neither blank nor comments.
+/// The lines with their numbers from 1, without blank lines and comments.
 pub(super) fn policy_lines(text: &str) -> impl Iterator<Item = (usize, LineSpan<'_>)> {
     let numbered = text.lines().enumerate().map(|(index, line)| {
         let text = line.trim();

@@ -1,6 +1,6 @@
-//! Verifies many envelopes together: about a third of the cost of one after the other.
+//! Batch verification of envelopes, at about a third of the cost of individual verification.
 //!
-//! First the signatures of all unknown tokens, then those of all messages (see [`super::batch_verification`]).
+//! Verifies the signatures of all unknown tokens first, then those of all messages (see [`super::batch_verification`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::Millis;
 use crate::token::cache::{TokenDigest, token_digest};
 use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole, VerifiedUser};
 
-/// Verifies many messages; the results are in their order. See [`Envelope::verify`].
+/// Verifies many messages; returns the results in input order. See [`Envelope::verify`].
 pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
     kind: EnvelopeKind,
     messages: &'a [M],
@@ -39,7 +39,7 @@ pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
     let finish =
         |(envelope, sender): (Result<Envelope<'a>, MessageRefusal>, Option<SenderResult>)| {
             let envelope = envelope?;
-            // There is a sender for every envelope that was decoded, and a verdict for every sender that was found.
+            // Every decoded envelope has a sender entry, and every found sender has a verification result.
             let sender = sender.ok_or(MessageRefusal::Signature)??;
             if verdicts.next() != Some(true) {
                 return Err(MessageRefusal::Signature);
@@ -51,7 +51,7 @@ pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
 
 type SenderResult = Result<Arc<VerifiedUser>, TokenError>;
 
-/// Who sent each message, by its token: remembered, or verified now. `None` where there is no envelope.
+/// The verified sender of each message, from the cache or verified now. `None` if the message is not an envelope.
 fn resolve_senders(
     envelopes: &[Result<Envelope<'_>, MessageRefusal>],
     trust: &AccountTrust,
@@ -87,11 +87,11 @@ fn resolve_senders(
 
 enum SenderLookup {
     Settled(SenderResult),
-    /// The place among the unknown ones.
+    /// Index into the unknown tokens.
     Unknown(usize),
 }
 
-/// Tokens that say the right things and whose signatures are still to be judged; each once.
+/// Tokens with valid claims and an unverified signature, without duplicates.
 #[derive(Default)]
 struct PendingTokens<'a> {
     places: HashMap<TokenDigest, usize>,

@@ -1,18 +1,18 @@
-//! Which of many signatures hold: all of them in one equation, about a third of the cost of one after the other.
+//! Batch verification of ed25519 signatures in one equation, at about a third of the cost of individual verification.
 //!
 //! ```text
 //! one      s B = R + h A                                  h = SHA-512(R, A, message)
 //! many     (sum z s) B = sum (z R) + sum over keys of (sum z h) A      each z random, of 128 bits
 //! ```
 //!
-//! This is the batch verification of ed25519's paper (Bernstein and others, 2011, section 5). What one key has signed is gathered
-//! before its point is multiplied, so a token costs a fleet's caller only its R: all are signed by a few role keys. If the equation does
-//! not hold, it is halved until the forged ones stand alone and are judged strictly; so a forged reply costs itself and a few halves, not
-//! everybody.
+//! This is the batch verification of the ed25519 paper (Bernstein and others, 2011, section 5). The terms of one key are summed before
+//! its point is multiplied. A token therefore costs a caller only its R, because a few role keys sign all tokens of a fleet. If the
+//! equation fails, the batch is bisected until the invalid signatures are isolated and verified strictly. A forged reply thus costs
+//! only its own strict check and a few sub-batches.
 //!
-//! The two judgements differ only for keys or signatures with a component of small order, which nobody makes by
-//! accident. Keys of small order are refused before. What is left: the holder of a key may craft a message of its own
-//! that a batch accepts and the strict check refuses. It cannot speak for anybody else with it.
+//! Batch and strict verification differ only for keys or signatures with a component of small order, which do not occur by
+//! accident. Keys of small order are refused earlier. Remaining case: the holder of a key can craft an own message that
+//! a batch accepts and the strict check refuses. This does not allow impersonation.
 
 use std::collections::HashMap;
 use std::iter::once;
@@ -26,21 +26,21 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use sha2::{Digest as _, Sha512};
 
-/// Below this many, each is verified on its own.
+/// Up to this many signatures are verified individually.
 const MAX_INDIVIDUAL_SIGNATURES: usize = 4;
 
-/// At most this many in one equation; beyond, the gain is small and the memory is not.
+/// Largest batch of one equation; larger batches gain little and need more memory.
 const MAX_BATCH_SIGNATURES: usize = 2048;
 
-/// That this key made this signature of this message.
+/// A signature with its key and message.
 pub(super) struct SignatureClaim<'a> {
-    /// The message, in pieces: nobody need put them together.
+    /// The message in pieces, to avoid concatenation.
     pub(super) message: [&'a [u8]; 3],
     pub(super) signature: Signature,
     pub(super) key: VerifyingKey,
 }
 
-/// Which of the claims are true, in their order.
+/// Whether each claim is valid, in input order.
 pub(super) fn verify_batch(claims: &[SignatureClaim<'_>]) -> Vec<bool> {
     claims
         .chunks(MAX_BATCH_SIGNATURES)
@@ -53,7 +53,7 @@ fn verify_chunk(claims: &[SignatureClaim<'_>]) -> Vec<bool> {
     if claims.len() <= MAX_INDIVIDUAL_SIGNATURES {
         return alone();
     }
-    // Whoever knew the factors could make signatures whose errors cancel out: without randomness nothing is added up.
+    // With predictable factors an attacker could craft signatures whose errors cancel out. Without randomness, verify individually.
     let Ok(mut random) = StdRng::try_from_os_rng() else {
         return alone();
     };
@@ -85,7 +85,7 @@ fn bisect_batch(terms: &[&EquationTerm<'_>]) -> Vec<bool> {
     verdicts
 }
 
-/// Whether the sum of these equations holds.
+/// Whether the combined equation of these terms holds.
 fn batch_equation_holds(terms: &[&EquationTerm<'_>]) -> bool {
     let mut base = Scalar::ZERO;
     let mut places = HashMap::with_capacity(terms.len());
@@ -109,7 +109,7 @@ fn batch_equation_holds(terms: &[&EquationTerm<'_>]) -> bool {
     .is_identity()
 }
 
-/// One signature's part in the equation.
+/// The term of one signature in the equation.
 struct EquationTerm<'a> {
     claim: &'a SignatureClaim<'a>,
     z: Scalar,
@@ -119,7 +119,7 @@ struct EquationTerm<'a> {
 }
 
 impl<'a> EquationTerm<'a> {
-    /// The part with this factor. `None` if the signature cannot be one: its R is no point, or its s is not in its one spelling.
+    /// The term with this factor. `None` if the signature is malformed: R is not a point, or s is not canonical.
     fn from_claim(claim: &'a SignatureClaim<'a>, z: u128) -> Option<Self> {
         let s = Scalar::from_canonical_bytes(*claim.signature.s_bytes()).into_option()?;
         let r = CompressedEdwardsY(*claim.signature.r_bytes()).decompress()?;
@@ -142,7 +142,7 @@ impl<'a> EquationTerm<'a> {
 }
 
 impl SignatureClaim<'_> {
-    /// Whether it is true, looked at alone and strictly.
+    /// Verifies the signature individually with the strict check.
     fn verify_strictly(&self) -> bool {
         let message = self.message.concat();
         self.key.verify_strict(&message, &self.signature).is_ok()

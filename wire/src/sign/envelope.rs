@@ -1,4 +1,4 @@
-//! The envelope as received: read without looking into the body, then verified.
+//! Received envelopes: decoded without parsing the body, then verified.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{EnvelopeKind, MessageRefusal};
 use crate::Millis;
 use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 
-/// A message in its envelope, not verified yet.
+/// A decoded, unverified envelope.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
     kind: EnvelopeKind,
@@ -21,7 +21,7 @@ pub struct Envelope<'a> {
     body: &'a RawValue,
 }
 
-/// The layout. Each field once, no other fields, no escapes in the texts.
+/// The layout. Each field occurs once, no other fields, no escapes in the texts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EnvelopeLayout<'a> {
@@ -32,17 +32,17 @@ struct EnvelopeLayout<'a> {
     body: &'a RawValue,
 }
 
-/// A message whose sender is proven.
+/// A message with a verified sender.
 #[derive(Debug, Clone)]
 pub struct OpenEnvelope<'a> {
-    /// Who sent it.
+    /// The verified sender.
     pub sender: Arc<VerifiedUser>,
-    /// What was signed; not parsed yet.
+    /// The signed bytes, not parsed yet.
     pub body: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an envelope of this kind; nothing in it is believed yet.
+    /// Decodes an envelope of this kind without verification.
     pub fn decode(kind: EnvelopeKind, bytes: &'a [u8]) -> Result<Self, MessageRefusal> {
         let (length, limit) = (bytes.len(), kind.max_bytes());
         if length > limit {
@@ -58,7 +58,7 @@ impl<'a> Envelope<'a> {
             });
         }
         let mut signature = [0; Signature::BYTE_SIZE];
-        // The exact size: more does not fit, less is not a signature.
+        // The buffer has exactly the size of a signature: longer and shorter texts fail.
         match URL_SAFE_NO_PAD.decode_slice(layout.signature, &mut signature) {
             Ok(Signature::BYTE_SIZE) => {}
             _ => return Err(MessageRefusal::Signature),
@@ -72,7 +72,7 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// Verifies the chain: trusted account, sender's token, message; and that the sender has one of these roles.
+    /// Verifies the chain of trusted account, sender's token and message, and that the sender has one of these roles.
     pub fn verify(
         &self,
         trust: &AccountTrust,
@@ -81,7 +81,7 @@ impl<'a> Envelope<'a> {
         roles: &[UserRole],
     ) -> Result<OpenEnvelope<'a>, MessageRefusal> {
         let sender = cache.verify_user(trust, self.token, now)?;
-        // Keys of small order were refused when the token was decoded, so this is as strict as it needs to be.
+        // Decoding the token refused keys of small order, so the non-strict check suffices.
         sender
             .verifying
             .verify(&self.signed_bytes(), &self.signature)
@@ -89,7 +89,7 @@ impl<'a> Envelope<'a> {
         self.open_for_roles(sender, roles)
     }
 
-    /// The sender's token; not believed yet.
+    /// The sender's token, unverified.
     pub(crate) fn token(&self) -> &'a str {
         self.token
     }
@@ -99,17 +99,17 @@ impl<'a> Envelope<'a> {
         self.signature
     }
 
-    /// The bytes that the sender signed.
+    /// The signed bytes.
     pub(crate) fn signed_bytes(&self) -> Vec<u8> {
         self.kind.signed_bytes(self.body())
     }
 
-    /// The bytes of the body; not believed yet.
+    /// The bytes of the body, unverified.
     pub(crate) fn body(&self) -> &'a [u8] {
         self.body.get().as_bytes()
     }
 
-    /// The message of a proven sender, if it has one of these roles.
+    /// The message of a verified sender, if it has one of these roles.
     pub(super) fn open_for_roles(
         &self,
         sender: Arc<VerifiedUser>,

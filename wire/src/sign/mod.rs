@@ -1,4 +1,4 @@
-//! The envelope around requests and replies: who says it, and the proof.
+//! Signed envelopes: the sender's token, the signature, and the body of every message.
 //!
 //! ```text
 //! {"protocol":"muster.request.v1","token":"<user token>","signature":"<base64url>","body":{...}}
@@ -6,8 +6,8 @@
 //! signature = ed25519( "muster.request.v1" NUL <the bytes of body exactly as sent> )
 //! ```
 //!
-//! The protocol's name is part of what is signed, so a reply can never be taken for a request. The body is never
-//! parsed before its signature holds, and never encoded again.
+//! The protocol name is part of the signed bytes, so a reply cannot be used as a request. The body is parsed only after its
+//! signature was verified, and is never re-encoded.
 //!
 //! Read in this order: [`sign_envelope`], [`Envelope`], [`verify_envelopes`], [`open_request`], [`open_reply`] and [`open_progress`].
 
@@ -29,7 +29,7 @@ pub use signer::{EnvelopeSignError, Signer, SignerRenewError, sign_envelope};
 
 use crate::limits;
 
-/// What an envelope holds.
+/// The type of an envelope's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EnvelopeKind {
     /// A [`crate::request::Request`].
@@ -51,7 +51,7 @@ pub enum EnvelopeKind {
 }
 
 impl EnvelopeKind {
-    /// The name in `protocol`, and the domain of the signature.
+    /// The value of `protocol`, and the signature domain.
     pub fn protocol_name(self) -> &'static str {
         match self {
             Self::Request => "muster.request.v1",
@@ -65,7 +65,7 @@ impl EnvelopeKind {
         }
     }
 
-    /// The largest envelope, in bytes.
+    /// Largest envelope, in bytes.
     pub fn max_bytes(self) -> usize {
         match self {
             Self::Request => limits::MAX_REQUEST_BYTES,
@@ -79,8 +79,8 @@ impl EnvelopeKind {
         }
     }
 
-    /// What comes into an inbox: progress, or, when it does not say so in its first field, a reply. Nothing is believed yet;
-    /// whoever opens it as the one or the other finds out.
+    /// The kind of an inbox message: progress if its first field names that protocol, else a reply. The check is a hint without
+    /// verification; opening the envelope verifies the kind.
     pub fn of_inbox_message(bytes: &[u8]) -> Self {
         let head = [
             br#"{"protocol":""#.as_slice(),
@@ -95,7 +95,7 @@ impl EnvelopeKind {
         }
     }
 
-    /// The bytes before the body in what is signed, with room for a body of this size.
+    /// The signed bytes before the body, with capacity for a body of this size.
     fn signature_domain(self, body: usize) -> Vec<u8> {
         let protocol = self.protocol_name().as_bytes();
         let mut domain = Vec::with_capacity(protocol.len() + 1 + body);
@@ -104,7 +104,7 @@ impl EnvelopeKind {
         domain
     }
 
-    /// What is signed for this body.
+    /// The signed bytes for this body.
     pub fn signed_bytes(self, body: &[u8]) -> Vec<u8> {
         let mut signed = self.signature_domain(body.len());
         signed.extend_from_slice(body);

@@ -1,7 +1,7 @@
-//! Opens requests and replies: a proven sender in the right role, who says what the surroundings say.
+//! Opens requests, replies and progress messages: verifies the sender and its role, and compares the body with its context.
 //!
-//! Not here: age and replay ([`crate::fresh`]), whether a filter matches ([`crate::filter`]), and whether this node is
-//! among those that are named, which the daemon's matching stage asks.
+//! Not in this module: age and replay ([`crate::fresh`]), filter matching ([`crate::filter`]), and whether this node is among the
+//! listed targets, which the daemon's matching stage checks.
 
 use std::sync::Arc;
 
@@ -16,44 +16,44 @@ use crate::request::Request;
 use crate::subject::RequestAddress;
 use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 
-/// Who may ask.
+/// Roles that may send requests.
 pub const REQUESTER_ROLES: [UserRole; 2] = [UserRole::Caller, UserRole::Service];
 
-/// Who may answer.
+/// Roles that may send replies.
 pub const REPLIER_ROLES: [UserRole; 2] = [UserRole::Node, UserRole::Service];
 
-/// A request of a proven caller, as its subject says.
+/// A request with a verified caller and a matching subject.
 #[derive(Debug, Clone)]
 pub struct OpenRequest {
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// Who asks.
+    /// The verified caller.
     pub caller: Arc<VerifiedUser>,
 }
 
-/// A reply of a proven node to what was asked.
+/// A reply from a verified node to the expected request.
 #[derive(Debug, Clone)]
 pub struct OpenReply {
-    /// The answer.
+    /// The reply.
     pub reply: Reply,
-    /// Who answers.
+    /// The verified sender.
     pub sender: Arc<VerifiedUser>,
 }
 
-/// What a reply must answer.
+/// The properties that a reply must have.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpectedAnswer<'a> {
-    /// The request's id; any, for whoever waits for answers to what somebody else has sent.
+    /// The request id; `None` accepts any, for callers that collect answers to requests of other processes.
     pub request: Option<Uuid>,
-    /// The agent that was asked.
+    /// The requested agent.
     pub agent: &'a SubjectName,
-    /// The action that was asked.
+    /// The requested action.
     pub action: &'a SubjectName,
 }
 
-/// Opens a request that came in on this subject.
+/// Opens a request that was received on this subject.
 ///
-/// A request on one node's subject must name that node: a filter would be somebody's broadcast, moved.
+/// A request on a node's own subject must list that node. A filter there would be a broadcast replayed on another subject.
 pub fn open_request(
     bytes: &[u8],
     subject: &RequestAddress,
@@ -81,7 +81,7 @@ pub fn open_request(
     Ok(OpenRequest { request, caller })
 }
 
-/// The first field in which subject and body disagree.
+/// The first field in which subject and body differ.
 fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Option<&'static str> {
     let node = subject.node.as_ref();
     let named = |node| {
@@ -118,7 +118,7 @@ pub fn open_reply(
     )
 }
 
-/// Opens many replies together, at about a third of the cost; the results are in their order.
+/// Opens many replies in a batch, at about a third of the cost; returns the results in input order.
 pub fn open_replies<M: AsRef<[u8]>>(
     messages: &[M],
     expected: &ExpectedAnswer<'_>,
@@ -153,7 +153,7 @@ fn check_reply(
     Ok(OpenReply { reply, sender })
 }
 
-/// Opens progress messages together, as [`open_replies`] does with replies; the results are in their order.
+/// Opens many progress messages in a batch, like [`open_replies`]; returns the results in input order.
 pub fn open_progress<M: AsRef<[u8]>>(
     messages: &[M],
     expected: &ExpectedAnswer<'_>,
@@ -190,7 +190,7 @@ fn check_progress(
 }
 
 impl ExpectedAnswer<'_> {
-    /// Whether this proven sender speaks for itself, and of what was asked.
+    /// Checks that the body names the verified sender and the expected request, agent and action.
     fn check_sender(
         &self,
         sender: &VerifiedUser,

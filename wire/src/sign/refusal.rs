@@ -1,4 +1,4 @@
-//! Why a message is refused.
+//! Reasons to refuse a message.
 
 use uuid::Uuid;
 
@@ -8,97 +8,97 @@ use crate::reply::ReplyDecodeError;
 use crate::request::RequestDecodeError;
 use crate::token::{TokenError, UserRole};
 
-/// Why a message is refused. [`MessageRefusal::reason_code`] is what counters and the audit log call it.
+/// Why a message is refused. [`MessageRefusal::reason_code`] is the name in counters and in the audit log.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageRefusal {
-    /// Larger than the limit; not even looked at.
+    /// The message exceeds the size limit; it was not parsed.
     #[error("the message is {length} bytes long, more than {limit}")]
     Oversized {
-        /// Bytes given.
+        /// Size in bytes.
         length: usize,
-        /// Bytes accepted.
+        /// The limit in bytes.
         limit: usize,
     },
     /// Not an envelope.
     #[error("the message is not a signed envelope")]
     Malformed(#[source] serde_json::Error),
-    /// An envelope of another protocol, or of another version.
+    /// An envelope of another protocol or version.
     #[error("the message is of protocol `{found}`, but `{expected}` is needed")]
     Protocol {
-        /// What is needed.
+        /// The expected protocol.
         expected: &'static str,
-        /// What was found, shortened.
+        /// The received protocol, truncated.
         found: String,
     },
-    /// The sender's token is not believed.
+    /// The sender's token failed verification.
     #[error("the sender's token is refused")]
     Token(#[from] TokenError),
-    /// The signature is not the sender's, or the body was changed.
+    /// The signature is invalid, or the body was modified.
     #[error("the message's signature does not verify against the key in the sender's token")]
     Signature,
-    /// The sender is authentic, but may not say such a thing.
+    /// The sender's role does not permit this kind of message.
     #[error("{sender} has the role {role}, which may not send this")]
     WrongRole {
-        /// Who sent it.
+        /// The sender.
         sender: Identity,
-        /// Its role.
+        /// The sender's role.
         role: UserRole,
     },
-    /// The sender signed a request that is none.
+    /// The signed request is invalid.
     #[error("{sender} signed a request that is not valid")]
     Request {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
-        /// What is wrong with it.
+        /// The decode error.
         #[source]
         source: RequestDecodeError,
     },
-    /// The sender signed a reply that is none.
+    /// The signed reply is invalid.
     #[error("{sender} signed a reply that is not valid")]
     Reply {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
-        /// What is wrong with it.
+        /// The decode error.
         #[source]
         source: ReplyDecodeError,
     },
-    /// The sender signed a progress message that is none.
+    /// The signed progress message is invalid.
     #[error("{sender} signed a progress message that is not valid")]
     Progress {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
-        /// What is wrong with it.
+        /// The decode error.
         #[source]
         source: ProgressDecodeError,
     },
     /// The body names another sender than the token.
     #[error("the message says it is from {claimed}, but it was signed by {sender}")]
     WrongSender {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
-        /// Whom the body names.
+        /// The sender in the body.
         claimed: Identity,
     },
-    /// Subject and body disagree: somebody else moved the message.
+    /// Subject and body differ: the message was republished on another subject.
     #[error("{sender} signed a request whose {field} is not the one in its subject")]
     SubjectMismatch {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
         /// `collective`, `agent`, `action` or `node`.
         field: &'static str,
     },
-    /// The answer to something else.
+    /// The reply belongs to another request.
     #[error("{sender} answers request {found}, agent or action other than was asked")]
     OtherRequest {
-        /// Who signed it.
+        /// The signer.
         sender: Identity,
-        /// Which request it answers.
+        /// The request id in the reply.
         found: Uuid,
     },
 }
 
 impl MessageRefusal {
-    /// A stable word for counters and audit.
+    /// A stable identifier for counters and audit.
     pub fn reason_code(&self) -> &'static str {
         match self {
             Self::Oversized { .. } => "oversized",
@@ -116,7 +116,7 @@ impl MessageRefusal {
         }
     }
 
-    /// Who is to blame, when the message's signature was verified. `None`: anybody could have sent it.
+    /// The sender, if the message's signature was verified. `None`: the origin is unknown.
     pub fn sender(&self) -> Option<&Identity> {
         match self {
             Self::WrongRole { sender, .. }

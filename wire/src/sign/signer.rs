@@ -1,4 +1,4 @@
-//! Seals a body: writes it once, signs those bytes, and puts the envelope around them.
+//! Signs messages: serializes a body once, signs those bytes, and builds the envelope.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use crate::token::claims::{TokenClaims, UserClaims};
 use crate::token::decode::decode_token;
 use crate::token::{KeyPair, PublicKey, Seconds, TokenError, UserCredentials};
 
-/// Who seals: a key, and the token that tells the others what it may do. Clones share the token, so that a renewed one reaches all of them.
+/// A key and the token that authorizes it. Clones share the token, so that a renewal applies to all of them.
 #[derive(Clone)]
 pub struct Signer {
     identity: Identity,
@@ -23,20 +23,20 @@ pub struct Signer {
     current: Arc<RwLock<SignerToken>>,
 }
 
-/// The token in use.
+/// The current token.
 #[derive(Clone)]
 struct SignerToken {
     text: Arc<str>,
     claims: Arc<TokenClaims<UserClaims>>,
 }
 
-/// Why a token does not take the place of the current one.
+/// Reasons to refuse a renewed token.
 #[derive(Debug, thiserror::Error)]
 pub enum SignerRenewError {
-    /// It cannot be read.
+    /// It cannot be decoded.
     #[error("the renewed token is not usable")]
     Token(#[from] TokenError),
-    /// It is of another party.
+    /// It belongs to another user.
     #[error("the renewed token is about {name} with the key {key}, not about this party")]
     Foreign {
         /// The name in it.
@@ -44,37 +44,37 @@ pub enum SignerRenewError {
         /// The key in it.
         key: PublicKey,
     },
-    /// It does not live longer.
+    /// It does not expire later than the current one.
     #[error("the renewed token ends at {found}, and the current one at {current}")]
     NotLonger {
-        /// When the current one ends; 0 is never.
+        /// Expiry of the current token; 0 is never.
         current: Seconds,
-        /// When it ends.
+        /// Expiry of the renewed token.
         found: Seconds,
     },
 }
 
-/// Why nothing was sealed.
+/// Signing errors.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeSignError {
-    /// The body cannot be written as JSON.
+    /// The body cannot be serialized as JSON.
     #[error("the message cannot be written as JSON")]
     Json(#[from] serde_json::Error),
-    /// The inputs that only the nodes may read cannot be sealed.
+    /// The sensitive inputs cannot be encrypted.
     #[error(transparent)]
     Inputs(#[from] InputEncryptionError),
-    /// The envelope would be larger than receivers accept.
+    /// The envelope exceeds the size limit of receivers.
     #[error("the message would be {bytes} bytes long, more than {limit}")]
     Oversized {
-        /// Bytes it would have.
+        /// Size in bytes.
         bytes: usize,
-        /// Bytes that are accepted.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
 impl Signer {
-    /// A signer with these credentials. Their name must be an identity.
+    /// Creates a signer with these credentials. Their name must be a valid identity.
     pub fn new(creds: UserCredentials) -> Result<Self, NameError> {
         let identity = Identity::parse(&creds.claims().name)?;
         let (text, claims, key) = creds.into_parts();
@@ -94,23 +94,23 @@ impl Signer {
         &self.identity
     }
 
-    /// The public key in the token; below it is the inbox.
+    /// The public key in the token; it is also the inbox prefix.
     pub fn public_key(&self) -> PublicKey {
         self.key.public_key()
     }
 
-    /// The token in use, for opening a connection.
+    /// The current token, for opening a connection.
     pub fn token(&self) -> Arc<str> {
         self.current_token().text
     }
 
-    /// What the token says; the broker and every peer verify it, the signer does not.
+    /// The token's claims. The broker and every receiver verify them; the signer does not.
     pub fn claims(&self) -> Arc<TokenClaims<UserClaims>> {
         self.current_token().claims
     }
 
-    /// Uses another token of the same name, key and issuing account from now on, if it ends later than the current one. Whether its issuer
-    /// signed it, the caller verifies.
+    /// Replaces the token by one of the same name, key and issuing account that expires later. The caller must verify the issuer's
+    /// signature.
     pub fn renew_token(&self, token: &str) -> Result<(), SignerRenewError> {
         let decoded = decode_token::<UserClaims>(token)?;
         let claims = decoded.unverified_claims();
@@ -129,7 +129,7 @@ impl Signer {
                 key: claims.sub,
             });
         }
-        // 0 is never.
+        // 0 means never.
         if known.exp == 0 || (claims.exp != 0 && claims.exp <= known.exp) {
             return Err(SignerRenewError::NotLonger {
                 current: known.exp,
@@ -163,10 +163,10 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Room for most bodies.
+/// Capacity that fits most bodies.
 const INITIAL_BODY_CAPACITY: usize = 1024;
 
-/// Seals a body into the bytes of an envelope.
+/// Serializes and signs a body; returns the bytes of the envelope.
 pub fn sign_envelope(
     kind: EnvelopeKind,
     body: &impl Serialize,
@@ -177,7 +177,7 @@ pub fn sign_envelope(
     serde_json::to_writer(&mut content, body)?;
     let signature = URL_SAFE_NO_PAD.encode(signer.key_pair().sign(&content).to_bytes());
     let body = content.get(domain..).unwrap_or_default();
-    // None of these texts can hold a character that JSON would escape: decoding the token proved it base64url and dots.
+    // None of these texts can contain a character that JSON would escape: decoding the token checked that it is base64url and dots.
     let head = format!(
         r#"{{"protocol":"{}","token":"{}","signature":"{signature}","body":"#,
         kind.protocol_name(),

@@ -1,7 +1,7 @@
-//! A node's facts: one JSON object, within limits, addressed by dotted paths; and which of them are known.
+//! A node's facts: one JSON object within limits, addressed by dotted paths, and which of its names are known.
 //!
-//! The limits are met on entry, so everything that holds a [`NodeFacts`] may recurse into it and send it.
-//! This file neither collects facts nor compares them.
+//! The limits are checked on construction, so code that holds a [`NodeFacts`] may recurse into it and send it.
+//! Collection and comparison of facts are in other modules.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -11,31 +11,31 @@ use serde_json::{Map, Value, map};
 
 use super::path::{self, FactPath};
 
-/// Deepest nesting of maps and lists, the outermost map included.
+/// Deepest nesting of maps and lists, including the outermost map.
 pub const MAX_FACTS_DEPTH: usize = 32;
-/// Largest facts, in bytes: those of all keys and texts, and 8 for every value.
+/// Largest size of the facts: the bytes of all keys and texts, plus 8 bytes per value.
 pub const MAX_FACTS_BYTES: usize = 1 << 20;
 
-/// The weight of a value apart from its text, in bytes.
+/// Accounted size of a value in addition to its text, in bytes.
 const VALUE_BYTES: usize = 8;
 
-/// Facts of one node, nested as they were collected.
+/// The facts of one node, nested as collected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct NodeFacts {
     map: Map<String, Value>,
-    /// Nothing when every source was read. Otherwise the top-level names that no source that is still unread can change.
+    /// `None` if every source was read. Otherwise the top-level names that no unread source can change.
     #[serde(skip)]
     settled: Option<BTreeSet<String>>,
 }
 
-/// A value that cannot be a node's facts.
+/// A value that is not valid as facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFactsError {
-    /// Facts are an object; this is something else.
+    /// The value is not an object.
     #[error("facts must be a JSON object of name and value, not {found}")]
     NotAnObject {
-        /// The kind of value found, with its article.
+        /// The type of the value, with its article.
         found: &'static str,
     },
     /// Nested deeper than [`MAX_FACTS_DEPTH`].
@@ -51,13 +51,13 @@ pub enum NodeFactsError {
         "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; leave out what nobody asks for"
     )]
     TooLarge {
-        /// The top-level fact at which the limit was passed.
+        /// The top-level fact at which the limit was exceeded.
         fact: String,
     },
 }
 
 impl NodeFacts {
-    /// Accepts a JSON object that is within the limits.
+    /// Creates facts from a JSON object within the limits.
     pub fn from_value(value: Value) -> Result<Self, NodeFactsError> {
         let found = match value {
             Value::Object(map) => return Self::from_map(map),
@@ -70,7 +70,7 @@ impl NodeFacts {
         Err(NodeFactsError::NotAnObject { found })
     }
 
-    /// Accepts a map that is within the limits.
+    /// Creates facts from a map within the limits.
     pub fn from_map(map: Map<String, Value>) -> Result<Self, NodeFactsError> {
         let mut left = MAX_FACTS_BYTES;
         for (name, value) in &map {
@@ -87,8 +87,8 @@ impl NodeFacts {
         Ok(Self { map, settled: None })
     }
 
-    /// The same facts while a source of them was never read: only these top-level names are known, for an unread source could set
-    /// or override every other one.
+    /// Marks a fact source as unread: only these top-level names are known, because an unread source could set or override every
+    /// other one.
     #[must_use]
     pub fn with_known_names(self, settled: BTreeSet<String>) -> Self {
         Self {
@@ -97,8 +97,8 @@ impl NodeFacts {
         }
     }
 
-    /// Whether the value at this path, or its absence, is certain. A dotted path is certain only as an exact top-level name: an
-    /// unread source could set the name with its dots, which comes before the nested value.
+    /// Whether the value at this path, or its absence, is certain. While a source is unread, a dotted path is certain only as an exact
+    /// top-level name: the source could set the dotted name itself, which takes precedence over the nested value.
     pub fn is_known(&self, path: &FactPath) -> bool {
         self.settled
             .as_ref()
@@ -110,13 +110,13 @@ impl NodeFacts {
         self.settled.is_none()
     }
 
-    /// The value at a dotted path. An exact top-level key wins, dots and all; then each segment descends
-    /// into a map by key or a list by index. None if there is nothing, or the text is not a path.
+    /// The value at a dotted path. An exact top-level key, including its dots, takes precedence. Otherwise each segment descends
+    /// into a map by key or a list by index. `None` if there is no value, or the text is not a path.
     ///
     /// ```
-    /// # use muster_wire::state::Facts;
+    /// # use muster_wire::state::NodeFacts;
     /// # use serde_json::json;
-    /// let facts = Facts::from_value(json!({"os": {"family": "Debian"}, "a": {"b.c": [7]}})).unwrap();
+    /// let facts = NodeFacts::from_value(json!({"os": {"family": "Debian"}, "a": {"b.c": [7]}})).unwrap();
     /// assert_eq!(facts.get("os.family"), Some(&json!("Debian")));
     /// assert_eq!(facts.get("a.\"b.c\".0"), Some(&json!(7)));
     /// ```
@@ -129,7 +129,7 @@ impl NodeFacts {
         segments.try_fold(first, |value, segment| child_value(value, segment.ok()?))
     }
 
-    /// The same, for a path that is already split.
+    /// The value at an already parsed path.
     pub fn get_path(&self, path: &FactPath) -> Option<&Value> {
         if let Some(exact) = self.map.get(path.as_str()) {
             return Some(exact);
@@ -144,8 +144,8 @@ impl NodeFacts {
         self.map.iter()
     }
 
-    /// Every scalar, and every empty map or list, with the path that [`NodeFacts::get`] finds it under
-    /// (a key that holds both kinds of quotes has none; its path is for reading only).
+    /// Every scalar and every empty map or list, with its path for [`NodeFacts::get`].
+    /// A key that holds both kinds of quotes has no such path; its path is for display only.
     pub fn leaf_values(&self) -> Vec<(String, &Value)> {
         let mut leaves = Vec::new();
         for (name, value) in &self.map {
@@ -153,7 +153,7 @@ impl NodeFacts {
                 path::quote_segment_if_needed(name),
                 value,
                 &mut |path, leaf| {
-                    // A flat key may shadow the nested one; quoting the first segment tells them apart.
+                    // A flat key may shadow the nested one; quoting the first segment distinguishes them.
                     let path = match path.strip_prefix(name.as_str()) {
                         Some(below) if self.map.contains_key(&path) && !below.is_empty() => {
                             path::quote_segment(name) + below
@@ -167,22 +167,22 @@ impl NodeFacts {
         leaves
     }
 
-    /// How many top-level facts there are.
+    /// Number of top-level facts.
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no facts.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// The JSON object itself.
+    /// The JSON object.
     pub fn as_map(&self) -> &Map<String, Value> {
         &self.map
     }
 
-    /// The JSON object itself, taken out.
+    /// The JSON object, by value.
     pub fn into_map(self) -> Map<String, Value> {
         self.map
     }
@@ -208,7 +208,7 @@ enum ExceededLimit {
     Size,
 }
 
-/// What is left of `left` bytes after `value`, which may nest `levels` deep.
+/// The rest of `left` bytes after `value`, which may nest `levels` deep.
 fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<ExceededLimit, usize> {
     let pay = |left: usize, cost: usize| match left.checked_sub(cost) {
         Some(rest) => ControlFlow::Continue(rest),
@@ -230,7 +230,7 @@ fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<Exceede
     }
 }
 
-/// What a segment leads to: a map's key or a list's index.
+/// The child of a segment: by map key or list index.
 fn child_value<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
     match value {
         Value::Object(map) => map.get(segment),

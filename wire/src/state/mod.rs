@@ -1,7 +1,7 @@
-//! What is known of a node, as values: facts, and the view of a node that filters are held against.
+//! Node state as values: facts, and the view of a node for filter evaluation.
 //!
-//! Nothing here reads a machine or a store; the daemon, the directory and the client each build these
-//! values from what they have, and so get the same answers.
+//! Nothing here reads a machine or a store. The daemon, the directory and the client each build these values from their own
+//! data, so filters evaluate identically in all of them.
 
 pub mod facts;
 pub mod path;
@@ -9,7 +9,7 @@ pub mod path;
 pub use facts::{NodeFacts, NodeFactsError};
 pub use path::{FactPath, FactPathError};
 
-/// A node as a filter sees it. Borrowed, so that matching copies nothing.
+/// A node as seen by filters. Borrowed, so that matching copies nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeView<'a> {
     /// The node's name, lower-case.
@@ -18,7 +18,7 @@ pub struct NodeView<'a> {
     pub facts: &'a NodeFacts,
     /// Its configuration-management classes, lower-case (`mysql::master`).
     pub classes: &'a [String],
-    /// Whether the classes were ever read; otherwise which it has is unknown.
+    /// Whether the classes were read at least once; otherwise they are unknown.
     pub classes_known: bool,
     /// The agents it offers (`puppetral`).
     pub agents: &'a [String],

@@ -1,36 +1,36 @@
 //! Dotted fact paths: `os.family`, `disks.0.size`, `labels."app.kubernetes.io/name"`.
 //!
-//! A segment is a map key or an array index. Quotes, single or double, keep a segment whole; there are no
-//! escapes inside them, so a key that holds both kinds of quotes cannot be named. This file reads paths;
-//! following them is [`Facts::lookup`](super::NodeFacts::get_path).
+//! A segment is a map key or an array index. Single or double quotes group a segment; there are no escapes inside them, so a
+//! key that holds both kinds of quotes cannot be addressed. This file parses paths;
+//! [`NodeFacts::get_path`](super::NodeFacts::get_path) resolves them.
 
 use std::fmt;
 
 /// Longest path in bytes.
 pub const MAX_FACT_PATH_BYTES: usize = 1024;
 
-/// A checked path into facts, split into its segments.
+/// A valid path into facts, split into segments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FactPath {
     text: Box<str>,
     segments: Vec<Box<str>>,
 }
 
-/// Text that is not a fact path.
+/// The text is not a valid fact path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read fact name {text:?} at byte {offset}: expected {expected}")]
 pub struct FactPathError {
     /// The text as given.
     pub text: String,
-    /// Where reading stopped, in bytes from 0.
+    /// Byte offset of the error, from 0.
     pub offset: usize,
-    /// What would have been right there, in plain words.
+    /// What was expected there.
     pub expected: &'static str,
 }
 
 impl FactPath {
-    /// Reads a path. White space and the characters of filter operators (`= < > ! ~`) need quotes, control
-    /// characters are refused everywhere: a path can be printed, and read back, inside a filter.
+    /// Parses a path. White space and the characters of filter operators (`= < > ! ~`) need quotes. Control characters are
+    /// refused everywhere, so that a path can be printed inside a filter and parsed back.
     pub fn parse(text: &str) -> Result<Self, FactPathError> {
         if text.len() > MAX_FACT_PATH_BYTES {
             let text = text.chars().take(40).collect();
@@ -55,7 +55,7 @@ impl FactPath {
         &self.text
     }
 
-    /// Its segments, without quotes.
+    /// The segments, without quotes.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().map(AsRef::as_ref)
     }
@@ -81,7 +81,7 @@ pub(super) fn split_segments(text: &str) -> PathSegments<'_> {
     }
 }
 
-/// `key` as a path segment: quoted where it has to be.
+/// `key` as a path segment, quoted if necessary.
 pub(super) fn quote_segment_if_needed(key: &str) -> String {
     if !key.is_empty() && key.chars().all(|c| c != '.' && is_plain(c)) {
         key.to_owned()
@@ -96,14 +96,14 @@ pub(super) fn quote_segment(key: &str) -> String {
     format!("{quote}{key}{quote}")
 }
 
-/// May stand in a path without quotes.
+/// Whether a character is allowed in an unquoted segment.
 fn is_plain(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '=' | '<' | '>' | '!' | '~')
 }
 
 pub(super) struct PathSegments<'a> {
     text: &'a str,
-    /// What is still to read; none after the end or an error.
+    /// The unparsed rest; `None` after the end or an error.
     rest: Option<&'a str>,
 }
 
@@ -117,7 +117,7 @@ impl<'a> PathSegments<'a> {
         }
     }
 
-    /// One segment from the front of `rest`, and what follows it.
+    /// The first segment of `rest`, and the remainder.
     fn parse_segment(&self, rest: &'a str) -> Result<(&'a str, &'a str), FactPathError> {
         for quote in ['"', '\''] {
             if let Some(body) = rest.strip_prefix(quote) {

@@ -1,8 +1,7 @@
-//! Remembers which tokens were verified, so that the second message of a party costs one signature instead of two.
+//! Cache of verified tokens: further messages of a sender cost one signature verification instead of two.
 //!
-//! It remembers only good tokens, and asks again at each use whether time or a revocation has ended them. When the
-//! trust changes it forgets everything by itself. What it has verified can be taken along to another process ([`TokenCache::export_verified`],
-//! [`TokenCache::import_verified`]).
+//! It stores only valid tokens, and checks expiry and revocation at each use. It clears itself when the trust changes. Its content can be
+//! transferred to another process ([`TokenCache::export_verified`], [`TokenCache::import_verified`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +12,10 @@ use super::verified_cache::{self, VerifiedTokens};
 use super::{AccountTrust, KeyPair, PublicKey, TokenError, VerifiedUser};
 use crate::{Millis, limits};
 
-/// How many parties are remembered unless told otherwise: a whole fleet's nodes.
+/// Default capacity in users: enough for the nodes of a fleet.
 pub const DEFAULT_CAPACITY: usize = 64 * 1024;
 
-/// Verified tokens by their hash. Bounded: a full one begins anew, which costs time and nothing else.
+/// Verified tokens by hash. Bounded: when full it is cleared, which costs only re-verification.
 #[derive(Debug)]
 pub struct TokenCache {
     capacity: usize,
@@ -27,9 +26,9 @@ pub struct TokenCache {
 struct TokenCacheState {
     trust: [u8; 32],
     parties: HashMap<TokenDigest, Arc<VerifiedUser>>,
-    /// Whose signatures need no second look.
+    /// Imported tokens whose signature needs no verification.
     vouched: VerifiedTokens,
-    /// Whether there is a party that nobody has vouched for.
+    /// Whether the cache has a user that was not imported.
     learnt: bool,
 }
 
@@ -43,7 +42,7 @@ impl Default for TokenCache {
 }
 
 impl TokenCache {
-    /// A cache of at most this many parties.
+    /// Creates a cache of at most this many users.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -51,22 +50,22 @@ impl TokenCache {
         }
     }
 
-    /// How many parties are remembered.
+    /// Number of cached users.
     pub fn len(&self) -> usize {
         self.lock_state().parties.len()
     }
 
-    /// Whether nobody is remembered.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets everybody.
+    /// Clears the cache.
     pub fn clear(&self) {
         *self.lock_state() = TokenCacheState::default();
     }
 
-    /// [`AccountTrust::verify_user`], with what is remembered.
+    /// [`AccountTrust::verify_user`] with caching.
     pub fn verify_user(
         &self,
         trust: &AccountTrust,
@@ -86,7 +85,7 @@ impl TokenCache {
         Ok(party)
     }
 
-    /// The party with this token, if it is remembered; an error if its time has come.
+    /// The cached user of this token, if any; an error if the token expired or was revoked.
     pub(crate) fn get_verified(
         &self,
         trust: &AccountTrust,
@@ -100,12 +99,12 @@ impl TokenCache {
         Ok(party)
     }
 
-    /// Whether this token's signature was verified under this trust before.
+    /// Whether this token's signature was verified earlier under this trust and imported.
     pub(crate) fn has_imported_token(&self, trust: &AccountTrust, digest: &TokenDigest) -> bool {
         self.lock_for(trust).vouched.contains_key(digest)
     }
 
-    /// What was verified under this trust, now and before, for a file: signed by its keeper. `None` if nothing new was.
+    /// Exports the tokens verified under this trust, including imported ones, signed with the given key. `None` if nothing changed.
     pub fn export_verified(
         &self,
         trust: &AccountTrust,
@@ -119,7 +118,7 @@ impl TokenCache {
         let parties = inner.parties.iter();
         let now_met =
             parties.map(|(digest, party)| (*digest, party.expires.unwrap_or(Millis::MAX)));
-        // Whom it has met now comes first: there is a limit.
+        // Tokens of this process come first, because the export is limited.
         let mut tokens: Vec<(TokenDigest, Millis)> = now_met.collect();
         let before = inner.vouched.iter();
         let before = before.filter(|(digest, _)| !inner.parties.contains_key(*digest));
@@ -132,7 +131,7 @@ impl TokenCache {
         ))
     }
 
-    /// Takes in what [`Self::export_verified`] has written, if it was for this keeper and this trust. Answers how many tokens that are.
+    /// Imports the output of [`Self::export_verified`], if key and trust match. Returns the number of tokens.
     pub fn import_verified(
         &self,
         trust: &AccountTrust,
@@ -147,7 +146,7 @@ impl TokenCache {
         inner.vouched.len()
     }
 
-    /// Remembers a party. Only after its token's signature was verified under this trust.
+    /// Inserts a user. Its token's signature must have been verified under this trust.
     pub(crate) fn insert_verified(
         &self,
         trust: &AccountTrust,
@@ -175,13 +174,13 @@ impl TokenCache {
         inner
     }
 
-    /// A panic while the lock was held leaves the map whole, so poisoning is no reason to stop.
+    /// A panic while the lock is held leaves the map consistent, so poisoning is ignored.
     fn lock_state(&self) -> MutexGuard<'_, TokenCacheState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The key of a token in the cache, after its length was checked.
+/// The cache key of a token, after a length check.
 pub(crate) fn token_digest(jwt: &str) -> Result<TokenDigest, TokenError> {
     let (length, limit) = (jwt.len(), limits::MAX_USER_TOKEN_BYTES);
     if length > limit {

@@ -1,7 +1,7 @@
-//! What tokens say: the claims of operators, accounts and users, in the layout of NATS' JWT version 2.
+//! Token claims: of operators, accounts and users, in the layout of NATS JWT version 2.
 //!
-//! Fields that we do not use are kept for accounts (so that re-issuing one that `nsc` made loses nothing) and ignored
-//! for operators and users. Nothing here is believed yet: see [`super::decode`] and [`super::AccountTrust`].
+//! Unknown fields are kept for accounts (so that re-issuing a token made by `nsc` loses nothing) and ignored for operators and
+//! users. Claims are unverified: see [`super::decode`] and [`super::AccountTrust`].
 
 use std::collections::BTreeMap;
 
@@ -11,43 +11,43 @@ use serde_json::{Map, Value};
 use super::nkey::{KeyKind, PublicKey};
 use super::{Seconds, UserRole};
 
-/// The version of NATS' claims that is written and read.
+/// The version of NATS claims that is written and read.
 pub const CLAIMS_VERSION: u8 = 2;
 
-/// One token's claims; `N` is what NATS adds for the kind of subject.
+/// One token's claims; `N` is the NATS part for the kind of subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenClaims<N> {
-    /// Base32 of SHA-512/256 of the claims without this field: a name for the token.
+    /// Base32 of SHA-512/256 of the claims without this field: the token's id.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jti: String,
-    /// When it was issued.
+    /// Issue time.
     pub iat: Seconds,
-    /// Whose key signed it.
+    /// The key of the issuer.
     pub iss: PublicKey,
-    /// For people; for users, the identity.
+    /// Display name; for users, the identity.
     #[serde(default)]
     pub name: String,
-    /// Whose token it is.
+    /// The key of the subject.
     pub sub: PublicKey,
-    /// After this it is void; zero and absent mean never.
+    /// Expiry time; zero and absent mean never.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub exp: Seconds,
-    /// Before this it is void.
+    /// Start of validity.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nbf: Seconds,
-    /// What NATS adds.
+    /// The NATS part.
     pub nats: N,
 }
 
 /// The NATS part of a token's claims.
 pub trait NatsClaims: Serialize + for<'de> Deserialize<'de> {
-    /// The word in `type`.
+    /// The value of `type`.
     const TYPE: &'static str;
-    /// The kind of key that the token is about.
+    /// The kind of the subject's key.
     const SUBJECT: KeyKind;
-    /// The kind of key that signs such tokens.
+    /// The kind of the issuer's key.
     const ISSUER: KeyKind;
-    /// What it says that it is, and of which version: [`Self::TYPE`] and [`CLAIMS_VERSION`], if it is.
+    /// The type and version in the claims. Valid if they equal [`Self::TYPE`] and [`CLAIMS_VERSION`].
     fn type_and_version(&self) -> (&str, u8);
 }
 
@@ -68,10 +68,10 @@ part!(OperatorClaims, "operator", Operator, Operator);
 part!(AccountClaims, "account", Account, Operator);
 part!(UserClaims, "user", User, Account);
 
-/// An organisation.
+/// Claims of an operator: an organisation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorClaims {
-    /// The account of the broker's own events and monitoring.
+    /// The system account: the broker's own events and monitoring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_account: Option<PublicKey>,
     /// [`NatsClaims::TYPE`].
@@ -82,7 +82,7 @@ pub struct OperatorClaims {
 }
 
 impl OperatorClaims {
-    /// An operator with this system account.
+    /// Creates claims of an operator with this system account.
     pub fn new(system_account: Option<PublicKey>) -> Self {
         Self {
             system_account,
@@ -92,16 +92,16 @@ impl OperatorClaims {
     }
 }
 
-/// A fleet.
+/// Claims of an account: a fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccountClaims {
-    /// How much it may use; the broker refuses a token without.
+    /// Resource limits; the broker refuses a token without them.
     #[serde(default)]
     pub limits: AccountLimits,
-    /// Who may sign users: plain keys, or roles with their permissions.
+    /// Keys that may sign users: plain keys, or roles with their permissions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signing_keys: Vec<SigningKeyEntry>,
-    /// User key, or `*`, to the instant up to which its tokens are void.
+    /// Per user key, or `*`: tokens issued up to this instant are revoked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revocations: BTreeMap<String, Seconds>,
     /// [`NatsClaims::TYPE`].
@@ -109,13 +109,13 @@ pub struct AccountClaims {
     pub kind: String,
     /// [`CLAIMS_VERSION`].
     pub version: u8,
-    /// What else NATS knows: exports, imports, mappings.
+    /// Other NATS fields: exports, imports, mappings.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl AccountClaims {
-    /// An account with these signing keys and no limits of its own.
+    /// Creates claims with these limits and signing keys.
     pub fn new(limits: AccountLimits, signing_keys: Vec<SigningKeyEntry>) -> Self {
         Self {
             limits,
@@ -127,28 +127,28 @@ impl AccountClaims {
         }
     }
 
-    /// Voids every token of this user that was issued up to `until`. A later revocation stands over an earlier one.
+    /// Revokes every token of this user that was issued up to `until`. The latest revocation of a user applies.
     pub fn revoke_user(&mut self, user: &PublicKey, until: Seconds) {
         let entry = self.revocations.entry(user.to_string()).or_insert(until);
         *entry = until.max(*entry);
     }
 }
 
-/// Limits of an account; -1 is unlimited. `JetStream` is off unless its limits are given.
+/// Limits of an account; -1 is unlimited. `JetStream` is disabled unless its limits are given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccountLimits {
     /// Subscriptions.
     pub subs: i64,
-    /// Bytes in total.
+    /// Total bytes.
     pub data: i64,
-    /// Bytes of one message.
+    /// Bytes per message.
     pub payload: i64,
     /// Imported subjects.
     pub imports: i64,
     /// Exported subjects.
     pub exports: i64,
-    /// Whether exports may have wildcards.
+    /// Whether exports may use wildcards.
     pub wildcards: bool,
     /// Connections.
     pub conn: i64,
@@ -166,7 +166,7 @@ pub struct AccountLimits {
     /// `JetStream` consumers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer: Option<i64>,
-    /// What else NATS limits.
+    /// Other NATS limits.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -192,8 +192,8 @@ impl Default for AccountLimits {
 }
 
 impl AccountLimits {
-    /// `JetStream` with room for the fleet's buckets in three copies each, no streams in memory, and few streams and consumers: what a
-    /// fleet's account needs. A broker whose disk has less room than the limit offers the account no `JetStream` at all.
+    /// Limits for a fleet's account: `JetStream` storage for the fleet's buckets with three replicas each, no memory streams, and few
+    /// streams and consumers. A broker with less disk space than the limit offers the account no `JetStream` at all.
     pub fn with_jetstream() -> Self {
         Self {
             mem_storage: Some(0),
@@ -209,20 +209,20 @@ impl AccountLimits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SigningKeyEntry {
-    /// May sign users with any permissions. Stands for no role of ours.
+    /// May sign users with any permissions. Represents no role.
     Plain(PublicKey),
-    /// May sign users whose permissions are the template's.
+    /// May sign users with the permissions of its template.
     Scoped(Box<ScopedKey>),
 }
 
-/// A signing key with the permissions of everybody it signs.
+/// A signing key with a permission template for all users it signs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScopedKey {
     /// `user_scope`.
     pub kind: String,
-    /// The key that signs.
+    /// The signing key.
     pub key: PublicKey,
-    /// The role's name; ours are those of [`UserRole`].
+    /// The role's name; see [`UserRole`].
     #[serde(default)]
     pub role: String,
     /// The permissions.
@@ -230,7 +230,7 @@ pub struct ScopedKey {
 }
 
 impl ScopedKey {
-    /// A key that signs users of this role.
+    /// Creates a key that signs users of this role.
     pub fn new(key: PublicKey, role: UserRole, template: PermissionTemplate) -> Self {
         Self {
             kind: "user_scope".to_owned(),
@@ -241,25 +241,25 @@ impl ScopedKey {
     }
 }
 
-/// Permissions with `{{name()}}`, `{{subject()}}` and `{{tag(..)}}`, which the broker fills in from the user's token.
+/// Permissions with the placeholders `{{name()}}`, `{{subject()}}` and `{{tag(..)}}`, which the broker expands from the user's token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionTemplate {
-    /// Where to publish.
+    /// Publish permissions.
     #[serde(default, rename = "pub")]
     pub publish: SubjectPermissions,
-    /// Where to subscribe.
+    /// Subscribe permissions.
     #[serde(default, rename = "sub")]
     pub subscribe: SubjectPermissions,
-    /// Whether and how long answering is allowed where publishing is not.
+    /// Response permissions on subjects without publish permission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resp: Option<ResponsePermission>,
-    /// Subscriptions of one connection; -1 is unlimited.
+    /// Subscriptions per connection; -1 is unlimited.
     pub subs: i64,
-    /// Bytes of one connection.
+    /// Bytes per connection.
     pub data: i64,
-    /// Bytes of one message.
+    /// Bytes per message.
     pub payload: i64,
-    /// What else NATS knows: times of day, source networks, connection types.
+    /// Other NATS fields: times of day, source networks, connection types.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -276,28 +276,28 @@ pub struct SubjectPermissions {
     pub deny: Vec<String>,
 }
 
-/// How often and how long a received message may be answered.
+/// Limits of responses to a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponsePermission {
-    /// Answers to one message.
+    /// Responses per message.
     pub max: u32,
-    /// For how long, in nanoseconds.
+    /// Time limit in nanoseconds.
     pub ttl: u64,
 }
 
-/// A party: node, caller or service. Its permissions are its role's, so it has none of its own; only an administrator has.
+/// Claims of a user: node, caller or service. Permissions come from the role; only an administrator has its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserClaims {
-    /// The account, because a signing key and not the account itself signed.
+    /// The account; set because a signing key issued the token rather than the account key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_account: Option<PublicKey>,
-    /// `key:value` in lower case; what `{{tag(key)}}` stands for.
+    /// `key:value` in lower case; the values of `{{tag(key)}}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Where to publish, if the account's own key signed.
+    /// Publish permissions, if the account's own key signed.
     #[serde(default, rename = "pub", skip_serializing_if = "Option::is_none")]
     pub publish: Option<SubjectPermissions>,
-    /// Where to subscribe, if the account's own key signed.
+    /// Subscribe permissions, if the account's own key signed.
     #[serde(default, rename = "sub", skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<SubjectPermissions>,
     /// Limit of subscriptions, if the account's own key signed; -1 is unlimited.
@@ -317,7 +317,7 @@ pub struct UserClaims {
 }
 
 impl UserClaims {
-    /// A user of this account.
+    /// Creates claims of a user of this account.
     pub fn new(account: PublicKey, tags: Vec<String>) -> Self {
         Self {
             issuer_account: Some(account),
@@ -332,7 +332,7 @@ impl UserClaims {
         }
     }
 
-    /// A user with permissions of its own, signed by the account's own key. It has no role, so that no node or caller believes it.
+    /// Creates claims of a user with its own permissions, signed by the account key. It has no role, so no node or caller accepts it.
     pub fn new_administrator(
         (publish, subscribe): (SubjectPermissions, SubjectPermissions),
     ) -> Self {

@@ -1,6 +1,6 @@
-//! The `.creds` text that `nsc` and `nats` understand: a user's token and its seed.
+//! The `.creds` format of `nsc` and `nats`: a user's token and its seed.
 //!
-//! Here is only the text. Reading the file, and refusing one that others may read, is its owner's business.
+//! This file handles the text only. The `secret` crate reads the file and refuses one that is readable by other users.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const SEED_LABEL: &str = "USER NKEY SEED";
 /// Longest text that is parsed, in bytes.
 const MAX_CREDENTIALS_BYTES: usize = limits::MAX_USER_TOKEN_BYTES + 8 * 1024;
 
-/// A user's token with the key that it is about.
+/// A user's token with its key.
 #[derive(Debug, Clone)]
 pub struct UserCredentials {
     jwt: String,
@@ -26,45 +26,45 @@ pub struct UserCredentials {
     key: KeyPair,
 }
 
-/// Why a text is no credentials. Never repeats the text.
+/// Parse errors of credentials. They never contain the text.
 #[derive(Debug, thiserror::Error)]
 pub enum UserCredentialsError {
-    /// Larger than any credentials.
+    /// The text exceeds the size limit.
     #[error("the credentials are {length} bytes long, more than {limit}")]
     Oversized {
-        /// Bytes given.
+        /// Size in bytes.
         length: usize,
-        /// Bytes accepted.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A block is missing, not closed, or there twice.
+    /// A block is missing, unterminated or duplicated.
     #[error(
         "the credentials must hold exactly one block `-----BEGIN {0}-----` with one line in it"
     )]
     Block(&'static str),
-    /// The seed is none.
+    /// The seed is invalid.
     #[error("the credentials' seed is not usable")]
     Seed(#[source] KeyError),
-    /// The token is none.
+    /// The token is invalid.
     #[error("the credentials' token is not usable")]
     Token(#[source] TokenError),
-    /// Token and seed of different users.
+    /// Token and seed belong to different users.
     #[error(
         "the token is about {token}, but the seed belongs to {seed}; the file was put together wrongly"
     )]
     Mismatch {
-        /// Whom the token is about.
+        /// The token's subject.
         token: PublicKey,
-        /// Whose seed it is.
+        /// The seed's public key.
         seed: PublicKey,
     },
 }
 
 impl UserCredentials {
-    /// Longest file that can hold credentials, in bytes.
+    /// Longest credentials file, in bytes.
     pub const MAX_FILE_BYTES: u64 = MAX_CREDENTIALS_BYTES as u64;
 
-    /// Puts a token and its key together. The token's own signature is not verified here: broker and peers do that.
+    /// Combines a token and its key. The token's signature is not verified here: the broker and every receiver verify it.
     pub fn new(jwt: &str, key: KeyPair) -> Result<Self, UserCredentialsError> {
         let decoded = decode_token::<UserClaims>(jwt).map_err(UserCredentialsError::Token)?;
         let claims = decoded.unverified_claims().clone();
@@ -79,7 +79,7 @@ impl UserCredentials {
         })
     }
 
-    /// Reads the text of a `.creds` file.
+    /// Parses the text of a `.creds` file.
     pub fn parse(text: &str) -> Result<Self, UserCredentialsError> {
         let (length, limit) = (text.len(), MAX_CREDENTIALS_BYTES);
         if length > limit {
@@ -98,7 +98,7 @@ impl UserCredentials {
         Self::new(find_block(text, TOKEN_LABEL)?, key)
     }
 
-    /// Writes the text of a `.creds` file.
+    /// Formats the text of a `.creds` file.
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(self.jwt.len() + 512));
         let seed = self.key.seed_text();
@@ -125,7 +125,7 @@ impl UserCredentials {
         &self.claims
     }
 
-    /// The token, what it says, and the key.
+    /// The token, its claims, and the key.
     pub fn into_parts(self) -> (String, TokenClaims<UserClaims>, KeyPair) {
         (self.jwt, self.claims, self.key)
     }
@@ -136,7 +136,7 @@ impl UserCredentials {
     }
 }
 
-/// The one line in the one block with this label. Dashes are counted as leniently as NATS does: three or more.
+/// The single line of the single block with this label. Like NATS, accepts three or more dashes.
 fn find_block<'a>(text: &'a str, label: &'static str) -> Result<&'a str, UserCredentialsError> {
     let bad = || UserCredentialsError::Block(label);
     let mut lines = text.lines().map(str::trim);

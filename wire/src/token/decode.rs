@@ -1,7 +1,7 @@
-//! Reads tokens, strictly: limits before the parser, one algorithm, one spelling of the base64.
+//! Decodes tokens strictly: size limits before parsing, one algorithm, one spelling of the base64.
 //!
-//! Decoding checks form only; [`DecodedToken::verify_signature`] checks that the issuer named inside signed it. Whether that issuer
-//! is to be believed is for [`super::AccountTrust`].
+//! Decoding checks the form only. [`DecodedToken::verify_signature`] checks that the issuer named inside signed it. Trust in the issuer
+//! is checked by [`super::AccountTrust`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,7 +20,7 @@ struct TokenHeader<'a> {
     alg: &'a str,
 }
 
-/// A token that has the right form, but is not verified.
+/// A well-formed, unverified token.
 #[derive(Debug)]
 pub struct DecodedToken<'a, N> {
     claims: TokenClaims<N>,
@@ -59,12 +59,12 @@ pub fn decode_token<N: NatsClaims>(text: &str) -> Result<DecodedToken<'_, N>, To
 }
 
 impl<'a, N> DecodedToken<'a, N> {
-    /// What the token says; believe nothing yet.
+    /// The claims, unverified.
     pub fn unverified_claims(&self) -> &TokenClaims<N> {
         &self.claims
     }
 
-    /// What was signed, and the signature: for verification in a batch.
+    /// The claims, the signed bytes and the signature, for batch verification.
     pub(crate) fn into_parts(self) -> (TokenClaims<N>, &'a [u8], Signature) {
         (self.claims, self.signed, self.signature)
     }

@@ -11,20 +11,20 @@ use super::{Seconds, TokenError};
 use crate::Millis;
 use crate::identity::Identity;
 
-/// The one algorithm of NATS' tokens.
+/// The only algorithm of NATS tokens.
 pub(super) const TOKEN_ALGORITHM: &str = "ed25519-nkey";
 
-/// When and for how long a token is issued.
+/// The validity period of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenValidity {
-    /// From when on, by the issuer's clock.
+    /// Issue time, by the issuer's clock.
     pub issued_at: Seconds,
-    /// Until when; `None` for ever.
+    /// Expiry time; `None` never expires.
     pub expires: Option<Seconds>,
 }
 
 impl TokenValidity {
-    /// From this second on, without end.
+    /// Valid from this second, never expires.
     pub fn without_end(issued_at: Seconds) -> Self {
         Self {
             issued_at,
@@ -32,22 +32,22 @@ impl TokenValidity {
         }
     }
 
-    /// From now on, without end, and later than a token that this one replaces: [`super::AccountTrust::update`] asks for that.
+    /// Valid from now, never expires, and issued later than the token that it replaces, as [`super::AccountTrust::update`] requires.
     pub fn without_end_after(previous: Seconds, now: Millis) -> Self {
         Self::without_end((now / 1000).max(previous.saturating_add(1)))
     }
 }
 
-/// Why no token was issued.
+/// Errors of issuing tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenIssueError {
-    /// The signing key is of a kind that may not sign such a token, or the subject's is.
+    /// The kind of the signing key or of the subject's key does not permit this token.
     #[error("the key cannot be used for this token")]
     Key(#[from] KeyError),
-    /// The claims cannot be written.
+    /// The claims cannot be serialized.
     #[error("the token's claims cannot be written as JSON")]
     Json(#[from] serde_json::Error),
-    /// The token would be one that nobody accepts.
+    /// The resulting token would be refused by receivers.
     #[error("the token would not be accepted")]
     Unacceptable(#[from] TokenError),
 }
@@ -107,7 +107,7 @@ fn issue_token<N: NatsClaims>(
     let content = format!("{header}.{body}");
     let signature = URL_SAFE_NO_PAD.encode(signer.sign(content.as_bytes()).to_bytes());
     let token = format!("{content}.{signature}");
-    // Reading it back catches a wrong kind of key and an oversized token before anybody relies on it.
+    // Decoding the new token detects a wrong kind of key and an oversized token before it is used.
     super::decode::decode_token::<N>(&token)?.verify_signature()?;
     Ok(token)
 }

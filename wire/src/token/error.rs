@@ -1,111 +1,111 @@
-//! Why a token is not believed.
+//! Token verification errors.
 
 use super::Seconds;
 use super::nkey::{KeyError, PublicKey};
 use crate::Millis;
 use crate::identity::NameError;
 
-/// Why a token is not believed. Never repeats the token.
+/// Why a token is refused. Never contains the token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// Larger than the limit; not even looked at.
+    /// The token exceeds the size limit; it was not parsed.
     #[error("the token is {length} bytes long, more than {limit}")]
     Oversized {
-        /// Bytes given.
+        /// Size in bytes.
         length: usize,
-        /// Bytes accepted.
+        /// The limit in bytes.
         limit: usize,
     },
     /// Not three parts of base64url joined by dots.
     #[error("the token is not three parts of base64url joined by dots")]
     Shape,
-    /// A part is not the JSON it should be.
+    /// A part is not valid JSON of its type.
     #[error("the token's {part} is not valid")]
     Json {
         /// `header` or `claims`.
         part: &'static str,
-        /// What the parser says.
+        /// The parser error.
         #[source]
         source: serde_json::Error,
     },
-    /// A header other than ours: the algorithm is never the token's choice.
+    /// Another header: the algorithm is fixed and cannot be chosen by the token.
     #[error("the token's algorithm is `{0}`; only `ed25519-nkey` is accepted")]
     Algorithm(String),
-    /// Claims for another kind of party, or of another version.
+    /// Claims of another type or version.
     #[error(
         "the token is of type `{found}` version {version}, but `{expected}` version 2 is needed"
     )]
     Type {
-        /// The type that is needed.
+        /// The expected type.
         expected: &'static str,
-        /// The type that was found.
+        /// The type in the token.
         found: String,
-        /// The version that was found.
+        /// The version in the token.
         version: u8,
     },
-    /// A key in the claims that cannot be used.
+    /// A key in the claims is invalid.
     #[error("the token holds an unusable key")]
     Key(#[from] KeyError),
-    /// The signature is not the issuer's.
+    /// The signature does not match the issuer.
     #[error("the token's signature does not verify against {issuer}")]
     Signature {
-        /// Who is said to have signed.
+        /// The issuer in the claims.
         issuer: PublicKey,
     },
-    /// Signed by a key that the account does not list for a role.
+    /// Signed by a key that is not a role's signing key in the account.
     #[error("the token is issued by {issuer}, which is not a signing key of a role in the account")]
     UnknownIssuer {
-        /// Who signed.
+        /// The issuer.
         issuer: PublicKey,
     },
-    /// Of another account or operator than the trusted one.
+    /// The token belongs to another account or operator than the trusted one.
     #[error("the token belongs to {found}, but {expected} is trusted here")]
     Foreign {
-        /// Who is trusted.
+        /// The trusted key.
         expected: PublicKey,
-        /// Whom the token names.
+        /// The key in the token.
         found: PublicKey,
     },
-    /// The name is not an identity in its one spelling.
+    /// The name is not a valid identity.
     #[error("the token's name is not an identity")]
     Name(#[source] NameError),
-    /// The name is not in its one spelling.
+    /// The name is not in its normalised spelling.
     #[error("the token's name `{0}` is not in lower case without a dot at its end")]
     NameSpelling(String),
-    /// Past its end.
+    /// The token expired.
     #[error("the token of {name} expired at {at} ms since the epoch; issue a new one")]
     Expired {
-        /// Whose it is.
+        /// The user's name.
         name: String,
-        /// When.
+        /// Expiry time.
         at: Millis,
     },
-    /// Before its beginning.
+    /// The token is not valid yet.
     #[error("the token of {name} is not valid before {at} ms since the epoch")]
     NotYet {
-        /// Whose it is.
+        /// The user's name.
         name: String,
-        /// From when on.
+        /// Start of validity.
         at: Millis,
     },
     /// Revoked by the account.
     #[error("the token of {name} was revoked")]
     Revoked {
-        /// Whose it was.
+        /// The user's name.
         name: String,
     },
-    /// An update that is not newer than what is known.
+    /// The update is not newer than the current token.
     #[error("the account token was issued at {found}, not later than the known one at {known}")]
     NotNewer {
-        /// When the known one was issued.
+        /// Issue time of the current token.
         known: Seconds,
-        /// When the offered one was issued.
+        /// Issue time of the update.
         found: Seconds,
     },
 }
 
 impl TokenError {
-    /// A stable word for counters and audit.
+    /// A stable identifier for counters and audit.
     pub fn reason_code(&self) -> &'static str {
         match self {
             Self::Oversized { .. } => "token_oversized",

@@ -1,6 +1,6 @@
-//! The head of an account's tokens: which of them is the newest, in a few bytes, so that only readers of an older one fetch the token.
+//! The head record of an account token: serial number and digest of the newest token, so that only readers of an older one fetch it.
 //!
-//! Nothing here is signed, and nothing is believed because of it: the token that it leads to is verified up to the operator.
+//! The head is unsigned and needs no trust: the token that it names is verified up to the operator.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -10,30 +10,30 @@ use super::{AccountTrust, Seconds};
 /// Largest head that is parsed, in bytes.
 const MAX_HEAD_BYTES: usize = 1024;
 
-/// Which account token is the newest.
+/// Identifies the newest account token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountHead {
-    /// Grows with each token: the second at which it was issued, which is always later than that of the token before.
+    /// Issue time in seconds; strictly increasing from token to token.
     pub serial: Seconds,
     /// SHA-256 of the token, in hexadecimal digits.
     pub sha256: String,
-    /// Length of the token.
+    /// Length of the token in bytes.
     pub bytes: u64,
 }
 
-/// A text that is no head.
+/// Parse errors of heads.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountHeadError {
-    /// Larger than any head.
+    /// The text exceeds the size limit.
     #[error("the head of the account's tokens has {0} bytes, more than {MAX_HEAD_BYTES}")]
     Oversized(usize),
-    /// Not the JSON of one.
+    /// Not valid JSON of this type.
     #[error("the head of the account's tokens cannot be read")]
     Json(#[from] serde_json::Error),
 }
 
 impl AccountHead {
-    /// The head of this state of trust.
+    /// The head of this trust's account token.
     pub fn of_trust(trust: &AccountTrust) -> Self {
         Self {
             serial: trust.issued_at(),
@@ -42,7 +42,7 @@ impl AccountHead {
         }
     }
 
-    /// Reads a head.
+    /// Parses a head.
     pub fn parse(bytes: &[u8]) -> Result<Self, AccountHeadError> {
         if bytes.len() > MAX_HEAD_BYTES {
             return Err(AccountHeadError::Oversized(bytes.len()));
@@ -50,7 +50,7 @@ impl AccountHead {
         Ok(serde_json::from_slice(bytes)?)
     }
 
-    /// Writes it.
+    /// Serializes the head.
     pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(self)
     }

@@ -1,5 +1,5 @@
-//! How long a node's token lives, and when it is renewed: once a third of its life is over, so that two thirds remain for whatever keeps
-//! the renewal from reaching the node.
+//! Lifetime and renewal of node tokens. A token is renewed after a third of its lifetime, so that two thirds remain for retries
+//! and outages.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use super::claims::{TokenClaims, UserClaims};
 use crate::Millis;
 use crate::limits::MAX_NODE_TOKEN_SECONDS;
 
-/// The life of a token that ends.
+/// Expiry and lifetime of a token that expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenLife {
-    /// When it ends, in seconds since the epoch.
+    /// Expiry time, in seconds since the epoch.
     pub expires: Seconds,
-    /// How long it lives in all, in seconds.
+    /// Total lifetime, in seconds.
     pub lifetime: Seconds,
 }
 
 impl TokenLife {
-    /// The life of a token that is issued now: at most [`MAX_NODE_TOKEN_SECONDS`].
+    /// The lifetime of a token issued now: at most [`MAX_NODE_TOKEN_SECONDS`].
     pub fn from_now(lifetime: Seconds, now: Millis) -> Self {
         let lifetime = lifetime.min(MAX_NODE_TOKEN_SECONDS);
         Self {
@@ -27,7 +27,7 @@ impl TokenLife {
         }
     }
 
-    /// The life that a token states; `None` for one that never ends.
+    /// The lifetime in a token's claims; `None` if it never expires.
     pub fn of_claims(claims: &TokenClaims<UserClaims>) -> Option<Self> {
         (claims.exp != 0).then(|| Self {
             expires: claims.exp,
@@ -35,22 +35,22 @@ impl TokenLife {
         })
     }
 
-    /// How long it still lives, in seconds.
+    /// Remaining lifetime, in seconds.
     pub fn seconds_left(&self, now: Millis) -> Seconds {
         self.expires.saturating_sub(now / 1000)
     }
 
-    /// Whether a third of it is over.
+    /// Whether a third of the lifetime has passed.
     pub fn is_renewal_due(&self, now: Millis) -> bool {
         self.seconds_left(now) <= self.lifetime / 3 * 2
     }
 
-    /// Whether two thirds of it are over, so that a renewal has failed for long.
+    /// Whether two thirds of the lifetime have passed, so that renewal has failed for a long time.
     pub fn is_renewal_late(&self, now: Millis) -> bool {
         self.seconds_left(now) <= self.lifetime / 3
     }
 
-    /// Whether it is over.
+    /// Whether the token expired.
     pub fn has_expired(&self, now: Millis) -> bool {
         self.seconds_left(now) == 0
     }

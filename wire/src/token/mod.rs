@@ -1,14 +1,14 @@
-//! Identities that NATS already has: nkeys, JSON web tokens of version 2, and the trust between them.
+//! NATS identities: nkeys, JSON web tokens of version 2, and the chain of trust.
 //!
 //! ```text
 //! operator key (pinned) --signs--> account token --names--> signing key of a role --signs--> user token
 //! ```
 //!
-//! An organisation is an operator, a fleet is an account, every party is a user. The account's scoped signing keys
-//! are the roles ([`UserRole`]): which of them signed a user's token says what that user may do, to the broker and to
-//! every peer. Tokens are made by [`encode`], read by [`decode`], and believed only by [`AccountTrust`].
+//! An organisation is an operator, a fleet is an account, and every node, caller and service is a user. The account's scoped
+//! signing keys are the roles ([`UserRole`]): the key that signed a user's token determines the user's permissions, at the broker
+//! and at every receiver. [`encode`] issues tokens, [`decode`] parses them, and [`AccountTrust`] verifies them.
 //!
-//! Not here: where tokens and seeds are stored, and the opening of connections.
+//! Not in this module: storage of tokens and seeds, and opening connections.
 
 pub mod cache;
 pub mod claims;
@@ -31,5 +31,5 @@ pub use nkey::{KeyError, KeyKind, KeyPair, PublicKey};
 pub use scope::UserRole;
 pub use trust::{AccountTrust, VerifiedUser};
 
-/// Seconds since the Unix epoch, UTC: how tokens count. Everything else counts in [`crate::Millis`].
+/// Seconds since the Unix epoch, UTC: the time unit of tokens. All other code uses [`crate::Millis`].
 pub type Seconds = u64;

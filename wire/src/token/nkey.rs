@@ -1,7 +1,7 @@
-//! Nkeys: ed25519 keys in NATS' spelling.
+//! Nkeys: ed25519 keys in NATS encoding.
 //!
-//! Base32 without padding of: one prefix byte that tells the kind (two for seeds), 32 bytes of key, and a CRC-16
-//! (XMODEM) in little endian. So a public key begins with `O`, `A` or `U`, a seed with `S` and that letter.
+//! Base32 without padding of: a prefix byte for the kind (two bytes for seeds), 32 bytes of key, and a CRC-16
+//! (XMODEM) in little endian. A public key therefore begins with `O`, `A` or `U`, a seed with `S` and that letter.
 //! Decoding accepts one spelling only: 56 or 58 upper-case characters.
 
 use std::fmt;
@@ -18,14 +18,14 @@ const PUBLIC_KEY_CHARACTERS: usize = 56;
 const SEED_CHARACTERS: usize = 58;
 const SEED_PREFIX: u8 = 18 << 3;
 
-/// What a key stands for.
+/// The kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyKind {
     /// An organisation; signs accounts.
     Operator,
-    /// A fleet, or a role of it; signs users.
+    /// A fleet, or one of its roles; signs users.
     Account,
-    /// A party: node, caller or service; signs messages.
+    /// A node, caller or service; signs messages.
     User,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// Why a text is not a key. Never repeats the text: it could be a seed.
+/// Parse errors of keys. They never contain the text, which could be a seed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not base32 of the right length.
@@ -64,29 +64,29 @@ pub enum KeyError {
         "a key has {expected} characters A-Z and 2-7, but {found} bytes were given that are not a key"
     )]
     Spelling {
-        /// Characters of such a key.
+        /// Expected length in characters.
         expected: usize,
-        /// Bytes that were given.
+        /// Given length in bytes.
         found: usize,
     },
-    /// The checksum does not fit: mistyped or truncated.
+    /// Checksum mismatch: mistyped or truncated.
     #[error("the key's checksum does not fit; it was mistyped or damaged")]
     Checksum,
-    /// A prefix that is none of operator, account, user.
+    /// The prefix is not that of an operator, account or user.
     #[error("the key is neither an operator's, an account's nor a user's")]
     Kind,
-    /// The right spelling, another kind than needed.
+    /// A valid key of another kind.
     #[error("this is a key of kind {found}, but a key of kind {expected} is needed")]
     WrongKind {
-        /// What is needed.
+        /// The expected kind.
         expected: KeyKind,
-        /// What was given.
+        /// The given kind.
         found: KeyKind,
     },
-    /// The 32 bytes are no point of the curve, or one of small order, with which anybody could sign.
+    /// The 32 bytes are not a curve point, or one of small order, for which signatures can be forged without a private key.
     #[error("the public key {0} is not a usable point of the curve")]
     Point(PublicKey),
-    /// The operating system gave no randomness.
+    /// The operating system's random source failed.
     #[error("the operating system's random source failed")]
     Random,
 }
@@ -101,7 +101,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads the NATS spelling.
+    /// Parses the NATS encoding.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let spelling = KeyError::Spelling {
             expected: PUBLIC_KEY_CHARACTERS,
@@ -121,12 +121,12 @@ impl PublicKey {
         Ok(Self { kind, bytes })
     }
 
-    /// Reads the NATS spelling of a key that must be of this kind.
+    /// Parses the NATS encoding of a key of this kind.
     pub fn parse_kind(text: &str, kind: KeyKind) -> Result<Self, KeyError> {
         Self::parse(text)?.expect_kind(kind)
     }
 
-    /// The key itself if it is of this kind.
+    /// Returns the key if it is of this kind.
     pub fn expect_kind(self, kind: KeyKind) -> Result<Self, KeyError> {
         if self.kind == kind {
             return Ok(self);
@@ -137,7 +137,7 @@ impl PublicKey {
         })
     }
 
-    /// What the key stands for.
+    /// The kind of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
@@ -147,7 +147,7 @@ impl PublicKey {
         &self.bytes
     }
 
-    /// The curve point, ready to verify with. Refuses points of small order.
+    /// The curve point for verification. Refuses points of small order.
     pub fn verifying_key(&self) -> Result<VerifyingKey, KeyError> {
         match VerifyingKey::from_bytes(&self.bytes) {
             Ok(key) if !key.is_weak() => Ok(key),
@@ -157,7 +157,7 @@ impl PublicKey {
 }
 
 impl PublicKey {
-    /// The same point on the curve of X25519, to encrypt for the key's holder.
+    /// The same point on the X25519 curve, for encryption to the key's holder.
     pub(crate) fn exchange_point(&self) -> Result<[u8; 32], KeyError> {
         Ok(self.verifying_key()?.to_montgomery().to_bytes())
     }
@@ -201,7 +201,7 @@ impl From<PublicKey> for String {
     }
 }
 
-/// A key that can sign. Wiped from memory when dropped; `Debug` shows the public half only.
+/// A signing key. Wiped from memory when dropped; `Debug` shows the public key only.
 #[derive(Clone)]
 pub struct KeyPair {
     kind: KeyKind,
@@ -209,7 +209,7 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// A new key from the operating system's randomness.
+    /// Generates a key from the operating system's random source.
     pub fn generate(kind: KeyKind) -> Result<Self, KeyError> {
         let mut raw = Zeroizing::new([0_u8; 32]);
         rand::rngs::OsRng
@@ -218,7 +218,7 @@ impl KeyPair {
         Ok(Self::from_raw(kind, &raw))
     }
 
-    /// The key of 32 secret bytes. The same bytes always give the same key.
+    /// The key of 32 secret bytes. Deterministic.
     pub fn from_raw(kind: KeyKind, raw: &[u8; 32]) -> Self {
         Self {
             kind,
@@ -226,7 +226,7 @@ impl KeyPair {
         }
     }
 
-    /// Reads a seed in the NATS spelling.
+    /// Parses a seed in NATS encoding.
     pub fn from_seed(text: &str) -> Result<Self, KeyError> {
         let spelling = KeyError::Spelling {
             expected: SEED_CHARACTERS,
@@ -250,7 +250,7 @@ impl KeyPair {
         Ok(Self::from_raw(kind, secret))
     }
 
-    /// The seed in the NATS spelling, for a `.creds` file or a key store.
+    /// The seed in NATS encoding, for a `.creds` file or a key store.
     pub fn seed_text(&self) -> Zeroizing<String> {
         let prefix = self.kind.prefix_byte();
         let secret = Zeroizing::new(self.key.to_bytes());
@@ -260,7 +260,7 @@ impl KeyPair {
         ))
     }
 
-    /// The public half.
+    /// The public key.
     pub fn public_key(&self) -> PublicKey {
         PublicKey {
             kind: self.kind,
@@ -268,12 +268,12 @@ impl KeyPair {
         }
     }
 
-    /// The secret of X25519 that belongs to [`PublicKey::exchange_point`].
+    /// The X25519 secret that matches [`PublicKey::exchange_point`].
     pub(crate) fn exchange_secret(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.key.to_scalar_bytes())
     }
 
-    /// Signs with ed25519: the same bytes always give the same signature.
+    /// Signs with ed25519. Deterministic.
     pub fn sign(&self, message: &[u8]) -> Signature {
         self.key.sign(message)
     }
@@ -294,7 +294,7 @@ fn encode_nkey(prefix: &[u8], key: &[u8; 32]) -> String {
     BASE32_NOPAD.encode(&raw)
 }
 
-/// The bytes before the checksum, if it fits.
+/// The bytes before the checksum, if it matches.
 fn verify_checksum(raw: &[u8]) -> Result<&[u8], KeyError> {
     let (content, sum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
     if crc16(content) == u16::from_le_bytes(*sum) {
@@ -304,7 +304,7 @@ fn verify_checksum(raw: &[u8]) -> Result<&[u8], KeyError> {
     }
 }
 
-/// CRC-16/XMODEM: polynomial 0x1021, starting at zero. A byte at a time: the polynomial has so few terms that shifts do what a table would.
+/// CRC-16/XMODEM: polynomial 0x1021, initial value zero. Bytewise without a table: the polynomial has few terms, so shifts suffice.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, byte| {
         let crc = crc.rotate_left(8) ^ u16::from(*byte);

@@ -1,17 +1,18 @@
-//! Which line of a scope lets a user publish or subscribe, as the broker works it out. For explaining: the broker decides by itself.
+//! Finds the scope line that permits a user to publish or subscribe, with the broker's algorithm. For explanations only: the broker
+//! enforces permissions itself.
 
 use super::claims::{SubjectPermissions, TokenClaims, UserClaims};
 
-/// A line of a scope, and what it means for one user.
+/// A scope line, and its expansion for one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopePermission {
-    /// The line as it stands in the scope, with its `{{...}}`.
+    /// The line as written in the scope, with its `{{...}}`.
     pub line: String,
-    /// The subjects that it allows this user.
+    /// The subjects that it permits for this user.
     pub pattern: String,
 }
 
-/// The first line that allows a user this subject; `None` when none does, or when one denies it.
+/// The first line that permits this subject to a user; `None` if no line permits it, or one denies it.
 pub fn find_permission(
     subjects: &SubjectPermissions,
     user: &TokenClaims<UserClaims>,
@@ -37,8 +38,8 @@ fn find_covering_line(
     })
 }
 
-/// What a line means for a user: its name, key and tags filled in. A tag that the user has several times makes several patterns, one
-/// that it does not have makes none.
+/// Expands a line for a user: inserts its name, key and tags. A tag with several values gives several patterns, a missing tag
+/// gives none.
 pub fn expand_scope_line(line: &str, user: &TokenClaims<UserClaims>) -> Vec<String> {
     let line = line
         .replace("{{name()}}", &user.name)
@@ -49,7 +50,7 @@ pub fn expand_scope_line(line: &str, user: &TokenClaims<UserClaims>) -> Vec<Stri
         let tags = user.nats.tags.iter();
         let values: Vec<&str> = tags
             .filter_map(|tag| tag.strip_prefix(prefix.as_str()))
-            // One that holds a hole itself would never be filled.
+            // A value that contains a placeholder itself would never be expanded.
             .filter(|value| !value.contains("{{"))
             .collect();
         patterns = patterns

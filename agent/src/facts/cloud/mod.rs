@@ -1,9 +1,7 @@
-//! What the cloud says of this machine: provider, region, type, image, tags; from the metadata service that only the machine itself
-//! can ask.
+//! Cloud facts: provider, region, type, image and tags, from the metadata service that only the machine itself can reach.
 //!
-//! Only what is named here is asked for. User data and credentials of the machine's role are never: they hold secrets, a bootstrap
-//! token perhaps, and facts are told to whoever may ask. Who answers is not believed more than needed: answers are short, and come in
-//! time, or there are none.
+//! Only the listed paths are requested. User data and credentials of the machine's role are never requested: they contain secrets, possibly a
+//! bootstrap token, and any authorised caller can read facts. The responder is untrusted: responses have size and time limits.
 
 mod azure;
 mod ec2;
@@ -18,35 +16,35 @@ use serde_json::{Map, Value};
 use super::error::FactError;
 use http::MetadataService;
 
-/// The name of this source, as in problems.
+/// The name of this source in problem messages.
 pub(super) const CLOUD_SOURCE: &str = "the cloud's metadata service";
-/// Where all of the known clouds have it.
+/// The address that all known clouds use.
 const LINK_LOCAL_URL: &str = "http://169.254.169.254";
-/// Longest text of a fact, in characters.
+/// Maximum length of a text fact, in characters.
 const MAX_TEXT_CHARS: usize = 1024;
-/// Longest name of a tag, in characters.
+/// Maximum length of a tag name, in characters.
 const MAX_TAG_NAME_CHARS: usize = 128;
-/// Most tags.
+/// Maximum number of tags.
 const MAX_TAGS: usize = 64;
 
-/// Who runs the machine that this machine is on.
+/// The cloud provider of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudProvider {
-    /// Amazon's.
+    /// Amazon EC2.
     Ec2,
-    /// Google's.
+    /// Google Compute Engine.
     Gce,
-    /// Microsoft's.
+    /// Microsoft Azure.
     Azure,
-    /// Somebody's own.
+    /// An `OpenStack` cloud.
     Openstack,
 }
 
 impl CloudProvider {
-    /// In the order in which they are tried: those first that say for certain who they are. `OpenStack` answers Amazon's questions too.
+    /// Probe order: services that identify themselves reliably come first. `OpenStack` also replies to EC2 requests.
     const PROBE_ORDER: [Self; 4] = [Self::Gce, Self::Azure, Self::Openstack, Self::Ec2];
 
-    /// The word in the configuration, and in the fact `cloud.provider`.
+    /// The name in the configuration and in the fact `cloud.provider`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ec2 => "ec2",
@@ -57,19 +55,19 @@ impl CloudProvider {
     }
 }
 
-/// The metadata service to ask.
+/// Reads facts from the metadata service.
 #[derive(Debug, Clone)]
 pub struct CloudCollector {
-    /// Whose it is; nothing to find out.
+    /// The configured provider; `None` to detect it.
     provider: Option<CloudProvider>,
     service: MetadataService,
-    /// Whether a service of Amazon's is asked that gives no session token.
+    /// Whether to use an EC2 service that issues no session token (IMDSv1).
     imds_v1: bool,
-    /// Whose it was found to be. What was there once is missing when it does not answer.
+    /// The detected provider. Once detected, a service that does not respond counts as a failure.
     found: Arc<OnceLock<CloudProvider>>,
 }
 
-/// What a service says, before it becomes facts.
+/// The metadata of a service, before conversion to facts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CloudMetadata {
     instance_id: Option<String>,
@@ -82,12 +80,12 @@ struct CloudMetadata {
     local_ip: Option<String>,
     public_ip: Option<String>,
     tags: Vec<(String, String)>,
-    /// Facts by names that the field uses, beside `cloud`.
+    /// Facts under conventional names, besides `cloud`.
     flat: Vec<(String, String)>,
 }
 
 impl CloudCollector {
-    /// The service of the cloud that this word names; `auto` finds out which. Nothing for `off`, and for a word that is none.
+    /// The metadata service with this configured name; `auto` detects it. `None` for `off` and for unknown names.
     pub fn new(word: &str, url: Option<&str>, imds_v1: bool) -> Option<Self> {
         let named = CloudProvider::PROBE_ORDER
             .into_iter()
@@ -100,7 +98,7 @@ impl CloudCollector {
         })
     }
 
-    /// Asks. Where it has to find out and nobody is there, there are no facts, and that is no problem. Blocks.
+    /// Collects the facts. In detection mode, no response means no facts, and is not an error. Blocks.
     pub(super) fn collect_facts(&self) -> Result<Map<String, Value>, FactError> {
         let missing = |problem: String| FactError::Cloud { problem };
         if let Some(provider) = self.provider.or_else(|| self.found.get().copied()) {
@@ -120,7 +118,7 @@ impl CloudCollector {
         Ok(Map::new())
     }
 
-    /// What this provider's service says; nothing if whoever is there is not it.
+    /// The metadata of this provider's service; `None` if the responder is another service.
     fn fetch_metadata(&self, provider: CloudProvider) -> Result<Option<CloudMetadata>, String> {
         let session = self.service.start_session();
         match provider {
@@ -132,7 +130,7 @@ impl CloudCollector {
     }
 }
 
-/// One map for all clouds, and beside it what the field knows under its own names.
+/// One map for all clouds, plus the conventional facts of the provider.
 fn metadata_facts(provider: CloudProvider, told: CloudMetadata) -> Map<String, Value> {
     let mut cloud = Map::new();
     cloud.insert("provider".to_owned(), Value::from(provider.as_str()));
@@ -174,13 +172,13 @@ fn metadata_facts(provider: CloudProvider, told: CloudMetadata) -> Map<String, V
     facts
 }
 
-/// Without what could steer a terminal, and not endless.
+/// Removes control characters, which could control a terminal, and truncates.
 fn sanitise_text(text: &str, most: usize) -> String {
     let plain = text.trim().chars().filter(|c| !c.is_control());
     plain.take(most).collect()
 }
 
-/// A zone without the letter at its end, as Amazon and others name the region.
+/// The region of a zone: the zone without its final letter, as in EC2 and similar clouds.
 fn region_of_zone(zone: &str) -> Option<String> {
     let letter = |c: char| c.is_ascii_lowercase();
     let region = zone.strip_suffix(letter)?;

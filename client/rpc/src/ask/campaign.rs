@@ -1,4 +1,4 @@
-//! A rollout of Puppet runs: keeps its journal, hears Ctrl-C, and tells how it goes on. Draws nothing.
+//! Runs a Puppet rollout: writes its journal, handles Ctrl-C and reports progress. Renders nothing.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,28 +20,27 @@ use crate::report::NodeReply;
 use crate::runs::board::{RunLogLine, RunLogTracker};
 use crate::runs::{EndedRun, PuppetRunsReport};
 
-/// How often it is looked whether something that was held back is to be told.
+/// How often delayed log lines are checked.
 const HELD_LINE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Something that can be shown at once.
+/// A notice to show immediately.
 #[derive(Debug, Clone, Copy)]
 pub enum PuppetRolloutNotice<'a> {
-    /// A line of the log; for an end, the whole of it.
+    /// A log line; for the end of a run, with its complete result.
     Told(&'a RunLogLine, Option<&'a EndedRun>),
-    /// Nobody else is asked; so many are waited for.
+    /// The rollout stops; this many nodes are still in flight.
     Halted(PuppetRolloutStopReason, usize),
-    /// Why a question could not be sent.
+    /// Why a request could not be sent.
     Failed(&'a ClientError),
 }
 
 impl FleetConnection {
-    /// Longest time that is waited for an answer beside what the action itself may take.
+    /// Maximum time to wait for a reply, in addition to the action's own timeout.
     pub fn reply_grace_time(&self) -> Duration {
         self.listen
     }
 
-    /// Carries the mission out, and adds what comes of it to the runs. The first Ctrl-C lets nobody else be asked; those who were
-    /// asked are waited for.
+    /// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.
     pub async fn run_puppet_rollout(
         &self,
         mission: PuppetRolloutSpec,
@@ -95,7 +94,7 @@ impl FleetConnection {
     }
 }
 
-/// How many have not ended, and will: those who were asked, and those who will be.
+/// Number of runs that will still end: those in flight and those to be started.
 fn count_unfinished(campaign: &PuppetRollout) -> usize {
     let left = match campaign.stop_reason() {
         None => campaign.unasked_nodes().count(),
@@ -104,7 +103,7 @@ fn count_unfinished(campaign: &PuppetRollout) -> usize {
     campaign.in_flight_count() + left
 }
 
-/// Something to be told.
+/// A queued notice.
 enum QueuedRolloutNotice {
     Line(RunLogLine),
     Halted(PuppetRolloutStopReason, usize),
@@ -115,18 +114,18 @@ fn queue_lines(lines: Vec<RunLogLine>) -> Vec<QueuedRolloutNotice> {
     lines.into_iter().map(QueuedRolloutNotice::Line).collect()
 }
 
-/// What has come of it so far, and where it is written.
+/// Progress so far, and the journal.
 struct PuppetRolloutProgress<'c, 'p> {
     runs: PuppetRunsReport,
     recorder: &'c mut JobRecorder<'p>,
     board: RunLogTracker,
     action: &'c ActionSchema,
-    /// How many questions were sent.
+    /// Number of sent requests.
     asked: usize,
 }
 
 impl PuppetRolloutProgress<'_, '_> {
-    /// Takes news in; answers what is to be told of them.
+    /// Handles an event; returns the notices to show.
     fn handle_event(
         &mut self,
         news: PuppetRolloutEvent,
@@ -201,7 +200,7 @@ impl PuppetRolloutProgress<'_, '_> {
         lines
     }
 
-    /// It, for whoever draws.
+    /// Borrows the notice for the renderer.
     fn build_notice<'t>(&'t self, tale: &'t QueuedRolloutNotice) -> PuppetRolloutNotice<'t> {
         match tale {
             QueuedRolloutNotice::Line(line) => {
@@ -219,7 +218,7 @@ impl PuppetRolloutProgress<'_, '_> {
     }
 }
 
-/// The answer as jobs keep it.
+/// Converts the reply to the form that jobs store.
 fn to_node_reply(answer: ReceivedReply, outcome: &RunOutcome) -> NodeReply {
     NodeReply {
         node: answer.reply.sender,

@@ -1,4 +1,4 @@
-//! Whether many nodes are changed without a further word: who is asked, who is refused, and the asking itself.
+//! Confirmation of changes to many nodes: decides whether to prompt or refuse, and prompts.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
@@ -7,47 +7,47 @@ use tokio::sync::oneshot;
 use super::error::FleetRequestError;
 use crate::printer::OutputPrinter;
 
-/// Longest answer that is read, in bytes.
+/// Maximum length of an answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256;
 
-/// When to ask, as the configuration says.
+/// Confirmation mode of the configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ConfirmMode {
-    /// At a terminal, before more than so many nodes are changed.
+    /// Prompt at a terminal if more nodes than the threshold are changed.
     #[default]
     Auto,
-    /// Before anything is changed; without a terminal only `--yes` lets it pass.
+    /// Prompt before every change; without a terminal only `--yes` allows it.
     Always,
-    /// Never.
+    /// Never prompt.
     Never,
 }
 
-/// What is known before nodes are asked.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct ConfirmContext {
-    /// The action leaves nodes as they were.
+    /// The action is read-only.
     pub read_only: bool,
-    /// How many nodes are meant.
+    /// Number of target nodes.
     pub nodes: usize,
-    /// The user said so beforehand.
+    /// The user passed `--yes`.
     pub yes: bool,
-    /// There is somebody to ask.
+    /// There is an interactive terminal.
     pub terminal: bool,
 }
 
-/// What to do first.
+/// The decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfirmDecision {
-    /// Nothing.
+    /// Proceed without a prompt.
     Go,
-    /// Ask.
+    /// Prompt first.
     Ask,
-    /// Refuse: it must be confirmed, and there is nobody to ask.
+    /// Refuse: confirmation is required, and there is no terminal.
     Refuse,
 }
 
 impl ConfirmMode {
-    /// Decides. Nobody is ever waited for who is not there.
+    /// Decides whether to prompt. Never prompts without a terminal.
     pub fn decide(self, above: usize, occasion: ConfirmContext) -> ConfirmDecision {
         let ConfirmContext {
             read_only,
@@ -67,19 +67,19 @@ impl ConfirmMode {
     }
 }
 
-/// Whether there is somebody who sees a question and can answer it.
+/// Whether the terminal is interactive: prompts are visible and can be answered.
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks at the terminal. Everything but a clear yes is a no.
+/// Prompts at the terminal. Only an explicit yes counts as consent.
 pub async fn ask_confirmation(
     question: &str,
     printer: &OutputPrinter,
 ) -> Result<bool, FleetRequestError> {
     printer.print_question(question);
     let (sender, receiver) = oneshot::channel();
-    // The thread may outlive us in its read; it ends with the process.
+    // The thread may block in its read beyond this function; it ends with the process.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = io::stdin()

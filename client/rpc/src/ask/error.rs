@@ -1,4 +1,4 @@
-//! Why the fleet could not be asked, and what the user may do about it.
+//! Errors of requests to the fleet, with hints.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::locate::LocateError;
 use crate::exit::CommandExitCode;
 use crate::jobs::SavedJobError;
 
-/// Why nothing came of asking.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetRequestError {
-    /// A filter that cannot be read.
+    /// An invalid filter.
     #[error(
         "{flag}: {source}\n\n  {}\n  {}",
         printable_filter(source),
@@ -25,40 +25,40 @@ pub enum FleetRequestError {
     Filter {
         /// The flag.
         flag: &'static str,
-        /// Where and why.
+        /// The error and its position.
         source: FilterError,
     },
     /// An input that is not `KEY=VALUE`.
     #[error("{word:?} is not KEY=VALUE; after the action come its inputs, as in `name=rip`")]
     NoPair {
-        /// What was typed.
+        /// The given text.
         word: String,
     },
-    /// No schema says what this agent can do.
+    /// No DDL is known for this agent.
     #[error("no agent called {agent:?} is known here")]
     UnknownAgent {
-        /// What was typed.
+        /// The given name.
         agent: String,
-        /// The likeliest agent.
+        /// The most similar agent.
         nearest: Option<String>,
-        /// The likeliest command, when the word stood where a command could.
+        /// The most similar command, if the word was in a command's position.
         command: Option<String>,
-        /// Where further schemas belong.
+        /// The directory for additional DDLs.
         ddls: Option<PathBuf>,
     },
-    /// The agent has no such action.
+    /// An action that the agent does not have.
     #[error("agent `{agent}` has no action {action:?}; it has {}", .known.join(", "))]
     UnknownAction {
         /// The agent.
         agent: String,
-        /// What was typed.
+        /// The given name.
         action: String,
-        /// The likeliest action.
+        /// The most similar action.
         nearest: Option<String>,
         /// All actions.
         known: Vec<String>,
     },
-    /// No action was named, and the agent has none for that case.
+    /// No action is given, and the agent has no default action.
     #[error("name an action of agent `{agent}`: {}", .known.join(", "))]
     NoAction {
         /// The agent.
@@ -66,12 +66,12 @@ pub enum FleetRequestError {
         /// All actions.
         known: Vec<String>,
     },
-    /// The action's schema refuses the inputs.
+    /// The action's DDL rejects the inputs.
     #[error("{source}")]
     Input {
         /// The agent.
         agent: String,
-        /// Which input, and why.
+        /// The input and the reason.
         source: Box<InputValidationError>,
     },
     /// A secret cannot be read from the standard input.
@@ -79,28 +79,28 @@ pub enum FleetRequestError {
     Secret {
         /// The input.
         input: String,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// Nodes cannot be looked for as it was said.
+    /// Discovery without the fleet failed.
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// An option of a discovery method.
+    /// An invalid option of a discovery method.
     #[error(transparent)]
     DiscoveryOption(#[from] DiscoveryOptionError),
-    /// A condition that the discovery method cannot answer.
+    /// A condition that the discovery method does not support.
     #[error(transparent)]
     Unanswerable(#[from] UnsupportedCondition),
-    /// A request for everybody, which the configuration does not want.
+    /// A request without a filter, which the configuration forbids.
     #[error("no request sent: `{action}` may change something, and nothing says which nodes it is for (`discovery.require_filter` in {})", file.display())]
     Unfiltered {
         /// The action.
         action: String,
-        /// The configuration.
+        /// The configuration file.
         file: PathBuf,
     },
-    /// The standard input can be read only once.
+    /// The standard input can be used only once.
     #[error(
         "the standard input cannot hold both the nodes and the input `{input}`; write the nodes into a file"
     )]
@@ -108,27 +108,27 @@ pub enum FleetRequestError {
         /// The secret input.
         input: String,
     },
-    /// Schemas cannot be read.
+    /// DDLs cannot be read.
     #[error(transparent)]
     Schemas(#[from] DdlStoreError),
-    /// A schema was not fetched.
+    /// A DDL could not be fetched.
     #[error(transparent)]
     Fetch(#[from] DdlFetchError),
-    /// The way to the fleet.
+    /// A client error.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The user wants no answer any more, before anything was asked.
+    /// The user interrupted the command before a request was sent.
     #[error("interrupted; nothing was sent")]
     Interrupted,
-    /// The user thought better of it.
+    /// The user declined the confirmation.
     #[error("not confirmed; nothing was sent")]
     Declined,
-    /// It must be confirmed, and there is nobody to ask.
+    /// Confirmation is required, and there is no terminal.
     #[error(
         "the configuration wants changes confirmed (`confirm = \"always\"`), and there is no terminal; nothing was sent"
     )]
     Unconfirmed,
-    /// What runs under permits would be stopped, and there is nobody to ask.
+    /// Work that holds permits would be stopped, and there is no terminal to confirm it.
     #[error(
         "{} {} a permit of {pool} for something that runs, which would be stopped; there is no terminal to ask at, and nothing was sent",
         nodes.join(", "), if nodes.len() == 1 { "holds" } else { "hold" }
@@ -136,18 +136,18 @@ pub enum FleetRequestError {
     LiveHolders {
         /// The pool.
         pool: String,
-        /// Who holds.
+        /// The nodes that hold permits.
         nodes: Vec<String>,
     },
     /// A job cannot be used.
     #[error(transparent)]
     Job(#[from] SavedJobError),
-    /// The file that results should go to.
+    /// The output file cannot be written.
     #[error("cannot write into {}", path.display())]
     Output {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -204,7 +204,7 @@ impl FleetRequestError {
         }
     }
 
-    /// How the command ends.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Filter { .. }
@@ -251,7 +251,7 @@ fn filter_example(flag: &str) -> &'static str {
     }
 }
 
-/// The filter's text as one line of as many columns as it has characters.
+/// The filter's text on one line, with one column per character.
 fn printable_filter(error: &FilterError) -> String {
     error
         .text()

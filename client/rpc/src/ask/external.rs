@@ -1,8 +1,7 @@
-//! Starts the program that knows the nodes, and ends it: with its deadline, or with ours. What is said between us is the
-//! client library's business.
+//! Starts an external discovery program and ends it, at its deadline or when the command ends. The client library defines the protocol.
 //!
-//! The program gets its words as they are (there is no shell), an environment of `PATH` and the protocol's variables, a directory
-//! that only we can read, and a process group of its own, of which nothing is left when we are done.
+//! The program gets its arguments unchanged (there is no shell), an environment of `PATH` and the protocol's variables, a private directory, and a
+//! process group of its own, which is killed at the end.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -29,10 +28,10 @@ use crate::files;
 use crate::printer::OutputPrinter;
 use crate::render::printable;
 
-/// So much of what it says is kept, in bytes; the rest is read and forgotten.
+/// Maximum bytes of output that are kept; the rest is read and discarded.
 const MAX_KEPT_OUTPUT_BYTES: usize = 16 * 1024;
 
-/// Why the program told nothing.
+/// Why discovery by a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryProgramError {
     /// It cannot be started.
@@ -40,25 +39,25 @@ pub enum DiscoveryProgramError {
     Start {
         /// The program.
         program: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// The files between us.
+    /// The request or reply file cannot be written or read.
     #[error("cannot exchange files with the discovery program {}", program.display())]
     Files {
         /// The program.
         program: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// It took too long, and was ended.
+    /// The program exceeded its timeout and was killed.
     #[error("the discovery program {} did not end within {} s", program.display(), within.as_secs_f64())]
     Slow {
         /// The program.
         program: PathBuf,
-        /// How long it was given.
+        /// The timeout.
         within: Duration,
     },
     /// It failed.
@@ -66,19 +65,19 @@ pub enum DiscoveryProgramError {
     Failed {
         /// The program.
         program: PathBuf,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
     },
-    /// Its reply is none.
+    /// The reply is invalid.
     #[error("the discovery program {} told no nodes", program.display())]
     Reply {
         /// The program.
         program: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: DiscoveryReplyError,
     },
-    /// Its reply is longer than the limit.
+    /// The reply exceeds the size limit.
     #[error("the reply of the discovery program {} is longer than {MAX_REPLY_BYTES} bytes", program.display())]
     TooLong {
         /// The program.
@@ -86,7 +85,7 @@ pub enum DiscoveryProgramError {
     },
 }
 
-/// The nodes that the program tells.
+/// Runs the program and returns its nodes.
 pub async fn run_discovery_program(
     command: &[String],
     timeout: Duration,
@@ -198,11 +197,11 @@ fn spawn_program(
         .spawn()
 }
 
-/// A program with all that it starts; none of it outlives this.
+/// The program and its process group; killed on drop.
 struct DiscoveryProcessGroup(Child);
 
 impl DiscoveryProcessGroup {
-    /// Waits for its end, and takes what it says meanwhile.
+    /// Waits for the exit, and collects the output.
     async fn wait_with_output(mut self) -> io::Result<(ExitStatus, String, String)> {
         let (out, err) = (self.0.stdout.take(), self.0.stderr.take());
         let (status, out, err) = tokio::join!(self.0.wait(), read_capped(out), read_capped(err));
@@ -212,13 +211,13 @@ impl DiscoveryProcessGroup {
 
 impl Drop for DiscoveryProcessGroup {
     fn drop(&mut self) {
-        // Without a number it was waited for, and its group may be somebody else's by now.
+        // Without a pid the child was already reaped, and its process group id may have been reused.
         let group = self.0.id().and_then(|id| i32::try_from(id).ok());
         let _ = group.map(|id| killpg(Pid::from_raw(id), Signal::SIGKILL));
     }
 }
 
-/// The beginning of what comes, all of which is read.
+/// Reads the pipe to its end; keeps only the first [`MAX_KEPT_OUTPUT_BYTES`].
 async fn read_capped(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut pipe) = pipe else {
         return String::new();

@@ -1,6 +1,6 @@
-//! A schema as nodes tell it: checked against its sum, and believed only when all nodes that answered tell the same.
+//! Validates DDLs fetched from nodes: the checksum must match, and all nodes that replied must agree.
 //!
-//! Answers are signed by their nodes, and verified before they come here. Pure.
+//! The replies are already verified. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use sha2::{Digest as _, Sha256};
 use crate::files::RpcFileError;
 use crate::report::{NodeReply, RequestReport};
 
-/// How many nodes an error names.
+/// Maximum number of nodes that an error names.
 const MAX_NAMED_NODES: usize = 5;
 
-/// A schema that can be used.
+/// A validated DDL.
 #[derive(Debug)]
 pub struct FetchedDdl {
-    /// The schema.
+    /// The DDL.
     pub ddl: AgentDdl,
-    /// Its text, as the nodes have it.
+    /// Its text, as sent by the nodes.
     pub text: String,
-    /// The sum of the text.
+    /// SHA-256 of the text.
     pub sha256: String,
 }
 
-/// Why a schema was not fetched.
+/// Why a DDL was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum DdlFetchError {
-    /// Nobody has the agent.
+    /// No node has the agent.
     #[error("no node that was asked told the DDL of the agent {agent:?}")]
     Nobody {
         /// The agent.
@@ -40,42 +40,42 @@ pub enum DdlFetchError {
     Differ {
         /// The agent.
         agent: String,
-        /// Version and the beginning of the sum, with the nodes.
+        /// Nodes by version and the first characters of the checksum.
         versions: BTreeMap<String, Vec<Identity>>,
     },
-    /// Not what its sum says.
+    /// The checksum does not match.
     #[error("the DDL of the agent {agent:?} does not have the sum that came with it")]
     Sum {
         /// The agent.
         agent: String,
     },
-    /// Not of that agent.
+    /// The DDL describes another agent.
     #[error("asked for the DDL of the agent {agent:?}, and got that of {found:?}")]
     Name {
-        /// What was asked for.
+        /// The requested agent.
         agent: String,
-        /// What came.
+        /// The agent in the DDL.
         found: String,
     },
-    /// Not usable.
+    /// The DDL is invalid.
     #[error("the DDL of the agent {agent:?} cannot be used")]
     Ddl {
         /// The agent.
         agent: String,
-        /// Why.
+        /// The error.
         #[source]
         source: Box<DdlError>,
     },
-    /// There is no directory to keep it in.
+    /// There is no cache directory.
     #[error("there is nowhere to keep a DDL: neither XDG_CACHE_HOME nor HOME is set")]
     Homeless,
-    /// It cannot be kept.
+    /// The file cannot be written.
     #[error("cannot keep the DDL")]
     Keep(#[from] RpcFileError),
 }
 
 impl DdlFetchError {
-    /// What the user may do about it.
+    /// The next step for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Nobody { .. } => Some("`rpc find -A AGENT` lists the nodes that offer an agent"),
@@ -88,14 +88,14 @@ impl DdlFetchError {
 }
 
 impl FetchedDdl {
-    /// A schema with the sum that it really has.
+    /// Parses a DDL and computes its checksum.
     #[cfg(test)]
     pub fn of(agent: &str, text: String) -> Result<Self, DdlFetchError> {
         let sha256 = sha256_hex(&text);
         Self::from_text(agent, &sha256, text)
     }
 
-    /// A schema that has this sum and describes this agent.
+    /// Parses a DDL that must have this checksum and describe this agent.
     pub fn from_text(agent: &str, sha256: &str, text: String) -> Result<Self, DdlFetchError> {
         let name = || agent.to_owned();
         if sha256_hex(&text) != sha256 {
@@ -118,7 +118,7 @@ impl FetchedDdl {
         })
     }
 
-    /// The one schema that all answers to `rpcutil ddl` tell.
+    /// Returns the DDL on which all replies to `rpcutil ddl` agree.
     pub fn from_report(agent: &str, report: &RequestReport) -> Result<Self, DdlFetchError> {
         let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
         let mut agreed = None;

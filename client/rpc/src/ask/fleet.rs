@@ -1,4 +1,4 @@
-//! The fleet, as somebody asks it: connects, and finds nodes. Shows progress; draws no results.
+//! The connection to the fleet for commands: connects and discovers nodes. Shows progress; renders no results.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,38 +24,38 @@ use crate::settings::RpcSettings;
 #[derive(Debug)]
 pub struct FleetConnection {
     pub(super) client: Client,
-    /// Remembers for the next command what this one has verified.
+    /// Saves verified tokens for the next command.
     _vouched: PersistentTokenCache,
-    /// How long is listened for the first node.
+    /// Maximum wait for the first node.
     pub(super) listen: Duration,
-    /// Where nodes are looked for.
+    /// Discovery source.
     source: DiscoverySource,
-    /// Whether sensitive inputs travel in clear.
+    /// Whether sensitive inputs are sent unencrypted.
     pub(super) plain_secrets: bool,
 }
 
-/// The nodes that were found, and how.
+/// The discovered nodes.
 #[derive(Debug, Default)]
 pub struct DiscoveredNodes {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
-    /// How they were found.
+    /// Statistics of the discovery.
     pub stats: RequestStats,
 }
 
-/// Who is pinged, and what is wanted of it.
+/// Target and options of a ping.
 #[derive(Debug, Clone, Copy)]
 pub struct PingRequest<'a> {
-    /// Whoever is meant.
+    /// The target.
     pub target: &'a TargetSelection,
-    /// So many answers are enough.
+    /// Stop after this many replies.
     pub expect: Option<usize>,
-    /// The trace that it is part of; then nodes tell how long each of their stages took.
+    /// The trace context of the ping; if set, nodes report the duration of each of their stages.
     pub traceparent: Option<TraceContext>,
 }
 
 impl DiscoveredNodes {
-    /// Nodes that somebody has named: nothing is looked for.
+    /// Creates a result from named nodes, without discovery.
     pub fn from_names(nodes: BTreeSet<Identity>) -> Self {
         let stats = RequestStats {
             started: clock::now(),
@@ -66,7 +66,7 @@ impl DiscoveredNodes {
 }
 
 impl FleetConnection {
-    /// Connects as the settings say; what the target names itself wins: a collective, a time to listen, where nodes are looked for.
+    /// Connects as configured; the target's own collective, listening time and discovery source take precedence.
     pub async fn connect(
         settings: &RpcSettings,
         target: &TargetSelection,
@@ -102,17 +102,17 @@ impl FleetConnection {
         })
     }
 
-    /// The collective that is asked.
+    /// The collective that requests are sent to.
     pub fn collective(&self) -> &SubjectName {
         self.client.collective()
     }
 
-    /// How nodes are looked for.
+    /// The discovery method.
     pub fn discovery_method(&self) -> DiscoveryMethod {
         self.source.method()
     }
 
-    /// Pings whoever is meant, and shows each answer as it comes. Answers whether nothing was lost.
+    /// Pings the target, and shows each reply as it arrives. Returns whether no reply was lost.
     pub async fn ping(
         &self,
         target: &TargetSelection,
@@ -128,7 +128,7 @@ impl FleetConnection {
         Ok(stats.is_none_or(|stats| stats.incomplete.is_none()))
     }
 
-    /// Pings as is wanted, and shows each answer as it comes. The balance, unless there was nobody to ask.
+    /// Pings the target with these options, and shows each reply as it arrives. Returns the statistics; `None` if there was no target node.
     pub async fn ping_with_stats(
         &self,
         ping: PingRequest<'_>,
@@ -157,7 +157,7 @@ impl FleetConnection {
         }
     }
 
-    /// Finds the nodes that are meant. Nodes that are named are taken at their names.
+    /// Discovers the target nodes. Named nodes are used without discovery.
     pub async fn discover_nodes(
         &self,
         target: &TargetSelection,
@@ -203,7 +203,7 @@ impl FleetConnection {
         })
     }
 
-    /// The nodes that are meant, if they can be known without asking the fleet.
+    /// Returns the target nodes, if they can be found without a request to the fleet.
     async fn locate_nodes(
         &self,
         target: &TargetSelection,
@@ -221,13 +221,13 @@ impl FleetConnection {
     }
 }
 
-/// Silence ends it this long after the last answer, at least, when nodes must ask data sources first.
+/// Minimum quiet time after the last reply when nodes must query data sources first.
 const DATA_SOURCE_QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// So many times as long as for the first is listened while nodes keep answering.
+/// Maximum total wait while nodes keep replying, as a multiple of the wait for the first reply.
 const MAX_LISTEN_FACTOR: u32 = 5;
 
-/// Whoever says how long to listen is taken at their word; otherwise silence ends it.
+/// An explicit listening time is used exactly; otherwise the quiet window ends the wait.
 fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> DiscoveryWindow {
     let quiet = settings
         .discovery_window

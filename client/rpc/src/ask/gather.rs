@@ -1,4 +1,4 @@
-//! From the events of a call to a report. A plain fold: it neither waits nor prints.
+//! Builds a report from the events of a call. A fold without waiting or printing.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
 
-/// A report that grows, batch by batch.
+/// A report that accumulates over batches.
 #[derive(Debug)]
 pub(super) struct ReportBuilder<'a> {
     action: &'a ActionSchema,
@@ -26,23 +26,23 @@ pub(super) struct ReportBuilder<'a> {
     waiting: Duration,
 }
 
-/// What an event means for whoever watches.
+/// What to show for an event.
 #[derive(Debug)]
 pub(super) enum ReportUpdate<'a> {
-    /// The question is out, as this request.
+    /// The request with this id was sent.
     Sent(String),
-    /// An answer was added.
+    /// A reply was added.
     Reply(&'a NodeReply),
-    /// A node tells how far it is.
+    /// A node reports progress.
     Progress(Box<ProgressUpdate>),
-    /// The call is over.
+    /// The call has ended.
     Over,
     /// Nothing to show.
     Quiet,
 }
 
 impl<'a> ReportBuilder<'a> {
-    /// Nothing has happened yet to a request to so many nodes. `stats` says how they were found.
+    /// Starts the report of a request to this many nodes. `stats` describes the discovery.
     pub(super) fn new(
         agent: &str,
         action: &'a ActionSchema,
@@ -71,16 +71,16 @@ impl<'a> ReportBuilder<'a> {
         }
     }
 
-    /// These nodes are asked now.
+    /// Starts a batch with these nodes.
     pub(super) fn begin_batch(&mut self, batch: BTreeSet<Identity>) {
         self.awaited = batch;
         self.begun = Instant::now();
     }
 
-    /// Nobody is waited for any more: whoever of the batch has not answered is missing.
+    /// Ends the batch: its nodes without a reply are missing.
     pub(super) fn end_batch(&mut self) {
         let stats = &mut self.report.stats;
-        // Whoever is missing was waited for until now, not only until the last answer.
+        // If nodes are missing, the wait lasted until now, not only until the last reply.
         if let Some(published) = self.published.take().filter(|_| !self.awaited.is_empty()) {
             self.waiting = published.elapsed();
         }
@@ -96,7 +96,7 @@ impl<'a> ReportBuilder<'a> {
         stats.waiting += std::mem::take(&mut self.waiting);
     }
 
-    /// An answer to this request is to be taken in, whoever has sent it.
+    /// Accepts replies to this request, from any node.
     pub(super) fn note_request(&mut self, request: Uuid) {
         let request = request.to_string();
         let requests = &mut self.report.stats.requests;
@@ -105,23 +105,23 @@ impl<'a> ReportBuilder<'a> {
         }
     }
 
-    /// The id of the request that went out last.
+    /// The id of the latest request.
     pub(super) fn current_request(&self) -> Option<&str> {
         self.report.stats.requests.last().map(String::as_str)
     }
 
-    /// The balance so far.
+    /// The statistics so far.
     pub(super) fn stats(&self) -> &RequestStats {
         &self.report.stats
     }
 
-    /// How many nodes have been heard of, present or absent.
+    /// Number of nodes that replied or are absent.
     pub(super) fn heard_count(&self) -> usize {
         let stats = &self.report.stats;
         stats.response_count() + stats.missing.len()
     }
 
-    /// Takes one event in.
+    /// Handles one event.
     pub(super) fn handle_event(
         &mut self,
         event: CallEvent,
@@ -187,7 +187,7 @@ impl<'a> ReportBuilder<'a> {
             .map_or(ReportUpdate::Quiet, ReportUpdate::Reply)
     }
 
-    /// The library's own balance: it knows times, and what was lost.
+    /// Adds the client library's statistics: times and losses.
     fn add_call_stats(&mut self, finished: &CallStats) {
         let stats = &mut self.report.stats;
         self.signing = finished.signing;
@@ -196,12 +196,12 @@ impl<'a> ReportBuilder<'a> {
         stats.gaps.extend(finished.incomplete.map(ResultGap::from));
     }
 
-    /// The result is not the whole truth.
+    /// Marks the result as incomplete.
     pub(super) fn add_gap(&mut self, gap: ResultGap) {
         self.report.stats.gaps.insert(gap);
     }
 
-    /// The report of what came. `not_asked` were meant, too.
+    /// Returns the report. `not_asked` are target nodes that received no request.
     pub(super) fn into_report(mut self, not_asked: BTreeSet<Identity>) -> RequestReport {
         self.end_batch();
         self.report.stats.not_asked = not_asked;

@@ -1,5 +1,4 @@
-//! Ctrl-C while something is waited for. The first one is told to whoever waits, who then says how far things came; a second one
-//! ends the process at once, as if nobody listened.
+//! Handles Ctrl-C during waits. The first one is reported to the waiting code, which prints a summary; a second one ends the process at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +7,18 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_default;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, from now on. Where signals cannot be had it ends the process, as ever.
+/// Waits for Ctrl-C. If signal handling is unavailable, Ctrl-C ends the process as usual.
 pub(super) struct InterruptListener {
     signal: Option<Signal>,
-    /// Once it is raised the next signal has its default effect, whatever the process is busy with.
+    /// When set, the next signal has its default effect, even if the process is busy.
     came: Arc<AtomicBool>,
 }
 
 impl InterruptListener {
-    /// Listens for it.
+    /// Installs the signal handler.
     pub(super) fn listen() -> Self {
         let came = Arc::new(AtomicBool::new(false));
-        // Before anybody else looks at the signal. Without it a second Ctrl-C is only as good as the first.
+        // Must be registered before any other handler. Without it a second Ctrl-C would have no immediate effect.
         let _ = register_conditional_default(SIGINT, Arc::clone(&came));
         Self {
             signal: signal(SignalKind::interrupt()).ok(),
@@ -27,7 +26,7 @@ impl InterruptListener {
         }
     }
 
-    /// Waits until it comes.
+    /// Waits for the signal.
     pub(super) async fn wait_for_signal(&mut self) {
         match &mut self.signal {
             Some(signal) => drop(signal.recv().await),

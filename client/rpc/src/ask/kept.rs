@@ -1,5 +1,5 @@
-//! Schemas that were fetched from nodes, kept for later: one file for each agent, below the organisation and the collective
-//! that they are of. Asks nobody; whether nodes agree on a schema is decided in `fetched`.
+//! Cache of DDLs fetched from nodes: one file per agent, in a directory per organisation and collective. Sends no requests; agreement between nodes
+//! is checked in `fetched`.
 
 use std::fs;
 use std::io;
@@ -15,21 +15,21 @@ use crate::environment::ProcessEnvironment;
 use crate::files;
 use crate::settings::RpcSettings;
 
-/// The form of the files.
+/// Schema identifier of the files.
 const CACHE_ENTRY_SCHEMA: &str = "muster.kept-ddl.v1";
 
-/// Where fetched schemas are.
+/// The cache directory.
 #[derive(Debug, Clone)]
 pub struct DdlCache {
     directory: Option<PathBuf>,
 }
 
-/// A schema with what is known of its origin.
+/// A cached DDL and its origin.
 #[derive(Debug)]
 pub struct CachedDdl {
-    /// The schema.
+    /// The DDL.
     pub ddl: AgentDdl,
-    /// When it was fetched, as text.
+    /// Time of the fetch, as text.
     pub fetched_at: String,
 }
 
@@ -44,7 +44,7 @@ struct DdlCacheEntry {
 }
 
 impl DdlCache {
-    /// The schemas of the settings' organisation and collective; none without a home.
+    /// The cache for the settings' organisation and collective; disabled without a home directory.
     pub fn for_settings(settings: &RpcSettings, environment: &ProcessEnvironment) -> Self {
         let below = |home: &PathBuf| {
             home.join("ddl")
@@ -56,7 +56,7 @@ impl DdlCache {
         }
     }
 
-    /// All schemas that can be used, by the names of their files. A damaged file is as good as none: it can be fetched again.
+    /// Loads all valid DDLs, by file name. Damaged files are skipped: they can be fetched again.
     pub fn load_all(&self) -> Vec<CachedDdl> {
         let entries = self.directory.as_deref().map(fs::read_dir);
         let Some(Ok(entries)) = entries else {
@@ -70,7 +70,7 @@ impl DdlCache {
             .collect()
     }
 
-    /// Keeps a schema in the place of an older one, whole or not at all. Answers the file.
+    /// Stores a DDL, replacing an older one atomically. Returns the path.
     pub fn store_ddl(&self, fetched: &FetchedDdl) -> Result<PathBuf, DdlFetchError> {
         let directory = self.directory.as_ref().ok_or(DdlFetchError::Homeless)?;
         let path = directory.join(format!("{}.json", fetched.ddl.name()));

@@ -1,4 +1,4 @@
-//! Waits for answers to requests that were sent elsewhere. Tells how it goes on; draws no results.
+//! Waits for replies to requests that other processes sent. Reports progress; renders no results.
 
 use std::time::Duration;
 
@@ -17,31 +17,31 @@ use crate::clock;
 use crate::error::Error;
 use crate::report::{RequestReport, RequestStats, ResultGap};
 
-/// What is waited for, and how long.
+/// Which replies to wait for, and how long.
 #[derive(Debug)]
 pub struct ListenRequest<'a> {
-    /// A name, or an address of the caller's own.
+    /// A mailbox name, or one of the caller's own addresses.
     pub mailbox: &'a str,
-    /// The agent that is asked.
+    /// The agent of the request.
     pub ddl: &'a AgentDdl,
-    /// The action that is asked.
+    /// The action of the request.
     pub action: &'a ActionSchema,
-    /// The request; any, when absent.
+    /// The id of the request; any when absent.
     pub request: Option<Uuid>,
-    /// So many answers are enough.
+    /// Stop after this many replies.
     pub expect: Option<usize>,
-    /// So much time is enough.
+    /// Stop after this time.
     pub time: Option<Duration>,
 }
 
 impl FleetConnection {
-    /// The address that a mailbox's name stands for.
+    /// Returns the address of a mailbox.
     pub fn mailbox_address(&self, name: &str) -> Result<AnswerAddress, FleetRequestError> {
         Ok(self.client.mailbox_address(name)?)
     }
 
-    /// Listens until enough has come, the time is up, or the user wants no more. `ready` is told the subject once nothing that is
-    /// answered there can be missed.
+    /// Listens until there are enough replies, the time is up, or the user interrupts. Calls `ready` with the subject once the subscription is
+    /// active, so that no later reply is missed.
     pub async fn listen_for_replies(
         &self,
         listening: ListenRequest<'_>,
@@ -65,7 +65,7 @@ impl FleetConnection {
             let event = match ends.next_step(&mut mail).await {
                 ListenStep::Event(event) => event,
                 ListenStep::TimeIsUp => break,
-                // Whoever has not said what is enough has seen enough now.
+                // Without an expected count, an interrupt is the normal end.
                 ListenStep::Interrupted if listening.expect.is_none() => break,
                 ListenStep::Interrupted => {
                     gathering.add_gap(ResultGap::Interrupted);
@@ -92,7 +92,7 @@ impl FleetConnection {
             gathering.add_gap(disturbance.into());
         }
         let mut report = gathering.into_report([].into());
-        // Nobody here knows who was asked: those who answered were, and as many as are wanted.
+        // The target nodes are unknown here: count those that replied, and the expected number.
         let stats = &mut report.stats;
         stats.discovered = stats.response_count().max(listening.expect.unwrap_or(0));
         Ok(report)
@@ -107,13 +107,13 @@ fn reply_selector(listening: &ListenRequest<'_>) -> Result<ReplySelector, Client
     })
 }
 
-/// What can end the waiting besides answers.
+/// Conditions that end the wait, besides replies.
 struct ListenEndConditions {
     interrupt: InterruptListener,
     deadline: Option<tokio::time::Instant>,
 }
 
-/// What happens next.
+/// The next step of the wait.
 enum ListenStep {
     Event(CallEvent),
     TimeIsUp,

@@ -1,7 +1,7 @@
-//! Nodes from wherever they are looked for without asking the fleet: lists, inventories, `PuppetDB`, programs.
+//! Discovery without requests to the fleet: lists, inventories, `PuppetDB`, programs.
 //!
-//! The standard input is read only when it is named: a caller that runs below cron, ssh or a daemon has a standard input that it
-//! never meant, and a request must not aim at whatever comes from there.
+//! The standard input is read only when it is named explicitly: below cron, ssh or a daemon the standard input is arbitrary, and its content must not
+//! select target nodes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,42 +17,42 @@ use super::error::FleetRequestError;
 use super::external::{self, DiscoveryProgramError};
 use crate::printer::OutputPrinter;
 
-/// Why nodes are not known.
+/// Why discovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
-    /// The list.
+    /// A node list error.
     #[error("the list of nodes in {} cannot be used", path.display())]
     List {
         /// The file, `-` for the standard input.
         path: PathBuf,
-        /// Where and why.
+        /// The error and its position.
         #[source]
         source: NodeListError,
     },
-    /// The inventory.
+    /// An inventory error.
     #[error("the inventory in {} cannot be used", path.display())]
     Inventory {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The error and its position.
         #[source]
         source: InventoryError,
     },
-    /// `PuppetDB`.
+    /// A `PuppetDB` error.
     #[error(transparent)]
     PuppetDb(#[from] PuppetDbError),
-    /// The program.
+    /// A discovery program error.
     #[error(transparent)]
     External(#[from] DiscoveryProgramError),
 }
 
-/// The nodes that are wanted; `None` if only the fleet itself can tell.
+/// Returns the matching nodes; `None` if discovery needs a broadcast.
 pub async fn locate_nodes(
     source: &DiscoverySource,
     wanted: &DiscoveryQuery,
     printer: &OutputPrinter,
 ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
-    // Nodes that are named are taken at their names, as they are by a broadcast: nobody needs to look for them.
+    // Nodes named exactly need no discovery, as with a broadcast.
     let is_costly = matches!(
         source,
         DiscoverySource::PuppetDb(_) | DiscoverySource::External { .. }

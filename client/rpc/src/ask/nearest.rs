@@ -1,8 +1,8 @@
-//! The name that somebody probably meant.
+//! Suggests a similar name for a misspelt one.
 
-/// The known name nearest to `word`, if it is near enough to be a slip of the fingers.
+/// Returns the known name nearest to `word`, if it is similar enough to be a typo.
 pub fn nearest_name<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    // Nobody slips that far, and distances of long words cost their product.
+    // Longer words are not typos of names, and the cost of the distance grows with the product of the lengths.
     if word.len() > 64 {
         return None;
     }

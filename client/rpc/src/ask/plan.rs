@@ -1,4 +1,4 @@
-//! From words to a request that its schema accepts. Pure: secrets are already read, nothing is sent.
+//! Builds a validated request from command-line words. Pure: secrets are already read, nothing is sent.
 
 use std::path::PathBuf;
 
@@ -12,30 +12,30 @@ use super::nearest::nearest_name;
 use super::words::RequestWords;
 use crate::settings::RpcSettings;
 
-/// The schemas that are known, and what else a word could have meant.
+/// The known DDLs, and names for suggestions.
 #[derive(Debug)]
 pub struct AgentSchemas {
-    /// The schemas.
+    /// The DDLs.
     pub store: DdlStore,
-    /// Where further ones belong.
+    /// The directory for additional DDLs.
     pub directory: Option<PathBuf>,
-    /// Names of commands, when the agent's name stood where a command could.
+    /// Names of commands, if the agent's name was in a command's position.
     pub commands: Vec<String>,
 }
 
-/// A request that its schema accepts.
+/// A request that conforms to its DDL.
 #[derive(Debug, Clone)]
 pub struct RequestPlan<'a> {
     /// The agent.
     pub ddl: &'a AgentDdl,
     /// The action.
     pub action: &'a ActionSchema,
-    /// The inputs, defaults among them.
+    /// The inputs, including defaults.
     pub data: Map<String, Value>,
 }
 
 impl AgentSchemas {
-    /// The built-in schemas, and those that the settings, if any, say where to find.
+    /// Loads the built-in DDLs, and those in the directories of the settings, if any.
     pub fn load(settings: Option<&RpcSettings>) -> Result<Self, FleetRequestError> {
         let directory = settings.map(|settings| settings.ddls.clone());
         let store = DdlStore::load(directory.as_deref())?;
@@ -46,7 +46,7 @@ impl AgentSchemas {
         })
     }
 
-    /// Adds schemas that were fetched, where none is known. Answers those that were added.
+    /// Adds cached DDLs of agents without a known DDL. Returns those that were added.
     pub fn add_cached(&mut self, kept: Vec<CachedDdl>) -> Vec<(String, String)> {
         let mut added = Vec::new();
         for CachedDdl { ddl, fetched_at } in kept {
@@ -58,7 +58,7 @@ impl AgentSchemas {
         added
     }
 
-    /// The schema of an agent.
+    /// Returns the DDL of an agent.
     pub fn find_agent(&self, agent: &str) -> Result<&AgentDdl, FleetRequestError> {
         self.store
             .get(agent)
@@ -70,7 +70,7 @@ impl AgentSchemas {
             })
     }
 
-    /// The action that the words mean.
+    /// Returns the named action or the agent's default.
     pub fn find_action(
         &self,
         words: &RequestWords,
@@ -97,7 +97,7 @@ impl AgentSchemas {
 }
 
 impl<'a> RequestPlan<'a> {
-    /// Types and validates the inputs.
+    /// Converts and validates the inputs.
     pub fn new(
         ddl: &'a AgentDdl,
         action: &'a ActionSchema,
@@ -106,7 +106,7 @@ impl<'a> RequestPlan<'a> {
         Self::with_base_inputs(ddl, action, Map::new(), inputs)
     }
 
-    /// Types and validates the inputs; those of `base` count where no others are given.
+    /// Converts and validates the inputs; `base` supplies values for inputs that are not given.
     pub fn with_base_inputs(
         ddl: &'a AgentDdl,
         action: &'a ActionSchema,

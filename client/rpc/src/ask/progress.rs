@@ -1,5 +1,4 @@
-//! What a person at a terminal sees while waiting. On standard error, and only if that is a terminal; who redirects it
-//! sees nothing of it.
+//! Progress display while a command waits. Written to the standard error, and only if that is a terminal.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,19 +8,19 @@ use muster_client::DiscoveryMethod;
 
 use crate::printer::{OutputPrinter, VerbosityLevel};
 
-/// Whether waiting is shown, and to whom it is told instead.
+/// Whether progress is shown, and the printer for other messages.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgressReporter<'a> {
     printer: &'a OutputPrinter,
     wanted: bool,
 }
 
-/// Something that is being waited for.
+/// A progress bar for one wait.
 #[derive(Debug)]
 pub struct ProgressIndicator(ProgressBar);
 
 impl<'a> ProgressReporter<'a> {
-    /// Shows waiting if it is wanted and the user did not ask for quiet.
+    /// Shows progress if `wanted` and not `--quiet`.
     pub fn new(printer: &'a OutputPrinter, wanted: bool) -> Self {
         Self {
             printer,
@@ -29,12 +28,12 @@ impl<'a> ProgressReporter<'a> {
         }
     }
 
-    /// Where else to tell something.
+    /// The printer for other messages.
     pub fn printer(&self) -> &'a OutputPrinter {
         self.printer
     }
 
-    /// Nodes are looked for.
+    /// Shows that discovery is running.
     pub fn show_discovery(&self, method: DiscoveryMethod) -> ProgressIndicator {
         let waiting = self.create_indicator(None, "{prefix} {msg}");
         waiting.0.set_prefix(discovery_message(method));
@@ -42,7 +41,7 @@ impl<'a> ProgressReporter<'a> {
         waiting
     }
 
-    /// So many nodes were found: said at a terminal, elsewhere only to who wants details.
+    /// Reports the number of discovered nodes: always at a terminal, otherwise only with verbose output.
     pub fn finish_discovery(
         &self,
         waiting: ProgressIndicator,
@@ -59,7 +58,7 @@ impl<'a> ProgressReporter<'a> {
         }
     }
 
-    /// Answers of so many nodes are awaited.
+    /// Shows the wait for replies of this many nodes.
     pub fn show_call(&self, nodes: usize) -> ProgressIndicator {
         let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
         self.create_indicator(
@@ -68,7 +67,7 @@ impl<'a> ProgressReporter<'a> {
         )
     }
 
-    /// The batch with this number, of so many, goes out to so many nodes. A single one is not worth a word.
+    /// Announces a batch with its number, the number of batches and its size. Prints nothing for a single batch.
     pub fn announce_batch(
         &self,
         waiting: &ProgressIndicator,
@@ -82,12 +81,12 @@ impl<'a> ProgressReporter<'a> {
         }
     }
 
-    /// Tells what can be done now.
+    /// Prints a hint about available actions.
     pub fn print_hint(&self, waiting: &ProgressIndicator, what: impl Display) {
         waiting.suspend(|| self.printer.print_hint(what));
     }
 
-    /// Tells why nobody else is asked.
+    /// Prints why no further requests are sent.
     pub fn print_error(&self, waiting: &ProgressIndicator, why: impl Display) {
         waiting.suspend(|| self.printer.print_error(why));
     }
@@ -112,19 +111,19 @@ fn discovery_message(method: DiscoveryMethod) -> String {
 }
 
 impl ProgressIndicator {
-    /// So many have been heard of.
+    /// Sets the number of nodes that have replied.
     pub fn set_count(&self, count: usize) {
         self.0
             .set_position(u64::try_from(count).unwrap_or(u64::MAX));
         self.0.set_message(count.to_string());
     }
 
-    /// Takes the bar off the screen for as long as something is printed.
+    /// Hides the bar while `print` writes.
     pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 
-    /// Nothing is awaited any more: the line goes away.
+    /// Removes the bar.
     pub fn finish(self) {
         self.0.finish_and_clear();
     }

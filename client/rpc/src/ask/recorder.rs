@@ -1,5 +1,4 @@
-//! Keeps a job's journal while nodes are asked. A journal that cannot be written any more is told of once, and stops nothing: the
-//! nodes are at work already.
+//! Writes a job's journal during a request. A write error is reported once and does not stop the request, because nodes are already working.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +9,17 @@ use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 use crate::printer::OutputPrinter;
 use crate::report::NodeReply;
 
-/// Writes what happens into a journal, if there is one.
+/// Writes events to a journal, if there is one.
 #[derive(Debug)]
 pub struct JobRecorder<'a> {
     journal: Option<JobJournal>,
     printer: &'a OutputPrinter,
-    /// Nodes that are recorded as not connected.
+    /// Nodes already recorded as not connected.
     absent: BTreeSet<Identity>,
 }
 
 impl<'a> JobRecorder<'a> {
-    /// A recorder into this journal; without one it records nothing.
+    /// Creates a recorder for this journal; without one it records nothing.
     pub fn new(journal: Option<JobJournal>, printer: &'a OutputPrinter) -> Self {
         Self {
             journal,
@@ -34,7 +33,7 @@ impl<'a> JobRecorder<'a> {
         self.journal.as_ref().map(JobJournal::job_id)
     }
 
-    /// These nodes are asked now. On disk before anything is sent, so that nobody is asked twice by a job that goes on.
+    /// Records the nodes of the next request. Synced to disk before the request is sent, so that a resumed job does not repeat it.
     pub(super) fn record_wave(&mut self, number: usize, nodes: &BTreeSet<Identity>) {
         let nodes = nodes.clone();
         self.write_entry(|journal| {
@@ -43,24 +42,24 @@ impl<'a> JobRecorder<'a> {
         });
     }
 
-    /// This node is asked for its run, whose identity is on the disk already: nothing is lost when this is.
+    /// Records a run request to this node. Its run id is on disk already, so a lost entry does no harm.
     pub(super) fn record_run(&mut self, number: usize, node: Identity) {
         let nodes = BTreeSet::from([node]);
         self.write_entry(|journal| journal.append_entry(&JobEntry::Wave { number, nodes }));
     }
 
-    /// The question is out.
+    /// Records that the request was sent.
     pub(super) fn record_request(&mut self, request: &str) {
         let request = request.to_owned();
         self.write_entry(|journal| journal.append_entry(&JobEntry::Sent { request }));
     }
 
-    /// A node has answered.
+    /// Records a reply.
     pub(super) fn record_reply(&mut self, reply: &NodeReply) {
         self.write_entry(|journal| journal.append_reply(reply));
     }
 
-    /// The wave is over; these nodes are not connected, of earlier waves too.
+    /// Records the end of a wave, and the nodes that are not connected, including those of earlier waves.
     pub(super) fn record_not_connected(&mut self, not_connected: &BTreeSet<Identity>) {
         let nodes: BTreeSet<Identity> = not_connected.difference(&self.absent).cloned().collect();
         self.absent.extend(nodes.iter().cloned());
@@ -72,7 +71,7 @@ impl<'a> JobRecorder<'a> {
         });
     }
 
-    /// All is over.
+    /// Records the end of the job.
     pub(super) fn record_end(&mut self, how: JobEnd) {
         let time = clock::now();
         self.write_entry(|journal| {

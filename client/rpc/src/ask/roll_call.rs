@@ -1,5 +1,5 @@
-//! One question to everybody, to see who is there twice and whose answers are not to be believed: what a diagnosis needs and
-//! [`FleetConnection::ping`](super::FleetConnection::ping) keeps to itself.
+//! One broadcast that also reports duplicate replies and verification failures, which [`FleetConnection::ping`](super::FleetConnection::ping) does
+//! not return. Used for diagnosis.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use super::fleet::FleetConnection;
 use super::interrupt::InterruptListener;
 use crate::clock;
 
-/// Who answered, and how.
+/// The result of a roll call.
 #[derive(Debug, Default)]
 pub struct RollCall {
-    /// The first answer of each node.
+    /// The first reply of each node.
     pub answers: Vec<ReceivedReply>,
-    /// When each of them came, by our clock.
+    /// Arrival time of each of them, by the local clock.
     pub arrived: Vec<Millis>,
-    /// Nodes that answered more than once, and how often beside the first time.
+    /// Nodes that replied more than once, with the number of extra replies.
     pub twice: BTreeMap<Identity, usize>,
-    /// Answers that were not believed, by the reason's word.
+    /// Replies that failed verification, by reason code.
     pub disbelieved: BTreeMap<&'static str, usize>,
-    /// Answers may have been lost.
+    /// Replies may have been lost.
     pub incomplete: bool,
 }
 
 impl FleetConnection {
-    /// Asks everybody who matches for an action of `rpcutil` that takes no inputs.
+    /// Sends a request for an action of `rpcutil` without inputs to all matching nodes.
     pub async fn roll_call(
         &self,
         filter: &NodeFilter,

@@ -1,5 +1,4 @@
-//! A request to nodes that are known: batch after batch, as long as the rollout allows. Tells how it goes on; draws no
-//! results.
+//! Sends a request to known nodes, batch by batch, within the limits of the rollout. Reports progress; renders no results.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,52 +21,52 @@ use crate::error::Error;
 use crate::jobs::JobEnd;
 use crate::report::{NodeReply, RequestReport, ResultGap};
 
-/// A request, and how long it may take.
+/// A request and its time limits.
 #[derive(Debug)]
 pub struct FleetRequest<'a> {
-    /// What is asked.
+    /// The validated request.
     pub plan: &'a RequestPlan<'a>,
-    /// How long the action may take on a node; as long as its schema says when absent.
+    /// Time limit of the action on a node; the DDL's timeout when absent.
     pub timeout: Option<Duration>,
-    /// How long a node may take until it begins.
+    /// Maximum time until a node starts the action.
     pub ttl: Duration,
-    /// Whether nodes are to tell of progress.
+    /// Whether nodes send progress.
     pub stream: bool,
-    /// In which batches.
+    /// Batch parameters.
     pub rollout: BatchedRollout,
-    /// How long to pause between batches.
+    /// Pause between batches.
     pub pause: Duration,
-    /// So many answers are enough.
+    /// Stop after this many replies.
     pub expect: Option<usize>,
-    /// Nodes tell how long each of their stages took.
+    /// Nodes report the duration of each of their stages.
     pub trace: bool,
-    /// The trace that it is part of.
+    /// The trace context of the request.
     pub traceparent: Option<TraceContext>,
-    /// That a second person agrees.
+    /// The approval by a second user.
     pub approval: Option<String>,
 }
 
-/// Something of a request that can be shown at once.
+/// An update to show immediately.
 #[derive(Debug, Clone, Copy)]
 pub enum FleetRequestUpdate<'a> {
-    /// A node has answered.
+    /// A node replied.
     Reply(&'a NodeReply),
-    /// A node tells how far it is.
+    /// A node reports progress.
     Progress(&'a ProgressUpdate),
 }
 
-/// How waiting for a batch ended, when it was not by itself.
+/// Why the wait for a batch ended early.
 enum BatchWaitFailure {
-    /// The user wants no more.
+    /// The user interrupted the wait.
     Interrupted,
     /// The batch could not be sent.
     Failed(ClientError),
-    /// The answers cannot be shown.
+    /// The output cannot be written.
     Output(Error),
 }
 
 impl<'a> FleetRequest<'a> {
-    /// A question to all nodes at once, which may begin within a minute.
+    /// Creates a request to all nodes in one batch, with a ttl of one minute.
     pub fn new(plan: &'a RequestPlan<'a>) -> Self {
         Self {
             plan,
@@ -85,9 +84,9 @@ impl<'a> FleetRequest<'a> {
 }
 
 impl FleetConnection {
-    /// Asks the nodes, and shows each answer as it comes. Nothing is sent if there is no node. An interruption ends the
-    /// waiting and the rollout, not what nodes do that were asked. So does a batch that cannot be sent, unless it is the
-    /// first: then nobody was asked, and it is an error.
+    /// Sends the request to the nodes, and shows each reply as it arrives. Without nodes, nothing is sent. An interrupt ends the wait and the
+    /// rollout, but not the actions that nodes have started. A batch that cannot be sent does the same, unless it is the first: then it is an error,
+    /// because no node received the request.
     pub async fn run_request(
         &self,
         question: FleetRequest<'_>,
@@ -172,8 +171,8 @@ impl FleetConnection {
         Ok(gathering.into_report(batches.into_iter().flatten().collect()))
     }
 
-    /// Asks the nodes at once, and leaves the answers to nobody or to somebody else; returns the request's id when the broker has
-    /// the question, and the nodes that were not asked, because they did not tell the key that a secret would be sealed for.
+    /// Sends the request to all nodes without waiting for replies, which go to another process or are not wanted. Returns the request's id once the
+    /// broker has accepted it, and the nodes that received no request because their encryption key is unknown.
     pub async fn send_without_waiting(
         &self,
         question: &FleetRequest<'_>,
@@ -206,7 +205,7 @@ impl FleetConnection {
         Err(FleetRequestError::Interrupted)
     }
 
-    /// Makes one call, and waits for its end.
+    /// Runs one call to its end.
     async fn wait_for_batch(
         &self,
         call: RpcCall,
@@ -270,7 +269,7 @@ impl FleetConnection {
     }
 }
 
-/// Why nobody else is asked, in words.
+/// The stop reason as text.
 fn stop_reason_text(stop: BatchedRolloutStopReason, (asked, count): (usize, usize)) -> String {
     let why = match stop {
         BatchedRolloutStopReason::Canary { bad } => {

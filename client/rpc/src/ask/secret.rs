@@ -1,5 +1,5 @@
-//! Sensitive inputs that are given as `-` are read from the standard input, a line each, and not echoed: a secret on the
-//! command line is in the shell's history, and in `ps` for everybody.
+//! Reads sensitive inputs that are given as `-` from the standard input, one line each, without echo: a secret on the command line would be in the
+//! shell's history and visible to all users in `ps`.
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 
@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 
 use super::error::FleetRequestError;
 
-/// Longest secret in bytes.
+/// Maximum length of a secret in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
-/// The inputs with every `-` of a sensitive one replaced by a line of the standard input.
+/// Replaces every `-` of a sensitive input with a line of the standard input.
 pub async fn read_secrets(
     action: &ActionSchema,
     mut inputs: Vec<(String, String)>,
@@ -25,7 +25,7 @@ pub async fn read_secrets(
     Ok(inputs)
 }
 
-/// Asks on a thread of its own, so that an interruption finds the terminal's echo restored.
+/// Prompts on a separate thread, so that an interrupt can restore the terminal's echo.
 async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
     let failed = |source| FleetRequestError::Secret {
         input: name.to_owned(),
@@ -46,20 +46,20 @@ async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
         prompt.and_then(|()| screen.flush()).map_err(failed)?;
     }
     let (sender, receiver) = oneshot::channel();
-    // The thread may outlive us in its read; it ends with the process.
+    // The thread may block in its read beyond this function; it ends with the process.
     std::thread::spawn(move || drop(sender.send(read_line(&mut io::stdin().lock()))));
     let line = tokio::select! {
         line = receiver => line.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into())),
         _ = tokio::signal::ctrl_c() => return Err(FleetRequestError::Interrupted),
     };
     if interactive {
-        // The user's own line end was not echoed either; that the screen is gone will show later.
+        // The user's newline was not echoed either. A write error will show in later output.
         let _ = writeln!(io::stderr());
     }
     line.map_err(failed)
 }
 
-/// One line without its end.
+/// Reads one line without its line end.
 fn read_line(input: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     if io::Read::take(input, MAX_SECRET_BYTES + 1).read_line(&mut line)? == 0 {
@@ -78,7 +78,7 @@ fn read_line(input: &mut impl BufRead) -> io::Result<String> {
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
-/// The terminal without echo, until it is dropped.
+/// Disables the terminal's echo until dropped.
 struct TerminalEchoGuard(nix::sys::termios::Termios);
 
 impl TerminalEchoGuard {
@@ -93,7 +93,7 @@ impl TerminalEchoGuard {
 
 impl Drop for TerminalEchoGuard {
     fn drop(&mut self) {
-        // A terminal that is gone needs no echo.
+        // The error is ignored: a closed terminal needs no echo.
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Which nodes are meant, in which collective, where they are looked for, and for how long: the filter flags, read.
+//! Parses the filter flags: target nodes, collective, discovery source and listening time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use super::error::FleetRequestError;
 use crate::cli::filters::{ConditionArgs, FilterArgs};
 use crate::settings::RpcSettings;
 
-/// Which nodes are meant.
+/// Selection of target nodes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetSelection {
-    /// What they must satisfy, the agent that is asked among it.
+    /// The filter, including the agent of the request.
     pub filter: NodeFilter,
-    /// What was typed of it.
+    /// The filter as typed.
     typed: NodeFilter,
     /// Groups of an inventory: `-I group:NAME`.
     groups: Vec<String>,
     /// Queries for `PuppetDB`: `-I pql:QUERY`.
     pql: Vec<String>,
-    /// Where they are looked for; the configured place when absent.
+    /// The discovery source; the configured one when absent.
     source: Option<DiscoverySource>,
     /// The collective; the configured one when absent.
     pub collective: Option<SubjectName>,
-    /// Listen exactly this long for nodes.
+    /// Exact time to listen for nodes.
     pub listen: Option<Duration>,
-    /// How much longer nodes may take, for the data sources that they must ask.
+    /// Additional reply time for the data sources that nodes must query.
     pub patience: Duration,
 }
 
 type AddFlagConditionFn = fn(NodeFilter, &str) -> Result<NodeFilter, FilterError>;
 
 impl TargetSelection {
-    /// Reads the flags; expressions are checked against the data sources that are known.
+    /// Parses the flags; expressions are checked against the known data sources.
     pub fn from_flags(flags: &FilterArgs, data: &DataDdlStore) -> Result<Self, FleetRequestError> {
         let mut identities = Vec::new();
         let (mut groups, mut pql) = (Vec::new(), Vec::new());
@@ -91,7 +91,7 @@ impl TargetSelection {
         })
     }
 
-    /// All nodes of a collective, or of the configured one.
+    /// Selects all nodes of a collective, or of the configured one.
     pub fn for_collective(collective: Option<SubjectName>) -> Self {
         Self {
             collective,
@@ -100,7 +100,7 @@ impl TargetSelection {
         }
     }
 
-    /// Where the nodes are looked for. What is wanted of them must be something that can be answered there.
+    /// Returns the discovery source. Fails if it does not support every condition.
     pub fn discovery_source(
         &self,
         settings: Option<&RpcSettings>,
@@ -113,8 +113,8 @@ impl TargetSelection {
         Ok(source)
     }
 
-    /// What is wanted of nodes that are looked for there. A source that knows nothing of agents is not asked for the one that the
-    /// request is for: a node without it says so.
+    /// Returns the query for this source. The agent of the request is omitted for a source without agent data: a node without the agent reports that
+    /// itself.
     pub fn discovery_query(
         &self,
         source: &DiscoverySource,
@@ -137,8 +137,8 @@ impl TargetSelection {
         }
     }
 
-    /// Refuses a request that may change something and means everybody, where the settings want it to say whom it means. The
-    /// agent alone says nothing: everybody has it.
+    /// Rejects a request without a filter that may change something, if the settings require a filter. The agent alone is no filter, because every
+    /// node may have it.
     pub fn check_required_filter(
         &self,
         source: &DiscoverySource,
@@ -165,7 +165,7 @@ impl TargetSelection {
         })
     }
 
-    /// The target of a request to `agent`: whoever has it, unless nodes are named.
+    /// Adds the agent to the filter, unless nodes are named.
     pub fn with_agent(mut self, agent: &str) -> Result<Self, FleetRequestError> {
         let is_named = self.groups.is_empty()
             && self.pql.is_empty()
@@ -181,7 +181,7 @@ impl TargetSelection {
     }
 }
 
-/// Where the flags say that nodes are looked for, if they do.
+/// The discovery source of the flags, if any.
 fn source_from_flags(flags: &FilterArgs) -> Result<Option<DiscoverySource>, FleetRequestError> {
     if let Some(list) = &flags.nodes {
         let (file, form) = (list.clone(), None);

@@ -1,5 +1,5 @@
-//! Which nodes' tokens this caller has verified, kept from one command to the next, so that ten thousand answers cost ten thousand signatures
-//! and not twice as many. The file is among the user's caches, and signed with the caller's key: what it says is nobody else's word.
+//! Persists the verified node tokens of a caller between commands, so that ten thousand replies cost ten thousand signature checks and not twice as
+//! many. The file is in the user's cache directory, signed with the caller's key, so other users cannot forge it.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,7 @@ use muster_wire::token::verified_cache::MAX_FILE_BYTES;
 use crate::caches;
 use crate::settings::RpcSettings;
 
-/// A client that remembers whose tokens it has verified. What is new is written when it is dropped; that it cannot be is no reason to trouble
-/// anybody.
+/// A client whose verified tokens are saved on drop, if there are new ones. Write errors are ignored, because the file is only a cache.
 #[derive(Debug)]
 pub(super) struct PersistentTokenCache {
     client: Client,
@@ -18,7 +17,7 @@ pub(super) struct PersistentTokenCache {
 }
 
 impl PersistentTokenCache {
-    /// Tells the client what earlier commands have verified.
+    /// Loads the tokens that earlier commands have verified.
     pub(super) fn load_for_client(client: Client, settings: &RpcSettings) -> Self {
         let name = client.key().to_string();
         let path = settings

@@ -1,8 +1,8 @@
-//! The words of a request, `AGENT [ACTION] [KEY=VALUE]...`, apart from what they mean. Values stay as typed.
+//! Splits the words of a request, `AGENT [ACTION] [KEY=VALUE]...`, without interpretation. Values stay as typed.
 
 use super::error::FleetRequestError;
 
-/// The words, sorted.
+/// The parsed words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestWords {
     /// The agent.
@@ -14,7 +14,7 @@ pub struct RequestWords {
 }
 
 impl RequestWords {
-    /// Sorts the words. The first word after the agent is an action unless there is a `=` in it.
+    /// Parses the words. The first word after the agent is an action unless it contains a `=`.
     pub fn parse(agent: &str, words: &[String]) -> Result<Self, FleetRequestError> {
         let (action, pairs) = match words.split_first() {
             Some((first, rest)) if !first.contains('=') => (Some(first.clone()), rest),
@@ -32,7 +32,7 @@ impl RequestWords {
     }
 }
 
-/// The key is what stands before the first `=`; the value is all the rest.
+/// Splits at the first `=`; the value may contain more of them.
 fn parse_pair(word: &str) -> Result<(String, String), FleetRequestError> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),

@@ -1,4 +1,4 @@
-//! A configuration for nats-server, 2.10 or later, that serves one organisation and nobody else.
+//! Generates a configuration for nats-server, 2.10 or later, that serves a single organisation.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use muster_wire::token::PublicKey;
 use crate::files;
 use crate::organisation::{Organisation, OrganisationError, OrganisationLayout};
 
-/// Largest token file that is read.
+/// Maximum size of a token file in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
-/// What the configuration says.
+/// Parameters of the configuration.
 #[derive(Debug, Clone)]
 pub struct NatsServerConfig {
     name: String,
     /// Address to listen on.
     pub host: String,
-    /// Port to listen on; -1 is any that is free.
+    /// Port to listen on; -1 selects a free port.
     pub port: i32,
     operator: PathBuf,
     system_account: PublicKey,
     tokens: PathBuf,
     tls: Option<TlsCertificatePaths>,
     accounts: BrokerAccountTokens,
-    /// Where `JetStream` keeps its data, if there is to be any.
+    /// `JetStream` data directory; `JetStream` is disabled when absent.
     pub jetstream: Option<PathBuf>,
-    /// Where nats-server writes which port it took.
+    /// Directory in which nats-server writes its port numbers.
     pub ports_directory: Option<PathBuf>,
 }
 
@@ -36,17 +36,17 @@ struct TlsCertificatePaths {
     key: PathBuf,
 }
 
-/// The account tokens that the broker knows from the start.
+/// The account tokens in the configuration.
 #[derive(Debug, Clone)]
 enum BrokerAccountTokens {
-    /// In a file beside the configuration, which follows every revocation.
+    /// Included from a file beside the configuration, which is rewritten at every revocation.
     Beside(String),
-    /// As they are now.
+    /// Embedded, as of now.
     Within(String),
 }
 
 impl NatsServerConfig {
-    /// The configuration that lies in the organisation's own directory.
+    /// The configuration in the organisation's own directory.
     pub fn for_organisation(organisation: &Organisation) -> Self {
         let (layout, profile) = (organisation.layout(), organisation.profile());
         let certificate = TlsCertificatePaths {
@@ -78,7 +78,7 @@ impl NatsServerConfig {
         }
     }
 
-    /// The same for a file that lies elsewhere.
+    /// The configuration for another directory, with embedded account tokens.
     pub fn with_embedded_accounts(
         mut self,
         organisation: &Organisation,
@@ -87,7 +87,7 @@ impl NatsServerConfig {
         Ok(self)
     }
 
-    /// The file's text.
+    /// Renders the file's text.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -143,7 +143,7 @@ impl NatsServerConfig {
     }
 }
 
-/// A slow reader is cut off rather than waited for; a dead peer is noticed within a minute and a half.
+/// Disconnects slow consumers; detects a dead connection within 90 seconds.
 const CONNECTION_LIMITS: &str = "\
 max_payload: 1MB
 write_deadline: \"10s\"
@@ -153,7 +153,7 @@ ping_max: 2
 ";
 
 impl Organisation {
-    /// Writes the part of the broker's configuration that changes with the account.
+    /// Writes the included file with the account tokens.
     pub fn write_broker_accounts(&self) -> Result<(), OrganisationError> {
         Ok(files::replace_public(
             &self.layout().broker_accounts(),
@@ -162,7 +162,7 @@ impl Organisation {
     }
 }
 
-/// All accounts, as nats-server reads them.
+/// Renders all accounts in nats-server's syntax.
 fn render_accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
     let (layout, profile): (&OrganisationLayout, _) =
         (organisation.layout(), organisation.profile());
@@ -187,7 +187,7 @@ fn quote_path(path: &Path) -> String {
     quote_text(&path.to_string_lossy())
 }
 
-/// A text in double quotes, as nats-server's language has it.
+/// Quotes a text for nats-server's configuration syntax.
 fn quote_text(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")

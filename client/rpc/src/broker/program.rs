@@ -1,35 +1,35 @@
-//! Where nats-server is: `NATS_SERVER`, or else the first in `PATH`.
+//! Finds the nats-server program: `NATS_SERVER`, or else the first in `PATH`.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::environment::{NATS_SERVER, ProcessEnvironment};
 
-/// The program's name.
+/// Name of the program.
 const NATS_SERVER_PROGRAM: &str = "nats-server";
 
-/// Why there is no broker.
+/// Why the program cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerProgramError {
-    /// The variable names something else.
+    /// The variable names a path that is not a program.
     #[error("{NATS_SERVER} is {}, which is no file", .0.display())]
     Named(PathBuf),
-    /// It is nowhere.
+    /// The program was not found.
     #[error("there is no {NATS_SERVER_PROGRAM} in PATH")]
     Missing,
-    /// The system does not run it.
+    /// The program cannot be started.
     #[error("cannot run {}", path.display())]
     Run {
         /// The program.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
 }
 
 impl BrokerProgramError {
-    /// What the user may do about it.
+    /// The next steps for the user.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Missing => vec![

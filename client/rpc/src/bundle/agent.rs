@@ -1,4 +1,4 @@
-//! Whether the files of a bundle are an external agent that a node can offer. Pure.
+//! Checks that the files of a bundle are a complete external agent. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use muster_wire::bundle::{BundleFile, BundleFileMode};
 
 use super::{BundleFileError, printable_text};
 
-/// The DDL, when the agent of this name has all that it runs.
+/// Returns the DDL, if the agent with this name has all its programs.
 pub fn check_agent_files(
     name: &str,
     files: &BTreeMap<&str, BundleFile<'_>>,
@@ -44,7 +44,7 @@ pub fn check_agent_files(
     }
 }
 
-/// Where a node looks for it, one of these must be a program: `plugins/host/src/external/candidate.rs` is the other side.
+/// One of these paths, where a node searches, must be a program. `plugins/host/src/external/candidate.rs` implements the search.
 fn check_program(
     name: &str,
     script: Option<&str>,

@@ -1,4 +1,4 @@
-//! The files of a directory that become a bundle. Follows no links.
+//! Collects the files of a directory for a bundle. Does not follow symbolic links.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
@@ -10,17 +10,17 @@ use muster_wire::limits;
 
 use super::{BundleFileError, read_limited};
 
-/// What a directory has.
+/// The files of a directory.
 #[derive(Debug, Default)]
 pub struct BundleSourceFiles {
-    /// Modes and bytes by paths.
+    /// Mode and content by path.
     pub files: BTreeMap<String, (BundleFileMode, Vec<u8>)>,
-    /// What is not packed.
+    /// Files that are not packed.
     pub left_out: Vec<PathBuf>,
 }
 
 impl BundleSourceFiles {
-    /// The files as a bundle takes them.
+    /// The files in the form that bundles take.
     pub fn contents(&self) -> BTreeMap<String, BundleFile<'_>> {
         let files = self.files.iter().map(|(path, (mode, bytes))| {
             let (mode, bytes) = (*mode, bytes.as_slice());
@@ -29,7 +29,7 @@ impl BundleSourceFiles {
         files.collect()
     }
 
-    /// The agent's name: that of the only DDL.
+    /// The agent's name, from the only DDL.
     pub fn agent_name(&self, directory: &Path) -> Result<String, BundleFileError> {
         let ddls: Vec<&str> = self
             .files
@@ -47,8 +47,7 @@ impl BundleSourceFiles {
     }
 }
 
-/// Reads a directory and those in it, but for what is hidden, Python's caches, earlier bundles, and tests as
-/// `rpc plugin generate` writes them.
+/// Reads a directory recursively, except hidden files, Python's caches, earlier bundles, and tests that `rpc plugin generate` writes.
 pub fn collect_bundle_files(directory: &Path) -> Result<BundleSourceFiles, BundleFileError> {
     let mut gathered = BundleSourceFiles::default();
     let mut bytes = 0;
@@ -83,7 +82,7 @@ fn collect_directory(
         if is_left_out(&below, name) {
             gathered.left_out.push(path);
         } else if kind.is_dir() {
-            // Deeper is refused anyway, and nothing is read for it.
+            // Deeper paths are rejected later, so they are not read.
             if below.matches('/').count() < 3 {
                 collect_directory(&path, &format!("{below}/"), gathered, total)?;
             }

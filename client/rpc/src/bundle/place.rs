@@ -1,5 +1,5 @@
-//! Bundles where a node looks for agents. Each has a directory of its own, `mcollective/agent/NAME`, which comes, changes and goes
-//! by one rename; a record in it says what was put there. Nothing here decides whether a bundle is believed.
+//! Installs bundles where a node searches for agents. Each has a directory of its own, `mcollective/agent/NAME`, which is created, replaced and
+//! removed by a single rename; a record in it lists the installed files. Signatures are verified elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -15,45 +15,45 @@ use serde::{Deserialize, Serialize};
 
 use super::{BundleFileError, read_limited};
 
-/// Below the directory of agents. Nodes look there three levels deep.
+/// Below the directory of agents. Nodes search it three levels deep.
 const AGENT_SUBDIRECTORY: &str = "mcollective/agent";
-/// In the agent's directory; hidden, so that nobody takes it for a DDL.
+/// In the agent's directory; hidden, so that it is not mistaken for a DDL.
 const INSTALL_RECORD_FILE: &str = ".bundle.json";
 
-/// What was installed.
+/// Record of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstallRecord {
     /// The agent.
     pub name: SubjectName,
     /// Its version.
     pub version: semver::Version,
-    /// Who signed the bundle.
+    /// The signer of the bundle.
     pub signer: Identity,
     /// The signer's public key.
     pub key: String,
-    /// When it was packed, by the signer's clock.
+    /// Time of packing, by the signer's clock.
     pub packed_at: Millis,
-    /// When it was installed, by this machine's clock.
+    /// Time of installation, by this machine's clock.
     pub installed_at: Millis,
-    /// What was put there.
+    /// The installed files.
     pub files: BTreeMap<String, ManifestEntry>,
 }
 
 /// An installed bundle.
 #[derive(Debug)]
 pub struct InstalledBundle {
-    /// What was put there.
+    /// The record.
     pub record: InstallRecord,
-    /// Where.
+    /// Its directory.
     pub directory: PathBuf,
 }
 
-/// Where a bundle of this agent is.
+/// The directory for a bundle of this agent.
 pub fn bundle_directory(ddls: &Path, agent: &SubjectName) -> PathBuf {
     ddls.join(AGENT_SUBDIRECTORY).join(agent.as_str())
 }
 
-/// The bundle of this agent, if there is one.
+/// Returns the installed bundle of this agent, if any.
 pub fn find_installed(
     ddls: &Path,
     agent: &SubjectName,
@@ -69,7 +69,7 @@ pub fn find_installed(
             path: path.clone(),
             source,
         })?;
-    // What is removed later is what the record names: it must not lead elsewhere.
+    // Removal deletes the paths of the record, so they must stay below the directory.
     for file in record.files.keys() {
         muster_wire::bundle::check_path(agent, file).map_err(|source| {
             BundleFileError::Refused {
@@ -81,7 +81,7 @@ pub fn find_installed(
     Ok(Some(InstalledBundle { record, directory }))
 }
 
-/// Puts a bundle in place. Either all of it is there afterwards, or all is as it was.
+/// Installs a bundle atomically: after an error the previous state remains.
 pub fn install_bundle(
     ddls: &Path,
     bundle: &OpenBundle<'_>,
@@ -116,7 +116,7 @@ pub fn install_bundle(
     };
     let parent = ddls.join(AGENT_SUBDIRECTORY);
     make_directories(ddls)?;
-    // Beside the target and not below it: nobody looks into hidden directories.
+    // Beside the target, not below it; nodes skip hidden directories.
     let staging = tempfile::Builder::new()
         .prefix(".staging-")
         .tempdir_in(ddls)
@@ -134,7 +134,7 @@ pub fn install_bundle(
     Ok(before.map(|installed| installed.record))
 }
 
-/// Swaps two directories at once; where the file system cannot, one after the other, and back if that fails.
+/// Exchanges two directories atomically; on a file system without support, with two renames that are rolled back on failure.
 fn exchange_directories(fresh: &Path, target: &Path, staging: &Path) -> io::Result<()> {
     if renameat_with(CWD, fresh, CWD, target, RenameFlags::EXCHANGE).is_ok() {
         return Ok(());
@@ -142,12 +142,12 @@ fn exchange_directories(fresh: &Path, target: &Path, staging: &Path) -> io::Resu
     let old = staging.join(".old");
     fs::rename(target, &old)?;
     fs::rename(fresh, target).inspect_err(|_| {
-        // What fails here is told as the first failure; nothing is lost, as the old files are in the staging directory.
+        // The first failure is the one to report; the old files remain in the staging directory.
         let _ = fs::rename(&old, target);
     })
 }
 
-/// An upgrade must lose nothing that a person made, and an older version is only taken by somebody who says so.
+/// An upgrade must not overwrite manual changes, and a downgrade needs an explicit flag.
 fn check_replaceable(
     installed: &InstalledBundle,
     version: &semver::Version,
@@ -174,7 +174,7 @@ fn check_replaceable(
     Err(BundleFileError::Changed { name, files })
 }
 
-/// The files that are not as they were installed; those that are gone are no loss.
+/// Files that differ from the installed ones; missing files do not count.
 pub fn changed_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let mut changed = Vec::new();
     for (file, listed) in &installed.record.files {
@@ -196,7 +196,7 @@ pub fn changed_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     Ok(changed)
 }
 
-/// The files that no bundle put there, but for Python's caches.
+/// Files that no bundle installed, except Python's caches.
 fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let mut found = Vec::new();
     let mut waiting = vec![String::new()];
@@ -229,7 +229,7 @@ fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileE
     Ok(found)
 }
 
-/// Removes what the record names, the DDL first: from then on the node offers the agent no more. Tells what is left.
+/// Removes the recorded files, the DDL first, so that the node stops offering the agent. Returns the remaining files.
 pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let (record, directory) = (&installed.record, &installed.directory);
     let ddl = format!("{}.json", record.name);
@@ -249,7 +249,7 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     let left = foreign_files(installed)?;
     let path = directory.join(INSTALL_RECORD_FILE);
     ignore_missing(fs::remove_file(&path)).map_err(BundleFileError::file_error("remove", &path))?;
-    // The deepest first. Those that are not empty are not ours alone, and stay.
+    // Deepest directories first. Non-empty ones contain other files, and stay.
     above.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
     above.dedup();
     for path in above {
@@ -258,7 +258,7 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     Ok(left)
 }
 
-/// What is gone need not be removed.
+/// Treats a missing file as removed.
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -266,7 +266,7 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Writes the files, the record last, and waits until they are on the disk.
+/// Writes the files, the record last, and syncs them to disk.
 fn stage_files(
     fresh: &Path,
     bundle: &OpenBundle<'_>,
@@ -294,7 +294,7 @@ fn stage_files(
     write_file(&path, &text, BundleFileMode::Data)
 }
 
-/// Whatever the umask is: a node refuses agents that others can write to.
+/// Sets the mode independently of the umask: a node rejects agents that other users can write to.
 fn write_file(path: &Path, bytes: &[u8], mode: BundleFileMode) -> Result<(), BundleFileError> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -317,7 +317,7 @@ fn make_directories(ddls: &Path) -> Result<(), BundleFileError> {
     Ok(())
 }
 
-/// One that is there stays as it is.
+/// Creates a directory; an existing one stays unchanged.
 fn make_directory(path: &Path) -> Result<(), BundleFileError> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755))

@@ -1,4 +1,4 @@
-//! `rpc approve`: shows what another wants to ask, and signs it with the approver's own key. Asks no node.
+//! `rpc approve`: shows a proposed request and signs it with the approver's own key. Sends nothing to nodes.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     Ok(CommandExitCode::Passed)
 }
 
-/// Only what the schema calls secret may be hidden from an approver.
+/// Rejects a proposal that hides inputs which the schema does not mark as secret.
 fn reject_hidden_inputs(
     inputs: &ProposalInputs,
     action: Option<&ActionSchema>,
@@ -92,7 +92,7 @@ fn reject_hidden_inputs(
     }
 }
 
-/// Asks, and takes nothing but a clear yes for one.
+/// Asks for confirmation. Only an explicit yes counts.
 fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, ApprovalFileError> {
     if !io::stdin().is_terminal() {
         return Err(ApprovalFileError::NobodyToAsk);

@@ -1,4 +1,4 @@
-//! `rpc audit`: reads a node's audit log, wherever its files are. What a chain is and when it holds is the wire's.
+//! `rpc audit`: reads a node's audit log from local files. The wire crate defines and verifies the hash chain.
 
 mod head;
 mod lines;
@@ -13,7 +13,7 @@ use crate::cli::audit::AuditCommand;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 
-/// Why an audit log cannot be read or verified.
+/// Reading or verifying an audit log failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditReadError {
     /// A file cannot be read.
@@ -21,23 +21,23 @@ pub enum AuditReadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// No head record in the directory is about these files.
+    /// No head record in the directory names one of these files.
     #[error("no head record in {} names one of these files", path.display())]
     NoHead {
         /// The directory.
         path: PathBuf,
     },
-    /// Nobody says whom to believe.
+    /// No key or operator is configured to verify signatures with.
     #[error("whose signature counts is not known")]
     NoKey,
 }
 
 impl AuditReadError {
-    /// What the user may do about it.
+    /// Hints on how to resolve the error.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Read { .. } => Vec::new(),

@@ -1,4 +1,4 @@
-//! `rpc cancel ID`: takes a request, or all requests of a job, back on the nodes that still work on it.
+//! `rpc cancel ID`: cancels a request, or all requests of a job, on the nodes that still run it.
 
 use std::collections::BTreeSet;
 
@@ -26,15 +26,15 @@ use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
 use crate::report::{NodeReply, RequestReport, ResultGap};
 
-/// What is taken back.
+/// What to cancel.
 enum CancelTarget {
-    /// This request, wherever it is found.
+    /// This request, on any node.
     Request(Uuid),
-    /// Whatever the job has asked.
+    /// All requests of the job.
     Job(Box<SavedJob>),
 }
 
-/// One request that nodes are asked to give up; without nodes those of the target are.
+/// One request to cancel on these nodes. Without nodes, the nodes of the target are asked.
 struct CancelTask {
     request: String,
     nodes: Option<BTreeSet<Identity>>,
@@ -89,7 +89,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     })
 }
 
-/// Asks for one request after the other, until the user wants no more. What came of all of them is one report.
+/// Sends one cancel request after the other until the user interrupts. Merges the results into one report.
 async fn send_cancels(
     errands: Vec<CancelTask>,
     (schemas, action): (&AgentSchemas, &str),
@@ -119,7 +119,7 @@ async fn send_cancels(
     Ok(report)
 }
 
-/// The job or the request that is named. Filters say where to look for a request, whatever is kept of it.
+/// Finds the named job or request. With filters, the request is searched on the matching nodes even if a job of it is saved.
 fn resolve_target(
     args: &CancelArgs,
     cx: CommandContext<'_>,
@@ -149,7 +149,7 @@ fn resolve_target(
     }
 }
 
-/// Who is asked to give up what. Says what stays at work all the same.
+/// Plans which nodes cancel which request. Prints what continues to run.
 fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
     let job = match meant {
         CancelTarget::Request(id) => {
@@ -184,7 +184,7 @@ fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask>
     job.open_waves().into_iter().filter_map(errand).collect()
 }
 
-/// The nodes where something happened; with details, the others too.
+/// Prints the nodes where a request was cancelled or the call failed. With details, prints the other nodes too.
 fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Error> {
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));

@@ -1,5 +1,5 @@
-//! `rpc completion` prints the script for a shell, `rpc complete` answers it, and `rpc man` writes the manual pages: all
-//! from the commands' own definitions.
+//! `rpc completion` prints a shell's completion script, `rpc complete` returns candidates to it, and `rpc man` writes the manual pages.
+//! All are generated from the command definitions.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::settings::RpcSettings;
 
-/// Prints a shell's script.
+/// Prints the completion script of a shell.
 pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     cx.printer.print_text(completion_script(args.shell))?;
     Ok(CommandExitCode::Passed)
 }
 
-/// Answers a shell. Whatever is wrong with the configuration is told by other commands.
+/// Prints completion candidates. Ignores errors of the configuration, which other commands report.
 pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let settings = RpcSettings::load(cx.config, cx.environment).ok();
     let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;

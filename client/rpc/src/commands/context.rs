@@ -1,4 +1,4 @@
-//! What every command that asks the fleet is given: where its configuration may be, and where it prints.
+//! The context of every command that sends requests: configuration path, environment and printer.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,19 +18,19 @@ use crate::render::json;
 use crate::report::RequestReport;
 use crate::settings::{RpcSettings, RpcSettingsError};
 
-/// A command's surroundings.
+/// The context of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandContext<'a> {
-    /// What `--config` says.
+    /// Value of `--config`.
     pub config: Option<&'a Path>,
     /// The environment.
     pub environment: &'a ProcessEnvironment,
-    /// Where to print.
+    /// Output.
     pub printer: &'a OutputPrinter,
 }
 
 impl CommandContext<'_> {
-    /// The settings, their oddities told.
+    /// Loads the settings and prints their warnings.
     pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
         let settings = RpcSettings::load(self.config, self.environment)?;
         self.printer
@@ -41,7 +41,7 @@ impl CommandContext<'_> {
         Ok(settings)
     }
 
-    /// The settings, for a command that can do without.
+    /// Loads the settings if there is a configuration, for commands that work without one.
     pub fn load_settings_if_any(&self) -> Result<Option<RpcSettings>, RpcSettingsError> {
         match self.load_settings() {
             Ok(settings) => Ok(Some(settings)),
@@ -50,7 +50,7 @@ impl CommandContext<'_> {
         }
     }
 
-    /// All schemas that are known here: built in, of the user's directory, fetched from nodes.
+    /// Loads all known schemas: built-in ones, those of the user's directory, and those fetched from nodes.
     pub fn load_schemas(
         &self,
         settings: Option<&RpcSettings>,
@@ -68,8 +68,8 @@ impl CommandContext<'_> {
         Ok(schemas)
     }
 
-    /// The nodes that are meant. Expressions are checked against the data sources of the configuration's directory, if
-    /// there is one; what else is wrong with a configuration is told by whoever needs it.
+    /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one. Ignores
+    /// other configuration errors here, because the code that needs the settings reports them.
     pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection, Error> {
         let settings = RpcSettings::load(self.config, self.environment).ok();
         let directory = settings.map(|settings| settings.ddls);
@@ -77,14 +77,14 @@ impl CommandContext<'_> {
         Ok(TargetSelection::from_flags(flags, &data)?)
     }
 
-    /// Keeps names of nodes for completion.
+    /// Saves names of nodes for completion.
     pub fn remember_nodes<'n>(&self, nodes: impl IntoIterator<Item = &'n Identity>) {
         let nodes = nodes.into_iter().map(Identity::to_string).collect();
         let facts = BTreeSet::new();
         SeenNamesCache::add_names(self.environment, SeenNamesCache { nodes, facts });
     }
 
-    /// Prints a document, or what the expression makes of it.
+    /// Prints a document, or the result of the expression on it.
     pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<(), Error> {
         match &form.0 {
             None => {
@@ -104,7 +104,7 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Tells loudly whatever makes a report less than the truth.
+    /// Prints a warning for everything that makes a report incomplete.
     pub fn warn_of_gaps(&self, report: &RequestReport) {
         for gap in &report.stats.gaps {
             self.printer

@@ -1,13 +1,13 @@
-//! `rpc demo`: a broker and some nodes on this machine, each with a scratch root, so that everything can be tried.
+//! `rpc demo`: runs a broker and some nodes on this machine, each node with a scratch root, for trying out commands.
 //!
 //! ```text
-//! DIR/.muster-demo    says that the directory is a demonstration's
-//! DIR/demo.json       what was started
-//! DIR/rpc.toml        the client's configuration, with its credentials beside it
+//! DIR/.muster-demo    marks the directory as one of a demonstration
+//! DIR/demo.json       processes that were started
+//! DIR/rpc.toml        configuration of the client, with its credentials in the same directory
 //! DIR/org/            the organisation
-//! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, which is its machine
-//! DIR/virtual/        instead of them, what one process needs that runs many
-//! DIR/log/            what everybody said
+//! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, its scratch root
+//! DIR/virtual/        used instead for one process that runs many nodes
+//! DIR/log/            logs of all processes
 //! ```
 
 mod broker;
@@ -53,7 +53,7 @@ pub async fn run(
     }
 }
 
-/// The demonstration's directory.
+/// Directory of the demonstration.
 fn demo_directory(
     place: &DemoDirectoryArgs,
     environment: &ProcessEnvironment,

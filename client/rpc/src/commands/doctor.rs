@@ -1,4 +1,4 @@
-//! `rpc doctor`: looks at everything between a command and its answer, and says what is wrong.
+//! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
 use muster_bus::{BrokerAddress, probe_broker};
 
@@ -14,7 +14,7 @@ use crate::exit::CommandExitCode;
 use crate::render::doctor::{DoctorDocument, render_section};
 use crate::settings::RpcSettings;
 
-/// Runs the command. Each look is told when it is done: the first that fails is often the last one needed.
+/// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;

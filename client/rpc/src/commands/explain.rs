@@ -1,4 +1,4 @@
-//! `rpc explain`: what a request would put on the wire, who would let it pass, and what nodes would check. Sends nothing.
+//! `rpc explain`: shows the messages of a request, the permissions it needs, and the checks of the nodes. Sends nothing.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::printer::VerbosityLevel;
 use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
 use crate::settings::RpcSettings;
 
-/// Stands for the nodes that discovery would find.
+/// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
 /// Runs the command.
@@ -50,7 +50,7 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     };
     let nodes = named.clone().map_or_else(placeholder_node, Ok)?;
     let mut call = build_call(ddl.name(), action.name(), CallTarget::Nodes(nodes))?;
-    // What is sensitive is neither shown nor signed.
+    // Sensitive inputs are neither shown nor signed.
     call.data = action.redact_input(&plan.data);
     let explanation = RequestExplanation {
         schema: RequestExplanation::SCHEMA,
@@ -84,7 +84,7 @@ fn placeholder_node() -> Result<BTreeSet<Identity>, FleetRequestError> {
     Ok([node].into())
 }
 
-/// Who would ask, and whom the fleet believes.
+/// The caller's identity and the trust settings of the fleet.
 struct ExplainContext {
     signer: Signer,
     trust: AccountTrust,
@@ -127,7 +127,7 @@ impl ExplainContext {
             .collect()
     }
 
-    /// What lets us publish there at the broker, in words.
+    /// The permission that lets this caller publish on the subject, as text.
     fn publish_permission(&self, subject: &str) -> Option<String> {
         let claims = self.signer.claims();
         let template = self.trust.template_of_key(&claims.iss)?;

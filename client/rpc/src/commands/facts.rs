@@ -1,4 +1,4 @@
-//! `rpc facts`: how the values of a fact are spread over the fleet.
+//! `rpc facts`: counts the values of a fact across the fleet.
 
 use super::context::CommandContext;
 use super::request::report_no_nodes;

@@ -1,4 +1,4 @@
-//! `rpc filter`: what filters mean. Reads them as every command does, and asks nobody.
+//! `rpc filter`: parses and explains filters as every command reads them. Sends no requests.
 
 use muster_client::DiscoverySource;
 use muster_client::discovery::inventory::FleetInventory;

@@ -1,5 +1,5 @@
-//! `rpc find`: the names of the nodes that match, one a line. A broadcast always asks, even for nodes that are named; any other
-//! method is taken at its word, and the broker is not needed.
+//! `rpc find`: prints the names of the matching nodes, one per line. The broadcast method always sends a ping, even for named nodes. The
+//! other methods print their result without a ping and do not need the broker.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -70,7 +70,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     Ok(CommandExitCode::Passed)
 }
 
-/// Who answers, and whether nothing was lost.
+/// Pings the nodes. Returns those that replied, and whether the result is complete.
 async fn ping_nodes(
     target: &TargetSelection,
     settings: &RpcSettings,

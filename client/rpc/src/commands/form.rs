@@ -1,4 +1,4 @@
-//! Forms of results that users write themselves, `--jq` and `--template`, read before anybody is asked.
+//! Parses user-defined output forms, `--jq` and `--template`, before any request is sent.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,40 +13,40 @@ use crate::render::jq::{JqExpression, JqExpressionError};
 use crate::render::template::{self, OutputTemplate, OutputTemplateError};
 use crate::reply_filter::{ReplyFilter, ReplyFilterError};
 
-/// Why a form cannot be used.
+/// An output form is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputFormError {
-    /// The expression of `--jq`.
+    /// The expression of `--jq` is not valid.
     #[error("--jq: {source}")]
     Jq {
-        /// What is wrong.
+        /// The cause.
         source: JqExpressionError,
     },
-    /// The expression of `--filter-replies`.
+    /// The expression of `--filter-replies` is not valid.
     #[error("--filter-replies: {source}")]
     Replies {
-        /// What is wrong.
+        /// The cause.
         source: ReplyFilterError,
     },
-    /// The text of `--template`.
+    /// The template of `--template` is not valid.
     #[error("--template: {source}")]
     Template {
-        /// What is wrong.
+        /// The cause.
         source: OutputTemplateError,
     },
-    /// The file of `--template`.
+    /// The file of `--template` cannot be read.
     #[error("--template: cannot read {}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
 }
 
 impl OutputFormError {
-    /// How the command ends: what is wrong from the start is wrong on the command line.
+    /// Exit code of the command. A form that is not valid is a usage error.
     pub fn exit(&self) -> CommandExitCode {
         match self {
             Self::Jq {
@@ -63,7 +63,7 @@ impl OutputFormError {
         }
     }
 
-    /// Next steps, one line each.
+    /// Next steps, one per line.
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Jq { .. } => "write it like `--jq '.replies[].sender'`; `-j` shows the document",
@@ -77,15 +77,15 @@ impl OutputFormError {
     }
 }
 
-/// A document is wanted: all of it, or what an expression makes of it.
+/// JSON output: the whole document, or the results of an expression.
 #[derive(Debug, Default)]
 pub struct JsonForm(pub Option<JqExpression>);
 
-/// Why an expression's results stop.
+/// Evaluation of an expression stopped.
 pub enum JqRunError {
-    /// They cannot be written.
+    /// A result cannot be written.
     Output(PrintError),
-    /// There are no more.
+    /// The expression failed.
     Jq(JqExpressionError),
 }
 
@@ -95,7 +95,7 @@ impl From<JqExpressionError> for JqRunError {
     }
 }
 
-/// What the flags want; nothing, if no document.
+/// The JSON form that the flags select. `None` if they select no JSON.
 pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormError> {
     match &flags.jq {
         Some(code) => Ok(Some(JsonForm(Some(parse_jq(code)?)))),
@@ -103,12 +103,12 @@ pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormE
     }
 }
 
-/// The expression of `--jq`.
+/// Parses the expression of `--jq`.
 pub fn parse_jq(code: &str) -> Result<JqExpression, OutputFormError> {
     JqExpression::new(code).map_err(|source| OutputFormError::Jq { source })
 }
 
-/// The expression of `--filter-replies` over replies of this action, if it is given.
+/// Parses the expression of `--filter-replies` for replies of this action, if given.
 pub fn parse_reply_filter(
     text: Option<&str>,
     action: &ActionSchema,
@@ -117,7 +117,7 @@ pub fn parse_reply_filter(
     filter.map_err(|source| OutputFormError::Replies { source })
 }
 
-/// The template of `--template`, which will be given values of these names: the text itself, or what is in `@FILE`.
+/// Parses the template of `--template`, whose variables are these names. The value is the text itself, or `@FILE`.
 pub fn parse_template(
     text: &str,
     known: &[&'static str],
@@ -126,7 +126,7 @@ pub fn parse_template(
         None => OutputTemplate::new(text, known),
         Some(path) => {
             let mut source = String::new();
-            // One byte more than is allowed shows that there is more.
+            // Reads one byte more than the limit to detect files that are too large.
             File::open(path)
                 .and_then(|file| {
                     let limit = template::MAX_TEMPLATE_BYTES as u64 + 1;

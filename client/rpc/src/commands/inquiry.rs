@@ -1,4 +1,4 @@
-//! What commands ask agents, mostly `rpcutil`, for their own purposes: everybody at once, kept nowhere, shown by whoever asks.
+//! Sends requests that commands need for their own output, mostly to `rpcutil`. All nodes at once; no job is saved.
 
 use super::context::CommandContext;
 use crate::ask::{
@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::report::RequestReport;
 use crate::settings::RpcSettings;
 
-/// The agent that every node has.
+/// The agent that every node offers.
 pub const RPCUTIL_AGENT: &str = "rpcutil";
 
-/// An action of `rpcutil` with these inputs, as they would be typed.
+/// Plans an action of `rpcutil` with these inputs, given as on the command line.
 pub fn plan_rpcutil<'a>(
     schemas: &'a AgentSchemas,
     action: &str,
@@ -23,7 +23,7 @@ pub fn plan_rpcutil<'a>(
     plan_action(schemas, (RPCUTIL_AGENT, action), inputs.collect())
 }
 
-/// An action of any agent with these inputs, as they would be typed.
+/// Plans an action of any agent with these inputs, given as on the command line.
 pub fn plan_action<'a>(
     schemas: &'a AgentSchemas,
     (agent, action): (&str, &str),
@@ -38,7 +38,7 @@ pub fn plan_action<'a>(
     RequestPlan::new(ddl, action, &words.inputs)
 }
 
-/// Asks these nodes.
+/// Sends the request to these nodes.
 pub async fn ask_nodes(
     fleet: &FleetConnection,
     plan: &RequestPlan<'_>,
@@ -52,7 +52,7 @@ pub async fn ask_nodes(
         .await
 }
 
-/// Connects, finds whoever is meant, and asks them; at a terminal waiting is shown, if that is wanted.
+/// Connects, discovers the target nodes and sends the request. Shows progress on a terminal, if requested.
 pub async fn discover_and_ask(
     plan: &RequestPlan<'_>,
     target: &TargetSelection,

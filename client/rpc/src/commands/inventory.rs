@@ -1,4 +1,4 @@
-//! `rpc inventory`: all about one node, and reports about all of them.
+//! `rpc inventory`: shows all data of one node, and reports about all nodes.
 
 mod collectives;
 mod error;
@@ -46,7 +46,7 @@ pub async fn run(
     }
 }
 
-/// All about one node, which is asked both questions at once.
+/// Shows one node. Sends both requests concurrently.
 async fn show_node(
     node: &Identity,
     args: &inventory::InventoryArgs,
@@ -80,7 +80,7 @@ async fn show_node(
         .max(statistics.stats.exit_code()))
 }
 
-/// Keeps the names of facts for completion.
+/// Saves names of facts for completion.
 fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
     let data = inventory.replies.iter().map(|reply| &reply.data);
     let facts = data.filter_map(|data| data.get("facts").cloned());
@@ -114,7 +114,7 @@ async fn ask_node(
     .await
 }
 
-/// Says what the page cannot show; the same only once.
+/// Prints errors that the page does not contain, each one once.
 fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContext<'_>) {
     let mut said = BTreeSet::new();
     for report in reports {

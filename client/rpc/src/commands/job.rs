@@ -1,4 +1,4 @@
-//! `rpc job`: what is kept of earlier requests. Asks nobody.
+//! `rpc job`: shows and manages saved jobs. Sends no requests.
 
 use super::context::CommandContext;
 use super::form;

@@ -1,4 +1,4 @@
-//! `rpc listen`: shows the answers to requests that were sent with `--reply-to`, as the request itself would have.
+//! `rpc listen`: prints the replies to requests that were sent with `--reply-to`, in the format of the request command.
 
 use super::context::CommandContext;
 use super::form;

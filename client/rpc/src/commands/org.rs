@@ -1,4 +1,4 @@
-//! `rpc org`: makes and keeps an organisation.
+//! `rpc org`: creates and manages an organisation.
 
 pub mod add;
 mod grant;
@@ -36,7 +36,7 @@ pub async fn run(
     }
 }
 
-/// Opens the organisation that is meant.
+/// Opens the selected organisation.
 pub fn open_organisation(
     place: &OrgDirectoryArgs,
     environment: &ProcessEnvironment,

@@ -1,4 +1,4 @@
-//! `rpc permit`: who holds the pools of run permits, and taking permits away.
+//! `rpc permit`: shows the pools of run permits and their holders, and releases permits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,9 +28,9 @@ use crate::render::permit::{
 };
 use crate::report::RequestReport;
 
-/// The agent that is asked.
+/// The agent of the request.
 const PERMIT_AGENT: &str = "permit";
-/// All nodes see the same pools: so many are asked, one after the other, until one tells.
+/// Most nodes that are asked one after the other until one returns the pools. All nodes see the same pools.
 const MAX_NODES_TRIED: usize = 3;
 
 /// Runs one of the commands.
@@ -58,13 +58,13 @@ pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<Comma
     }
 }
 
-/// What a node told of pools.
+/// The pools as returned by a node.
 struct PoolQueryResult {
     report: RequestReport,
     pools: Vec<PermitPoolStatus>,
 }
 
-/// Asks one node; another one where that does not tell.
+/// Asks one node, and the next one if that fails.
 async fn query_pools(
     pool: Option<&str>,
     filters: &FilterArgs,
@@ -128,7 +128,7 @@ impl PoolQueryResult {
     }
 }
 
-/// Takes permits away, after it was asked whether what runs under them shall be stopped.
+/// Releases permits after asking whether the runs that hold them shall be stopped.
 async fn release_permits(
     args: PermitReleaseArgs,
     cx: CommandContext<'_>,

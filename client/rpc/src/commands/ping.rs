@@ -1,4 +1,4 @@
-//! `rpc ping`: who is there, how far away, and whose clock is wrong.
+//! `rpc ping`: lists the nodes that reply, with round-trip time and clock difference.
 
 use muster_client::{CallStats, ReceivedReply};
 use muster_wire::identity::Identity;
@@ -16,7 +16,7 @@ use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_pin
 use crate::render::trace::RequestTrace;
 use crate::report::{NodeTrace, ResultGap};
 
-/// Runs the command. Lines come as answers do.
+/// Runs the command. Prints each reply as it arrives.
 pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let mut target = cx.read_target(&args.filters)?;
     target.listen = args.timeout.or(target.listen);
@@ -83,7 +83,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     Ok(exit_code(pongs.len(), question.expect))
 }
 
-/// An answer's way, if it was followed.
+/// The trace of a reply, if it was traced.
 fn answer_trace(answer: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
     let trace = NodeTrace {
         stages: answer.reply.stages.clone(),
@@ -109,7 +109,7 @@ fn build_trace<'a>(
     }
 }
 
-/// Nobody is there, or fewer than were expected.
+/// The exit code: an error if no node replied, or fewer than expected.
 fn exit_code(count: usize, expect: Option<usize>) -> CommandExitCode {
     match (count, expect) {
         (0, None) => CommandExitCode::Local,

@@ -1,4 +1,4 @@
-//! `rpc plugin`: what the known agents can do, from their schemas; and schemas from nodes that offer more.
+//! `rpc plugin`: shows agents and their actions from the known schemas, and fetches schemas from nodes.
 
 pub mod generate;
 
@@ -52,7 +52,7 @@ fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> Result<Command
     Ok(CommandExitCode::Passed)
 }
 
-/// Asks the nodes that offer the agent, and keeps what they agree on.
+/// Asks the nodes that offer the agent for its schema, and saves it if they agree.
 async fn fetch_ddl(
     args: PluginFetchArgs,
     cx: CommandContext<'_>,

@@ -1,4 +1,4 @@
-//! `rpc policy`: looks over policies, says why they decide as they do, and tests them. Reads files, and asks nobody.
+//! `rpc policy`: checks policies, explains their decisions, and tests them. Reads files only.
 
 use super::context::CommandContext;
 use super::form;

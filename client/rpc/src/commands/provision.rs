@@ -1,5 +1,4 @@
-//! `rpc provision`: brings new machines in. What is done with the organisation's files is here; the service that lets machines in
-//! is asked by the other commands.
+//! `rpc provision`: enrols new machines. Some commands work on the organisation's files; the others call the provisioning service.
 
 mod host;
 mod release;

@@ -1,4 +1,4 @@
-//! `rpc puppet`: what Puppet does on nodes, and runs of it on many of them.
+//! `rpc puppet`: shows Puppet's state on nodes, and starts runs on many nodes.
 
 mod change;
 mod look;
@@ -11,7 +11,7 @@ use crate::cli::puppet::PuppetCommand;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 
-/// The agent that all of it asks, but for restarts.
+/// The agent of all requests except restarts.
 const PUPPET_AGENT: &str = "puppet";
 
 /// Runs one of the commands.

@@ -1,4 +1,4 @@
-//! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
+//! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: calls an action on all matching nodes and shows their replies.
 
 pub mod keep;
 pub mod output;
@@ -39,7 +39,7 @@ use output::{RequestOutput, RequestOutputForm, divert_output, print_error};
 use past::EarlierJob;
 use propose::{ProposalRequest, write_proposal};
 
-/// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
+/// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     if args.help {
         return print_help(&args, cx);
@@ -55,7 +55,7 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExi
     ended
 }
 
-/// Tells how the agent or its action is used.
+/// Prints the usage of the agent or its action.
 fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
     if args.bare {
@@ -80,7 +80,7 @@ async fn ask_action(
     let past =
         EarlierJob::from_flags(&args.errand, cx.environment).map_err(FleetRequestError::from)?;
     let words = request_words(&args, past.as_ref())?;
-    // A wrong command line is told before a missing configuration.
+    // The settings are optional here, so that a usage error is reported before a missing configuration.
     let settings = cx.load_settings_if_any()?;
     let mut schemas = cx.load_schemas(settings.as_ref())?;
     if args.bare {
@@ -177,7 +177,7 @@ async fn ask_action(
     }
 }
 
-/// What is asked, and how, as the flags or the job that goes on say.
+/// Builds the request and its options from the flags or from the resumed job.
 fn build_fleet_request<'a>(
     args: &RequestArgs,
     plan: &'a RequestPlan<'a>,
@@ -203,7 +203,7 @@ fn build_fleet_request<'a>(
     question
 }
 
-/// A question that is ready to be asked.
+/// A request that is ready to be sent.
 struct PendingRequest<'a> {
     fleet: &'a FleetConnection,
     question: FleetRequest<'a>,
@@ -214,7 +214,7 @@ struct PendingRequest<'a> {
 }
 
 impl PendingRequest<'_> {
-    /// Asks, and shows what comes.
+    /// Sends the request and prints replies.
     async fn gather_replies(
         mut self,
         args: &RequestArgs,
@@ -258,7 +258,7 @@ impl PendingRequest<'_> {
         Ok(report.stats.exit_code())
     }
 
-    /// Sends the question, and says so.
+    /// Sends the request without waiting for replies, and prints that it was sent.
     async fn send_without_waiting(
         mut self,
         answers: ReplyDelivery,
@@ -298,19 +298,19 @@ impl PendingRequest<'_> {
 }
 
 impl RequestArgs {
-    /// Whether nodes are to tell of progress: as the flags say, or else as the schema does.
+    /// Whether nodes shall send progress: as the flags say, otherwise as the schema says.
     fn wants_progress(&self, action: &ActionSchema) -> bool {
         self.output.stream || (action.streams_progress() && !self.output.no_stream)
     }
 }
 
-/// The words that were typed, or those of the job that goes on.
+/// Agent, action and inputs from the command line, or from the earlier job.
 fn request_words(
     args: &RequestArgs,
     past: Option<&EarlierJob>,
 ) -> Result<RequestWords, FleetRequestError> {
     let Some(agent) = &args.agent else {
-        // The command line is read such that one of the two is there.
+        // The argument parser ensures that one of the two exists.
         return past.map_or_else(
             || RequestWords::parse("", &args.words),
             |past| Ok(past.request_words()),
@@ -325,7 +325,7 @@ fn request_words(
     Ok(words)
 }
 
-/// Says what is about to be done, and asks whether it shall be, where that is wanted.
+/// Prints what will be done, and asks for confirmation if required.
 async fn confirm_request(
     question: &FleetRequest<'_>,
     nodes: &BTreeSet<Identity>,
@@ -363,7 +363,7 @@ async fn confirm_request(
     }
 }
 
-/// Where answers go, when it is not here.
+/// Where replies go, if not to this process: nowhere, or to another subject.
 fn answer_destination(
     args: &RequestArgs,
     fleet: &FleetConnection,
@@ -378,16 +378,16 @@ fn answer_destination(
     Ok(address.map(ReplyDelivery::Elsewhere))
 }
 
-/// The trace that the request is part of: that of whoever started us, or a new one if somebody wants to follow it.
+/// The trace context of the request: the one from the environment, or a new one if tracing was requested.
 pub fn request_traceparent(trace: bool, environment: &ProcessEnvironment) -> Option<TraceContext> {
     let given = environment.traceparent.as_deref();
-    // A context that cannot be read counts as none, as the standard has it.
+    // The W3C Trace Context standard requires treating an unreadable context as absent.
     given
         .and_then(|text| TraceContext::parse(text).ok())
         .or_else(|| trace.then(|| TraceContext::new_trace(Uuid::now_v7(), Uuid::now_v7())))
 }
 
-/// What may be done about a request that did not reach everybody or did not succeed everywhere.
+/// Prints next steps after a request that did not reach all nodes or did not succeed on all.
 fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContext<'_>) {
     let Some(job) = job else { return };
     cx.printer.print_detail(format_args!("job {job}"));
@@ -404,7 +404,7 @@ fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContex
     }
 }
 
-/// The standard input holds the nodes or a secret, not both.
+/// Fails if both the nodes and a secret would be read from standard input.
 fn check_stdin_readers(
     source: &DiscoverySource,
     words: &RequestWords,
@@ -422,7 +422,7 @@ fn check_stdin_readers(
     }
 }
 
-/// Nothing was sent, because there is nobody to send it to.
+/// Prints that no request was sent because no nodes matched.
 pub fn report_no_nodes(target: &TargetSelection, cx: CommandContext<'_>) {
     cx.printer
         .print_error("no request sent, we did not discover any nodes");

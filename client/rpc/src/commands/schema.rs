@@ -1,4 +1,4 @@
-//! `rpc schema`: the schemas of what other commands print, as they are published.
+//! `rpc schema`: prints the JSON schemas of other commands' output.
 
 use super::context::CommandContext;
 use crate::cli::schema::SchemaArgs;

@@ -1,4 +1,4 @@
-//! `rpc stats`: what daemons have taken and refused since they started.
+//! `rpc stats`: shows the counters of accepted and rejected requests of daemons since their start.
 
 use super::context::CommandContext;
 use super::request::report_no_nodes;

@@ -1,6 +1,6 @@
-//! Columns of text, as wide as their widest cell. The last column is not padded.
+//! Formats text columns as wide as their widest cell. The last column is not padded.
 
-/// Lays rows out under a heading.
+/// Formats rows under a heading.
 pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> Vec<String> {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {

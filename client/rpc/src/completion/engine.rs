@@ -1,4 +1,4 @@
-//! Follows the words before the cursor through the commands, and says what could come next. A function of values.
+//! Parses the words before the cursor and returns the possible completions. A pure function of values.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use clap::{Arg, Command};
 use muster_client::DdlStore;
 use muster_ddl::{ActionSchema, AgentDdl, InputSchema, ValueType};
 
-/// What words could mean besides commands and options.
+/// Completion sources besides commands and options.
 #[derive(Debug)]
 pub struct CompletionSources<'a> {
-    /// Agents and all about them.
+    /// DDLs of agents.
     pub agents: &'a DdlStore,
     /// Names of nodes.
     pub nodes: &'a BTreeSet<String>,
@@ -17,12 +17,12 @@ pub struct CompletionSources<'a> {
     pub facts: &'a BTreeSet<String>,
 }
 
-/// A word that could stand there.
+/// A completion candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionCandidate {
     /// The whole word.
     pub word: String,
-    /// What it means, on a line; may be empty.
+    /// One-line help; may be empty.
     pub help: String,
 }
 
@@ -36,16 +36,16 @@ impl CompletionCandidate {
     }
 }
 
-/// Where the words before the cursor have led.
+/// Parse state after the words before the cursor.
 struct CommandLinePosition<'a> {
     command: &'a Command,
     positionals: Vec<&'a str>,
-    /// The option whose value comes next.
+    /// The option that expects its value next.
     pending: Option<&'a Arg>,
     is_over: bool,
 }
 
-/// The words that could stand in the place of `current`, after `before`; `root` must be built. Hidden ones are left out.
+/// Returns the candidates that can replace `current`, after `before`; `root` must be built. Hidden ones are omitted.
 pub fn complete_word(
     root: &Command,
     known: &CompletionSources<'_>,
@@ -103,7 +103,7 @@ impl<'a> CommandLinePosition<'a> {
         }
     }
 
-    /// A word that is no option: a command, an agent in the place of one, or what the command takes.
+    /// Handles a word that is not an option: a command, an agent, or an argument.
     fn advance_positional(&mut self, root: &'a Command, word: &'a str) {
         let command = self.command.find_subcommand(word);
         match command.filter(|_| self.positionals.is_empty()) {
@@ -126,7 +126,7 @@ impl<'a> CommandLinePosition<'a> {
         })
     }
 
-    /// Of `-vt` the option that still wants its value.
+    /// In a group such as `-vt`, returns the option that still expects its value.
     fn trailing_short_option(&self, word: &str) -> Option<&'a Arg> {
         let mut letters = word.chars().skip(1).peekable();
         while let Some(letter) = letters.next() {
@@ -139,7 +139,7 @@ impl<'a> CommandLinePosition<'a> {
         None
     }
 
-    /// What could stand here that is no option.
+    /// Candidates at this position that are not options.
     fn positional_candidates(
         &self,
         root: &Command,
@@ -194,7 +194,7 @@ fn option_candidates(command: &Command) -> Vec<CompletionCandidate> {
 }
 
 impl CompletionSources<'_> {
-    /// The values that an option or argument may have, as far as they can be listed.
+    /// Values of an option or argument, if they can be listed.
     fn value_candidates(&self, arg: &Arg) -> Vec<CompletionCandidate> {
         let possible = arg.get_possible_values();
         if !possible.is_empty() {
@@ -243,7 +243,7 @@ impl CompletionSources<'_> {
             .collect()
     }
 
-    /// What may follow the agent of a request: an action, then inputs that were not given yet.
+    /// Candidates after the agent of a request: an action, then inputs that are not given yet.
     fn request_candidates(&self, words: &[&str], current: &str) -> Vec<CompletionCandidate> {
         let Some((ddl, rest)) = words
             .split_first()
@@ -311,7 +311,7 @@ fn input_candidates(
         .collect()
 }
 
-/// The values of an input that can be listed.
+/// Values of an input, if they can be listed.
 fn listable_values(input: &InputSchema) -> Vec<String> {
     match input.value_type {
         ValueType::List => input.choices.clone(),

@@ -1,4 +1,4 @@
-//! What shells send, and how they want their answer.
+//! Parses the input of shell completion scripts, and formats the candidates for each shell.
 
 use clap::ValueEnum;
 
@@ -16,20 +16,20 @@ pub enum CompletionShell {
     Fish,
 }
 
-/// The words before the cursor, and the one at it.
+/// The words before the cursor, and the word at the cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionLine {
     /// Complete words, without the program's name.
     pub before: Vec<String>,
-    /// The word at the cursor, as far as it is there.
+    /// The word at the cursor, up to the cursor.
     pub current: String,
-    /// As much of it as the shell keeps by itself.
+    /// Number of its bytes that the shell keeps unchanged.
     kept: usize,
 }
 
 impl CompletionLine {
-    /// Reads what the shell's script hands over: bash its line up to the cursor and what breaks its words, the others
-    /// their words.
+    /// Parses the arguments of the completion script: bash passes its line up to the cursor and its word break characters, the other shells pass
+    /// words.
     pub fn from_shell(shell: CompletionShell, words: &[String]) -> Self {
         let (mut before, breaks) = match (shell, words) {
             (CompletionShell::Bash, [line, breaks, ..]) => (split_words(line), breaks.as_str()),
@@ -40,7 +40,7 @@ impl CompletionLine {
         if !before.is_empty() {
             before.remove(0);
         }
-        // Bash breaks words at `=` and `:`, and replaces only what stands behind.
+        // Bash breaks words at `=` and `:`, and replaces only the last part.
         let kept = current
             .rfind(|c| "=:".contains(c) && breaks.contains(c))
             .map_or(0, |at| at + 1);
@@ -51,8 +51,8 @@ impl CompletionLine {
         }
     }
 
-    /// The candidates, a line each. Nodes have a say in some of them, as names of facts and values of their agents' schemas: none can
-    /// steer the terminal, or become a command when the line is run.
+    /// Formats the candidates, one per line. Some originate from nodes (fact names, values in DDLs), so they are escaped: they cannot send terminal
+    /// sequences or run as a command.
     pub fn render_answer(
         &self,
         shell: CompletionShell,
@@ -62,7 +62,7 @@ impl CompletionLine {
             let word = candidate.word.get(self.kept..).unwrap_or_default();
             let help = escape_to_line(&candidate.help);
             match shell {
-                // Put into the line as it is; the others quote by themselves.
+                // Bash inserts the word unchanged; the other shells quote it themselves.
                 CompletionShell::Bash => format!("{}\n", quote_word(word)),
                 CompletionShell::Fish => format!("{word}\t{help}\n"),
                 CompletionShell::Zsh => format!(
@@ -76,7 +76,7 @@ impl CompletionLine {
     }
 }
 
-/// The word as bash reads it back: whatever could mean something to a shell stands behind a backslash.
+/// Quotes the word for bash: every character with a meaning to a shell is escaped by a backslash.
 fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
     let mut quoted = String::with_capacity(word.len());
@@ -89,8 +89,8 @@ fn quote_word(word: &str) -> String {
     quoted
 }
 
-/// Splits a line into words as shells do, as far as completion needs it: quotes and backslashes, and nothing else. The
-/// last word is the one at the end, and empty behind a space.
+/// Splits a line at white space, with quotes and backslashes but no other shell syntax. The last word is the one at the end of the line, empty after
+/// a space.
 fn split_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;

@@ -1,5 +1,5 @@
-//! What was seen of the fleet last: names of nodes and facts, in a small file among the user's caches. It is for
-//! completion only; nothing is ever asked or decided by it. What cannot be read or written is simply not known.
+//! Caches recently seen node and fact names in a small file in the user's cache directory. Used only for completion; an unreadable file counts as
+//! empty.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::caches;
 use crate::environment::ProcessEnvironment;
 
-/// Most names of each kind that are kept.
+/// Maximum number of names of each kind.
 const MAX_NAMES: usize = 5000;
-/// Longest name that is kept, in bytes.
+/// Maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 256;
-/// Largest file that is read.
+/// Maximum size of the file, in bytes.
 const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
-/// How long names that were not seen again are kept.
+/// Maximum age of names since they were last seen.
 const MAX_AGE: Duration = Duration::from_hours(24);
 
-/// Names that were seen.
+/// The cached names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenNamesCache {
     /// Nodes.
@@ -31,7 +31,7 @@ pub struct SeenNamesCache {
 }
 
 impl SeenNamesCache {
-    /// What is remembered; nothing when it is too old, or cannot be read.
+    /// Loads the cache; empty if it is too old or unreadable.
     pub fn load(environment: &ProcessEnvironment) -> Self {
         cache_path(environment)
             .and_then(|path| Self::read_file(&path))
@@ -49,7 +49,7 @@ impl SeenNamesCache {
         serde_json::from_slice(&caches::read_cache_file(path, MAX_FILE_BYTES)?).ok()
     }
 
-    /// Adds what was seen now. That it cannot be written is no reason to trouble anybody.
+    /// Adds names. Write errors are ignored, because the file is only a cache.
     pub fn add_names(environment: &ProcessEnvironment, seen: Self) {
         let Some(path) = cache_path(environment) else {
             return;

@@ -1,8 +1,8 @@
-//! The scripts that tie completion to a shell. They ask `rpc` for each word, so that they need not change with it.
+//! The completion scripts for shells. They call `rpc` for each word, so they do not change with its commands.
 
 use super::line::CompletionShell;
 
-/// The script for a shell to source.
+/// The script to source in this shell.
 pub fn completion_script(shell: CompletionShell) -> &'static str {
     match shell {
         CompletionShell::Bash => BASH_SCRIPT,

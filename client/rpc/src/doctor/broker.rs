@@ -1,4 +1,4 @@
-//! The way to one broker, judged step by step.
+//! Evaluates the connection to one broker, step by step.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use muster_bus::{BrokerProbe, BrokerProbeFailure};
 
 use super::{DiagnosisFinding, DiagnosisSection};
 
-/// Certificates that end sooner are told of, in days.
+/// Days before expiry from which a certificate is reported.
 const EXPIRY_WARNING_DAYS: i64 = 14;
-/// A name that takes longer than this delays every command.
+/// A name resolution slower than this delays every command noticeably.
 const SLOW_RESOLUTION_TIME: Duration = Duration::from_millis(500);
 
-/// What a look at the broker at this address shows.
+/// Evaluates the probe of the broker at this address.
 pub fn broker_section(url: &str, seen: &BrokerProbe) -> DiagnosisSection {
     let mut findings = Vec::new();
     if !seen.addresses.is_empty() {

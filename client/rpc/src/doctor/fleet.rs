@@ -1,4 +1,4 @@
-//! What the nodes answer to `rpcutil diagnose`, judged: clocks, doubles, versions, and what they find wrong with themselves.
+//! Evaluates the replies to `rpcutil diagnose`: clocks, duplicates, versions, and problems that nodes report about themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
 use crate::ask::{AgentSchemas, RollCall};
 use crate::render::ping::PingReply;
 
-/// Clocks that differ by less are nothing to speak of, in milliseconds.
+/// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: u64 = 1000;
-/// What differs by more is refused by nodes as they are configured by default, in milliseconds.
+/// Clock differences above this are rejected by nodes in their default configuration, in milliseconds.
 const REFUSED_SKEW_MS: u64 = 30_000;
 
-/// What the roll call shows. `schemas` are the DDLs that this side has.
+/// Evaluates the roll call. `schemas` are the local DDLs.
 pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
     let answers = &call.answers;
     let mut findings = Vec::new();
@@ -100,7 +100,7 @@ fn signature_findings(words: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFin
     told.collect()
 }
 
-/// The values of one kind that nodes have, and who has them.
+/// Nodes by the value of one property.
 type NodesByValue<'a> = BTreeMap<&'a str, BTreeSet<Identity>>;
 
 fn version_finding(answers: &[ReceivedReply]) -> Option<DiagnosisFinding> {
@@ -126,7 +126,7 @@ fn version_finding(answers: &[ReceivedReply]) -> Option<DiagnosisFinding> {
     }
 }
 
-/// Agents whose DDL is another one here, or differs between nodes.
+/// Agents whose DDL differs from the local one, or between nodes.
 fn ddl_findings(answers: &[ReceivedReply], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
     let mut agents: BTreeMap<&str, NodesByValue<'_>> = BTreeMap::new();
     for answer in answers {
@@ -186,7 +186,7 @@ fn count_values(spread: &NodesByValue<'_>) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// What external agents are held to; the same only once.
+/// Sandbox settings of external agents; equal texts are merged.
 fn sandbox_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
     let mut held: BTreeMap<(&str, &str), BTreeSet<Identity>> = BTreeMap::new();
     for answer in answers {
@@ -205,7 +205,7 @@ fn sandbox_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
         .collect()
 }
 
-/// What nodes find wrong with themselves; the same words only once.
+/// Problems that nodes report about themselves; equal texts are merged.
 fn self_reported_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
     let mut said: BTreeMap<(DiagnosisLevel, String, String), BTreeSet<Identity>> = BTreeMap::new();
     for answer in answers {
@@ -231,7 +231,7 @@ fn self_reported_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
         .collect()
 }
 
-/// Nodes that would not say.
+/// Nodes that rejected the request.
 fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
     let mut said: BTreeMap<String, BTreeSet<Identity>> = BTreeMap::new();
     for answer in answers.iter().filter(|answer| !answer.is_ok()) {

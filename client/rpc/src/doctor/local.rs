@@ -1,4 +1,4 @@
-//! This side's files: configuration, credentials, trust. Reads them; asks nobody.
+//! Checks local files: configuration, credentials, trust. Sends no requests.
 
 use std::fs;
 use std::path::Path;
@@ -11,12 +11,12 @@ use super::{DiagnosisFinding, DiagnosisSection};
 use crate::clock;
 use crate::settings::RpcSettings;
 
-/// Credentials that end sooner are told of, in milliseconds.
+/// Time before expiry from which credentials are reported, in milliseconds.
 const EXPIRY_WARNING_MS: Millis = 7 * 24 * 60 * 60 * 1000;
-/// Largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Looks at everything that the settings name.
+/// Checks every file that the settings name.
 pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
     let mut findings = vec![configuration_finding(settings)];
     findings.extend(settings.warnings.iter().map(|warning| {
@@ -74,7 +74,7 @@ fn load_trust(path: &Path, operator: PublicKey) -> Result<AccountTrust, Diagnosi
     })
 }
 
-/// Whether the fleet will believe us, and how long.
+/// Whether nodes will accept the caller's credentials, and until when.
 fn caller_findings(
     creds: &UserCredentials,
     trust: &AccountTrust,
@@ -123,7 +123,7 @@ fn identity_finding(own: &VerifiedUser, now: Millis) -> DiagnosisFinding {
     }
 }
 
-/// Finding nodes is a question to `rpcutil`.
+/// Discovery is a request to `rpcutil`, so the caller needs permission for it.
 fn discovery_permission_finding(own: &VerifiedUser) -> Option<DiagnosisFinding> {
     let mut granted = own.tags.iter().filter_map(|tag| tag.strip_prefix("agent:"));
     let may = granted.any(|grant| grant == "*" || grant.split('.').next() == Some("rpcutil"));

@@ -1,5 +1,4 @@
-//! The lines of a job's file. Within a version of the schema kinds and fields are only added; readers leave out what they do
-//! not know.
+//! The lines of a job's file. Within a schema version, kinds and fields are only added; readers ignore unknown ones.
 
 use std::collections::BTreeSet;
 
@@ -12,50 +11,50 @@ use uuid::Uuid;
 
 use crate::report::NodeReply;
 
-/// The schema of the lines, and its version.
+/// Schema and version of the lines.
 pub const JOB_LINES_SCHEMA: &str = "muster.job.lines.v1";
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum JobEntry {
-    /// What is asked of whom: the first line.
+    /// The first line: the request and its target nodes.
     Job(Box<JobHeader>),
-    /// The job goes on, after it was interrupted.
+    /// The job was resumed after an interruption.
     Resumed {
-        /// When.
+        /// Time of the resumption.
         time: Millis,
     },
-    /// Each node has a run of its own, in the order in which they have their turn. On disk before anybody is asked: asked again for
-    /// the same run, a node tells how it went, and runs no second time.
+    /// Run ids of all nodes, in run order. Written to disk before the first request: for a repeated run id, a node returns the state of that run and
+    /// does not run again.
     Runs {
-        /// The nodes, and the identities of their runs.
+        /// The nodes and their run ids.
         runs: Vec<(Identity, Uuid)>,
     },
-    /// These nodes are being asked: from now on they may be at work.
+    /// A request to these nodes is about to be sent: from now on they may be working.
     Wave {
-        /// Counted from 1, in each run anew.
+        /// Counted from 1, restarted by each run.
         number: usize,
         /// The nodes.
         nodes: BTreeSet<Identity>,
     },
-    /// The question is out.
+    /// The request was sent.
     Sent {
         /// The request's id.
         request: String,
     },
-    /// A node's answer.
+    /// A node's reply.
     Result(JobReply),
-    /// These nodes are not connected, as the broker says.
+    /// The broker reports no subscriber for these nodes.
     NotConnected {
         /// The nodes.
         nodes: BTreeSet<Identity>,
     },
-    /// The run is over.
+    /// The run of the job has ended.
     End {
-        /// How.
+        /// How it ended.
         how: JobEnd,
-        /// When.
+        /// Time of the end.
         time: Millis,
     },
     /// A line of a later version.
@@ -63,79 +62,79 @@ pub enum JobEntry {
     Unknown,
 }
 
-/// How a run ended, when it ended by itself.
+/// How a job ended normally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobEnd {
-    /// Everybody was asked.
+    /// All nodes received the request.
     Finished,
-    /// Too many failed.
+    /// Too many nodes failed.
     Stopped,
-    /// The user wanted no more.
+    /// The user interrupted it.
     Interrupted,
     /// A wave could not be sent.
     Broken,
-    /// Everybody was asked, and answers were not wanted.
+    /// All nodes received the request, and no replies were wanted.
     Unattended,
 }
 
-/// What is asked of whom.
+/// The request and its target nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobHeader {
-    /// [`JOB_LINES_SCHEMA`].
+    /// Always [`JOB_LINES_SCHEMA`].
     pub schema: String,
-    /// The job's own name in the store.
+    /// The job's id in the store.
     pub id: String,
-    /// The name that the user gave it.
+    /// The name given by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<SubjectName>,
-    /// When it began.
+    /// Start time.
     pub started: Millis,
-    /// The collective that is asked.
+    /// The collective.
     pub collective: SubjectName,
     /// The agent.
     pub agent: String,
     /// The action.
     pub action: String,
-    /// Whether the action leaves nodes as they were.
+    /// Whether the action is read-only.
     pub read_only: bool,
-    /// The inputs; what is sensitive is redacted.
+    /// The inputs; sensitive ones are redacted.
     pub inputs: Map<String, Value>,
-    /// The inputs that were redacted.
+    /// Names of the redacted inputs.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub sensitive: BTreeSet<String>,
-    /// The inputs of which only a digest was kept.
+    /// Names of the inputs of which only a digest was stored.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub digested: BTreeSet<String>,
-    /// How the nodes were chosen, in English.
+    /// Description of the node selection, in English.
     pub target: String,
-    /// Everybody who is meant.
+    /// All target nodes.
     pub nodes: BTreeSet<Identity>,
-    /// How they are asked.
+    /// Batch and time limits.
     pub shaping: JobPacing,
-    /// The job whose failures this one retries.
+    /// The job whose failed nodes this one retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<String>,
 }
 
-/// In which waves nodes are asked, and how long they have.
+/// Batch and time limits of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobPacing {
-    /// So many first and alone.
+    /// Number of canaries.
     pub canary: u32,
-    /// So many at a time, as `10` or `10%`.
+    /// Batch size, as `10` or `10%`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// So many may fail, in the same form.
+    /// Maximum failures, in the same form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<String>,
-    /// Between waves, in milliseconds.
+    /// Pause between waves, in milliseconds.
     pub pause_ms: u64,
-    /// What the action may take, in milliseconds.
+    /// Time limit of the action, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// How long a node may take until it begins, in milliseconds.
+    /// Maximum time until a node starts the action, in milliseconds.
     pub ttl_ms: u64,
 }
 
@@ -164,7 +163,7 @@ pub struct JobReply {
 }
 
 impl JobReply {
-    /// A reply as it is kept: its outputs are left out when they are larger than `room` bytes.
+    /// Converts a reply; omits its outputs if they are larger than `room` bytes.
     pub fn new(reply: &NodeReply, room: usize) -> Self {
         let bytes = serde_json::to_vec(&reply.data).map_or(0, |data| data.len());
         let fits = bytes <= room;
@@ -179,7 +178,7 @@ impl JobReply {
         }
     }
 
-    /// Whether the action did what was asked.
+    /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.statuscode == ReplyStatus::Ok
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with jobs.
+//! Errors of saved jobs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,52 +8,52 @@ use crate::exit::CommandExitCode;
 /// Why a job cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedJobError {
-    /// Nobody says where state belongs.
+    /// No state directory is known.
     #[error("jobs cannot be kept: neither XDG_STATE_HOME nor HOME is set")]
     Homeless,
-    /// The system refuses.
+    /// A system error.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// There is no such job.
+    /// No job has this id.
     #[error("there is no job {0:?}")]
     Unknown(String),
-    /// The beginning of an id that several jobs share.
+    /// An id prefix that matches several jobs.
     #[error("{given:?} may be any of {}", found.join(", "))]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         given: String,
-        /// What it may mean.
+        /// The matching jobs.
         found: Vec<String>,
     },
-    /// The file does not begin as a job does.
+    /// The file does not begin with a job's first line.
     #[error("{} is no job: its first line cannot be read", .0.display())]
     Foreign(PathBuf),
-    /// Somebody is still at it.
+    /// Another process is running the job.
     #[error("the job {0} is still running")]
     Running(String),
-    /// There is nobody left to ask.
+    /// No nodes are left for the operation.
     #[error("the job {id} has no node that {what}")]
     NothingLeft {
         /// The job.
         id: String,
-        /// What such a node would have done.
+        /// The state that such nodes would have.
         what: &'static str,
     },
-    /// A job says itself which nodes it has asked.
+    /// Filters are not allowed: the job determines its nodes.
     #[error("the job {0} says itself which nodes were asked; leave the filters out")]
     Filtered(String),
-    /// Nodes are asked for runs of their own, which another command looks after.
+    /// The job is a rollout of Puppet runs, which another command handles.
     #[error("the job {0} is a rollout of Puppet runs")]
     Runs(String),
-    /// The job is no rollout of runs.
+    /// The job is not a rollout of Puppet runs.
     #[error("the job {0} is no rollout of Puppet runs")]
     NoRuns(String),
     /// The job has only a digest of an input.
@@ -64,20 +64,20 @@ pub enum SavedJobError {
         /// The input.
         input: String,
     },
-    /// The job asked something else.
+    /// The job has another request.
     #[error("the job {id} asked for {was}, not for {given}")]
     OtherRequest {
         /// The job.
         id: String,
-        /// Agent and action of it.
+        /// Agent and action of the job.
         was: String,
-        /// Agent and action that were given.
+        /// The given agent and action.
         given: String,
     },
 }
 
 impl SavedJobError {
-    /// Makes the error of an action on a file.
+    /// Returns a constructor for errors of this operation and file.
     pub(super) fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File {
@@ -100,7 +100,7 @@ impl SavedJobError {
         }
     }
 
-    /// How the command ends.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::OtherRequest { .. }

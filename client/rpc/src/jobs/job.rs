@@ -1,4 +1,4 @@
-//! A job as its lines tell it: a plain fold over entries, with what follows from them.
+//! Builds a job from its lines: a fold over entries, and values derived from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,46 +9,46 @@ use uuid::Uuid;
 use super::entry::{JobEnd, JobEntry, JobHeader, JobReply};
 use crate::exit::CommandExitCode;
 
-/// One job.
+/// A saved job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedJob {
-    /// What was asked of whom.
+    /// The request and its target nodes.
     pub header: JobHeader,
-    /// The runs that nodes are asked for, in their order; none, unless they are asked for runs.
+    /// Run ids in run order; empty unless the job is a rollout of Puppet runs.
     pub runs: Vec<(Identity, Uuid)>,
-    /// The waves, in the order in which they were asked.
+    /// The waves, in order.
     pub waves: Vec<JobWave>,
-    /// The nodes that were asked, or may have been.
+    /// Nodes that received the request, or may have.
     pub asked: BTreeSet<Identity>,
-    /// The last answer of each node.
+    /// The last reply of each node.
     pub replies: BTreeMap<Identity, JobReply>,
     /// Nodes that were not connected.
     pub not_connected: BTreeSet<Identity>,
-    /// How the last run ended, if it did.
+    /// How and when the last run of the job ended, if it did.
     pub end: Option<(JobEnd, Millis)>,
-    /// Lines that could not be read.
+    /// Number of unreadable lines.
     pub damaged: usize,
-    /// Whether somebody is at it now.
+    /// Whether a process is running the job now.
     pub running: bool,
 }
 
-/// Nodes that were asked together.
+/// Nodes of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobWave {
-    /// The request's id; unknown when whoever asked was killed while sending.
+    /// The request's id; unknown if the process was killed while sending.
     pub request: Option<String>,
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
 }
 
-/// How a job stands.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// Somebody is at it.
+    /// A process is running it.
     Running,
-    /// It ended by itself.
+    /// It ended normally.
     Ended(JobEnd),
-    /// Whoever was at it is gone: killed, or the machine went down.
+    /// Its process is gone: killed, or the machine went down.
     Abandoned,
 }
 
@@ -67,8 +67,8 @@ impl JobState {
 }
 
 impl SavedJob {
-    /// Reads the bytes of a job's file; `None` when its first line is no job's. A line that cannot be read is counted; of the
-    /// last one, which a crash may have torn, it is not worth speaking.
+    /// Parses a job's file; `None` if the first line is not a job header. Unreadable lines are counted, except the last one, which a crash may have
+    /// truncated.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let Ok(JobEntry::Job(header)) = serde_json::from_slice(lines.next()?) else {
@@ -132,7 +132,7 @@ impl SavedJob {
         ids.flatten().collect()
     }
 
-    /// The waves as far as their nodes may still be at work: those that have not answered.
+    /// The waves, restricted to nodes without a reply, which may still be working.
     pub fn open_waves(&self) -> Vec<JobWave> {
         let open = |wave: &JobWave| {
             let silent = |node: &&Identity| !self.replies.contains_key(*node);
@@ -145,7 +145,7 @@ impl SavedJob {
         self.waves.iter().filter_map(open).collect()
     }
 
-    /// How it stands.
+    /// The state of the job.
     pub fn state(&self) -> JobState {
         match self.end {
             _ if self.running => JobState::Running,
@@ -154,7 +154,7 @@ impl SavedJob {
         }
     }
 
-    /// How a command that did all this would have ended.
+    /// The exit code of a command with these results.
     pub fn exit_code(&self) -> CommandExitCode {
         let answered = !self.replies.is_empty();
         let all = self.ok_count() == self.header.nodes.len();
@@ -166,7 +166,7 @@ impl SavedJob {
         }
     }
 
-    /// Nodes that did what was asked.
+    /// Number of nodes whose action succeeded.
     pub fn ok_count(&self) -> usize {
         self.replies
             .values()
@@ -174,24 +174,24 @@ impl SavedJob {
             .count()
     }
 
-    /// Nodes that answered that they did not.
+    /// Nodes that replied with a failure.
     pub fn failed_nodes(&self) -> BTreeSet<Identity> {
         let failed = self.replies.values().filter(|answer| !answer.is_ok());
         failed.map(|answer| answer.sender.clone()).collect()
     }
 
-    /// Nodes that were asked, or may have been, and did not answer.
+    /// Nodes that received the request, or may have, and did not reply.
     pub fn unanswered_nodes(&self) -> BTreeSet<Identity> {
         let silent = |node: &&Identity| !self.replies.contains_key(*node);
         self.asked.iter().filter(silent).cloned().collect()
     }
 
-    /// Nodes that were meant and never asked.
+    /// Target nodes that never received the request.
     pub fn never_asked_nodes(&self) -> BTreeSet<Identity> {
         self.header.nodes.difference(&self.asked).cloned().collect()
     }
 
-    /// Nodes that failed or did not answer.
+    /// Nodes that failed or did not reply.
     pub fn unsuccessful_nodes(&self) -> BTreeSet<Identity> {
         let mut bad = self.failed_nodes();
         bad.extend(self.unanswered_nodes());

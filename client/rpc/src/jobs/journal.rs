@@ -1,4 +1,4 @@
-//! A job's file while it is written: locked, appended to, and forced to disk where a wave begins and ends.
+//! Writes a job's file: locked, append-only, and synced to disk where a wave begins and ends.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,12 +8,12 @@ use super::entry::{JobEntry, JobReply};
 use super::error::SavedJobError;
 use crate::report::NodeReply;
 
-/// Largest outputs of one node that are kept, in bytes.
+/// Maximum size of one node's stored outputs, in bytes.
 const MAX_DATA_BYTES: usize = 64 * 1024;
-/// Once the file has so many bytes no more outputs are kept, only how nodes ended.
+/// From this file size on, outputs are omitted and only statuses are stored, in bytes.
 const MAX_FILE_BYTES_WITH_DATA: usize = 32 * 1024 * 1024;
 
-/// A job that is being written. Dropping it without an end leaves an interrupted job.
+/// A job that is being written. If it is dropped without an end entry, the job counts as interrupted.
 #[derive(Debug)]
 pub struct JobJournal {
     file: File,
@@ -23,7 +23,7 @@ pub struct JobJournal {
 }
 
 impl JobJournal {
-    /// The journal of a file that is locked, and stands at its end.
+    /// Creates the journal of a file that is locked and positioned at its end.
     pub(super) fn new(file: File, path: PathBuf, id: String, written: usize) -> Self {
         Self {
             file,
@@ -43,13 +43,13 @@ impl JobJournal {
         let failed = SavedJobError::file_error("write", &self.path);
         let mut line = serde_json::to_vec(entry).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        // One write for each line: whoever is killed leaves whole lines.
+        // One write per line, so that a killed process leaves complete lines.
         self.file.write_all(&line).map_err(failed)?;
         self.written += line.len();
         Ok(())
     }
 
-    /// Appends a node's answer.
+    /// Appends a node's reply.
     pub fn append_reply(&mut self, reply: &NodeReply) -> Result<(), SavedJobError> {
         let room = if self.written < MAX_FILE_BYTES_WITH_DATA {
             MAX_DATA_BYTES
@@ -59,7 +59,7 @@ impl JobJournal {
         self.append_entry(&JobEntry::Result(JobReply::new(reply, room)))
     }
 
-    /// Returns when everything is on the disk.
+    /// Syncs the file to disk.
     pub fn sync(&self) -> Result<(), SavedJobError> {
         let synced = self.file.sync_data();
         synced.map_err(SavedJobError::file_error("write", &self.path))

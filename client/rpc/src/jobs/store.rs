@@ -1,4 +1,4 @@
-//! Where jobs are: a directory of files that only their owner can read, with a bounded number and age.
+//! The job store: a directory of owner-only files, limited in number and age.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -14,13 +14,13 @@ use super::error::SavedJobError;
 use super::job::SavedJob;
 use super::journal::JobJournal;
 
-/// Jobs that are kept.
+/// Maximum number of stored jobs.
 const MAX_JOBS: usize = 200;
-/// How long a job is kept.
+/// Maximum age of a job.
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
-/// Largest file that is read, in bytes; far more than one is written to.
+/// Maximum size of a file that is read, in bytes; far above the limit for writing.
 const MAX_READ_BYTES: u64 = 256 * 1024 * 1024;
-/// What the names of files end in.
+/// File name extension of jobs.
 const FILE_EXTENSION: &str = "jsonl";
 
 /// The jobs of one user.
@@ -29,7 +29,7 @@ pub struct JobStore {
     directory: PathBuf,
 }
 
-/// A new job's id, in the order of time: `20260131-235959-3f9a2c`. What follows the seconds are the milliseconds, and lots.
+/// Returns a new job's id, sortable by time: `20260131-235959-3f9a2c`. The last part is made of the milliseconds and random digits.
 pub fn new_job_id(now: Millis) -> String {
     let instant = i64::try_from(now)
         .ok()
@@ -41,7 +41,7 @@ pub fn new_job_id(now: Millis) -> String {
 }
 
 impl JobStore {
-    /// The store below the directory for a user's state. Nothing is made yet.
+    /// Creates a store below the user's state directory. Creates no files.
     pub fn new(state_home: Option<&Path>) -> Result<Self, SavedJobError> {
         let home = state_home.ok_or(SavedJobError::Homeless)?;
         Ok(Self {
@@ -49,7 +49,7 @@ impl JobStore {
         })
     }
 
-    /// Begins a job, and lets go of those that are too old or too many.
+    /// Begins a job, and deletes jobs that are too old or too many.
     pub fn begin_job(&self, header: JobHeader) -> Result<JobJournal, SavedJobError> {
         let made = DirBuilder::new()
             .recursive(true)
@@ -71,7 +71,7 @@ impl JobStore {
         Ok(journal)
     }
 
-    /// Opens a job that was interrupted, to go on with it. A line that a crash has torn is cut off.
+    /// Opens an interrupted job to continue it. Truncates an incomplete last line.
     pub fn resume_job(
         &self,
         reference: &str,
@@ -102,19 +102,19 @@ impl JobStore {
         Ok((job, journal))
     }
 
-    /// Reads the job with this id, with an id that begins so, or the newest with this name.
+    /// Reads the job with this id or id prefix, or the newest job with this name.
     pub fn load_job(&self, reference: &str) -> Result<SavedJob, SavedJobError> {
         self.open_job(&self.resolve_id(reference)?)
     }
 
-    /// The newest job that has sent this request; what cannot be read is passed over.
+    /// Returns the newest job that sent this request; skips unreadable jobs.
     pub fn find_by_request(&self, request: &str) -> Result<Option<SavedJob>, SavedJobError> {
         let ids = self.job_ids()?;
         let mut jobs = ids.iter().rev().filter_map(|id| self.open_job(id).ok());
         Ok(jobs.find(|job| job.request_ids().contains(&request)))
     }
 
-    /// All jobs, the newest first. What cannot be read is left out, and named.
+    /// Returns all jobs, newest first, and the errors of unreadable ones.
     pub fn list_jobs(&self) -> Result<(Vec<SavedJob>, Vec<SavedJobError>), SavedJobError> {
         let mut ids = self.job_ids()?;
         ids.reverse();
@@ -128,7 +128,7 @@ impl JobStore {
         Ok((jobs, odd))
     }
 
-    /// Forgets a job that nobody is at. Answers its id.
+    /// Deletes a job that is not running. Returns its id.
     pub fn forget_job(&self, reference: &str) -> Result<String, SavedJobError> {
         let id = self.resolve_id(reference)?;
         let path = self.job_path(&id);
@@ -138,7 +138,7 @@ impl JobStore {
         Ok(id)
     }
 
-    /// Forgets all jobs that nobody is at. Answers their ids.
+    /// Deletes all jobs that are not running. Returns their ids.
     pub fn forget_all_jobs(&self) -> Result<Vec<String>, SavedJobError> {
         let mut forgotten = Vec::new();
         for id in self.job_ids()? {
@@ -163,7 +163,7 @@ impl JobStore {
         Ok(SavedJob { running, ..job })
     }
 
-    /// The id that is meant.
+    /// Resolves a reference to an id.
     fn resolve_id(&self, reference: &str) -> Result<String, SavedJobError> {
         let unknown = || SavedJobError::Unknown(reference.to_owned());
         let ids = self.job_ids()?;
@@ -182,7 +182,7 @@ impl JobStore {
                 });
             }
         }
-        // Ids begin with a digit and names with a letter, so one is never taken for the other.
+        // Ids begin with a digit and names with a letter, so they cannot be confused.
         let named = |id: &&String| {
             let name = self.open_job(id).ok().and_then(|job| job.header.name);
             name.is_some_and(|name| name.as_str() == reference)
@@ -190,7 +190,7 @@ impl JobStore {
         ids.iter().rev().find(named).cloned().ok_or_else(unknown)
     }
 
-    /// All ids, the oldest first. A directory that is not there has none.
+    /// All ids, oldest first. A missing directory counts as empty.
     fn job_ids(&self) -> Result<Vec<String>, SavedJobError> {
         let failed = SavedJobError::file_error("read", &self.directory);
         let entries = match fs::read_dir(&self.directory) {
@@ -216,7 +216,7 @@ impl JobStore {
         self.directory.join(id).with_extension(FILE_EXTENSION)
     }
 
-    /// Forgets jobs that are too old or too many, but for those that somebody is at. What cannot be forgotten now will be later.
+    /// Deletes jobs that are too old or too many, except running ones. Jobs that cannot be deleted now remain until the next call.
     fn prune_jobs(&self, now: Millis) {
         let age = Millis::try_from(MAX_AGE.as_millis()).unwrap_or(Millis::MAX);
         let oldest = new_job_id(now.saturating_sub(age));
@@ -238,7 +238,7 @@ fn lock_job(file: &File, path: &Path, id: &str) -> Result<(), SavedJobError> {
     }
 }
 
-/// All of it. A file that is larger than any job is read as if it were torn there.
+/// Reads the whole file. A file above the size limit is truncated there.
 fn read_job_file(file: &mut File, path: &Path) -> Result<Vec<u8>, SavedJobError> {
     let mut bytes = Vec::new();
     let read = file.take(MAX_READ_BYTES).read_to_end(&mut bytes);

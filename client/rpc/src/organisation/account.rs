@@ -1,4 +1,4 @@
-//! The tokens of the operator and its accounts: made once; those of the fleet and of newcomers are signed again at each change.
+//! Issues the operator token and the account tokens. The tokens of the fleet and newcomers accounts are signed again at each change.
 
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::files;
 
-/// The public keys that sign for a role of the fleet.
+/// The public keys that sign for the roles of the fleet.
 #[derive(Debug, Clone, Copy)]
 pub struct RoleKeys {
     /// Signs nodes.
@@ -27,7 +27,7 @@ pub struct RoleKeys {
     pub service: PublicKey,
 }
 
-/// The organisation's own token.
+/// Issues the operator's token.
 pub fn operator_token(
     name: &str,
     system: PublicKey,
@@ -42,7 +42,7 @@ pub fn operator_token(
     )?)
 }
 
-/// The fleet's first token: its roles, and what the broker allows each.
+/// Issues the first account token of the fleet, with its roles and the broker permissions of each role.
 pub fn fleet_token(
     name: &str,
     account: PublicKey,
@@ -73,7 +73,7 @@ pub fn fleet_token(
     )?)
 }
 
-/// The system account's token. Its users may ask the broker everything, and change nothing but account tokens.
+/// Issues the system account's token. Its users may update account tokens, send server and account requests, and read their events.
 pub fn system_token(
     account: PublicKey,
     role_key: PublicKey,
@@ -118,7 +118,7 @@ pub fn system_token(
     )?)
 }
 
-/// The newcomers' account: who may wish to be enrolled, and who answers. It shares nothing with the fleet's.
+/// Issues the token of the newcomers account: who may request enrolment and who replies. It shares no subjects with the fleet's account.
 pub fn newcomers_token(
     account: PublicKey,
     newcomer: PublicKey,
@@ -147,9 +147,8 @@ pub fn newcomers_token(
 }
 
 impl Organisation {
-    /// Revokes these keys in their account: signs its token again, and saves it for nodes, clients and the broker's next start. Each
-    /// key comes with the instant at which its newest token was issued. Returns the new state of trust, to be pushed to a running
-    /// broker.
+    /// Revokes these keys in their account: signs the account token again and saves it for nodes, clients and the next start of the broker.
+    /// Each key comes with the instant at which its newest token was issued. Returns the new account trusts, to be pushed to a running broker.
     pub fn revoke_keys(
         &self,
         lock: &OrganisationLock,
@@ -159,14 +158,14 @@ impl Organisation {
     ) -> Result<AccountTrust, OrganisationError> {
         let mut account = self.realm_trust(realm)?.claims().nats.clone();
         for (key, issued_at) in keys {
-            // A token from the future of this clock must not outlive its revocation.
+            // The issuing clock may have been ahead of this one; the revocation must still cover that token.
             account.revoke_user(key, (now / 1000).max(*issued_at));
         }
         self.sign_account(lock, realm, account, now)
     }
 
-    /// Gives the accounts' tokens the permissions of this version, where they have others: an organisation that an older version made
-    /// keeps its keys and gets what this version's parties need. Returns the accounts that were signed again.
+    /// Replaces permissions in the account tokens that differ from those of this version. An organisation made by an older version keeps its
+    /// keys and gets the permissions that this version needs. Returns the accounts that were signed again.
     pub fn refresh_scopes(
         &self,
         lock: &OrganisationLock,
@@ -186,7 +185,7 @@ impl Organisation {
         Ok(signed)
     }
 
-    /// Signs an account's token with these claims, later than the one in force, and saves it.
+    /// Signs an account token with these claims, with a later issue time than the one in force, and saves it.
     fn sign_account(
         &self,
         _lock: &OrganisationLock,
@@ -221,7 +220,7 @@ impl Organisation {
     }
 }
 
-/// The limits that an account gets from this version.
+/// The account limits that this version sets.
 fn account_limits(realm: AccountRealm) -> AccountLimits {
     match realm {
         AccountRealm::Fleet => AccountLimits::with_jetstream(),
@@ -229,8 +228,8 @@ fn account_limits(realm: AccountRealm) -> AccountLimits {
     }
 }
 
-/// Sets the permissions of roles and the limits to those of this version; returns whether something changed. Keys of other roles,
-/// revocations, and limits that this version does not know stay.
+/// Sets role permissions and limits to those of this version. Returns whether anything changed. Keeps keys of other roles, revocations,
+/// and limits that this version does not define.
 fn refresh_account(
     account: &mut AccountClaims,
     realm: AccountRealm,

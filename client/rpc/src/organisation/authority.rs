@@ -1,4 +1,4 @@
-//! The TLS authority of an organisation, and the broker's certificate that it signs.
+//! The TLS certificate authority of an organisation, and the broker certificate that it signs.
 
 use std::net::IpAddr;
 
@@ -12,18 +12,18 @@ use rcgen::{
 
 use super::OrganisationError;
 
-/// How long the certificates are valid, in years. Who may connect is decided by tokens, which can be revoked.
+/// Validity of the certificates in years. Long, because access is controlled by tokens, which can be revoked.
 const VALIDITY_YEARS: i16 = 10;
 
-/// Names by which the broker is always reached from its own host.
+/// Names that every broker certificate has, for clients on the broker's own host.
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A certificate and its secret key, both in PEM.
 #[derive(Clone)]
 pub struct CertificateWithKey {
-    /// For everybody.
+    /// The certificate, public.
     pub certificate: String,
-    /// For its owner.
+    /// The secret key.
     pub key: String,
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for CertificateWithKey {
     }
 }
 
-/// Makes a new authority.
+/// Generates a certificate authority.
 pub fn generate_authority(organisation: &str) -> Result<CertificateWithKey, OrganisationError> {
     let key = KeyPair::generate()?;
     let certificate = authority_params(organisation)?.self_signed(&key)?;
@@ -45,7 +45,7 @@ pub fn generate_authority(organisation: &str) -> Result<CertificateWithKey, Orga
     })
 }
 
-/// Makes a certificate for a broker that is reached under these names and addresses, signed with the authority's key.
+/// Generates a broker certificate for these host names and addresses, signed with the authority's key.
 pub fn issue_broker_certificate(
     organisation: &str,
     authority_key: &str,
@@ -60,7 +60,7 @@ pub fn issue_broker_certificate(
         .map(str::to_owned);
     let mut broker = CertificateParams::new(names.collect::<Vec<_>>())?;
     let first = hosts.first().map_or("localhost", String::as_str);
-    // A common name has at most 64 characters; clients look at the alternative names only.
+    // X.509 limits a common name to 64 characters; clients check the alternative names only.
     let common: String = first.chars().take(64).collect();
     broker.distinguished_name = DistinguishedName::new();
     broker.distinguished_name.push(DnType::CommonName, common);
@@ -76,7 +76,7 @@ pub fn issue_broker_certificate(
     })
 }
 
-/// What the authority is called. The same at each use, because certificates name their issuer by it.
+/// Certificate parameters of the authority. The subject must be the same at each use, because certificates name their issuer by it.
 fn authority_params(organisation: &str) -> Result<CertificateParams, OrganisationError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = DistinguishedName::new();
@@ -92,7 +92,7 @@ fn authority_params(organisation: &str) -> Result<CertificateParams, Organisatio
     Ok(params)
 }
 
-/// Whether a text is an address or a host name, and so can be in a certificate.
+/// Whether a text is an IP address or a host name, so that a certificate can contain it.
 pub fn is_host(text: &str) -> bool {
     let label = |label: &str| {
         let belongs = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -102,7 +102,7 @@ pub fn is_host(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(label))
 }
 
-/// From yesterday on, because clocks differ.
+/// Sets the validity period. It starts yesterday to tolerate clock differences.
 fn set_validity(params: &mut CertificateParams) {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let from = today.yesterday().unwrap_or(today);

@@ -1,4 +1,4 @@
-//! Bundles: a directory with all that a node's or a user's machine needs, ready to be copied to it.
+//! Bundles: directories with all files that a node or a user needs, ready to be copied to the target machine.
 
 use std::path::Path;
 
@@ -12,36 +12,36 @@ use super::{
 };
 use crate::files;
 
-/// Where the provisioner's directory is on its host.
+/// Directory of the provisioner on its host.
 pub const PROVISIONER_HOME: &str = "/etc/muster/provisioner";
 
-/// The names of the files in a bundle.
+/// File names in a bundle.
 pub mod name {
-    /// The daemon's configuration.
+    /// Configuration of rpcd.
     pub const NODE_CONFIG: &str = "rpcd.toml";
-    /// The daemon's credentials.
+    /// Credentials of rpcd.
     pub const NODE_CREDS: &str = "node.creds";
-    /// The client's configuration.
+    /// Configuration of rpc.
     pub const USER_CONFIG: &str = "rpc.toml";
-    /// The client's credentials.
+    /// Credentials of rpc.
     pub const USER_CREDS: &str = "user.creds";
-    /// The fleet's account token.
+    /// Account token of the fleet.
     pub const ACCOUNT: &str = "account.jwt";
-    /// The TLS authority.
+    /// Certificate of the TLS authority.
     pub const AUTHORITY: &str = "ca.pem";
-    /// The newcomers' account token.
+    /// Token of the newcomers account.
     pub const NEWCOMERS: &str = "newcomers.jwt";
-    /// The provisioner's credentials in the fleet.
+    /// Credentials of the provisioner in the fleet's account.
     pub const SERVICE_CREDS: &str = "service.creds";
-    /// The provisioner's credentials in the newcomers' account.
+    /// Credentials of the provisioner in the newcomers account.
     pub const NEWCOMERS_CREDS: &str = "newcomers.creds";
-    /// The key that signs nodes.
+    /// Secret key that signs node tokens.
     pub const NODE_KEY: &str = "node-signing.nk";
-    /// The part of `rpcd.toml` on the provisioner's host that names these.
+    /// Part of `rpcd.toml` on the provisioner's host that names these files.
     pub const PROVISIONER_CONFIG: &str = "provisioner.toml";
 }
 
-/// `rpcd.toml`, as far as an organisation knows it.
+/// The sections of `rpcd.toml` that follow from the organisation.
 #[derive(Debug, Serialize)]
 pub struct NodeBundleConfig<'a, Extra: Serialize> {
     identity: &'a Identity,
@@ -52,7 +52,7 @@ pub struct NodeBundleConfig<'a, Extra: Serialize> {
     extra: Extra,
 }
 
-/// `rpc.toml`.
+/// The contents of `rpc.toml`.
 #[derive(Debug, Serialize)]
 struct UserBundleConfig<'a> {
     collective: &'a str,
@@ -76,11 +76,11 @@ struct BundleTrustSection {
     account: &'static str,
 }
 
-/// Nothing beyond what every node has.
+/// No configuration sections beyond those of every node.
 #[derive(Debug, Serialize)]
 pub struct NoExtraConfig {}
 
-/// Refuses a directory that holds a configuration already: it may be another fleet's.
+/// Fails if the directory already holds a configuration, which may be that of another fleet.
 pub fn require_free(directory: &Path, kind: PrincipalKind) -> Result<(), OrganisationError> {
     require_absent(
         directory,
@@ -94,7 +94,8 @@ pub fn require_free(directory: &Path, kind: PrincipalKind) -> Result<(), Organis
     )
 }
 
-/// Refuses a directory that holds one of these files.
+/// Fails if the directory already holds one of these files.
+/// Writes a node's files to a directory. `extra` holds further sections of its configuration.
 pub fn require_absent(directory: &Path, names: &[&str]) -> Result<(), OrganisationError> {
     let mut paths = names.iter().map(|name| directory.join(name));
     paths
@@ -123,7 +124,7 @@ impl Organisation {
         issue::write_credentials(&directory.join(name::NODE_CREDS), creds)
     }
 
-    /// Fills a directory for a user.
+    /// Writes a user's files to a directory.
     pub fn bundle_user(
         &self,
         directory: &Path,
@@ -139,8 +140,8 @@ impl Organisation {
         issue::write_credentials(&directory.join(name::USER_CREDS), creds)
     }
 
-    /// Adds to the provisioner's credentials in a directory what else its host needs: the key that signs nodes, the accounts' tokens,
-    /// the authority, and the part of the configuration that names them where they will be.
+    /// Adds the other files that the provisioner's host needs to a directory with its credentials: the key that signs nodes, the account tokens,
+    /// the authority's certificate, and the configuration section with their paths on that host.
     pub fn bundle_provisioner(&self, directory: &Path) -> Result<(), OrganisationError> {
         let there = |file: &str| format!("\"{PROVISIONER_HOME}/{file}\"");
         let config = format!(
@@ -169,13 +170,13 @@ impl Organisation {
         Ok(())
     }
 
-    /// An account's token, as it is in force.
+    /// The account token that is in force, as text.
     pub fn token_text(&self, realm: AccountRealm) -> Result<String, OrganisationError> {
         self.realm_trust(realm)
             .map(|trust| format!("{}\n", trust.account_token()))
     }
 
-    /// The certificate of the TLS authority; nothing for a broker without TLS.
+    /// The certificate of the TLS authority. `None` if the broker runs without TLS.
     pub fn authority_text(&self) -> Result<Option<String>, OrganisationError> {
         if !self.profile().broker.tls {
             return Ok(None);

@@ -1,4 +1,6 @@
-//! Makes a new organisation in an empty directory. Its description is written last: without it, nothing is believed.
+//! Creates an organisation in an empty directory.
+//!
+//! The description is written last. A directory without one is not an organisation, so an interrupted creation has no effect.
 
 use std::fs;
 use std::io;
@@ -22,27 +24,27 @@ use super::{
 use crate::broker::conf::NatsServerConfig;
 use crate::files;
 
-/// Write permission of the group and of everybody.
+/// Write permission bits of group and others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What the new organisation shall be.
+/// Properties of the new organisation.
 #[derive(Debug, Clone)]
 pub struct OrganisationSpec {
-    /// An empty or new directory.
+    /// An empty directory, or one that does not exist yet.
     pub directory: PathBuf,
-    /// For people; the directory's name when absent.
+    /// Display name. Default: the directory's name.
     pub name: Option<String>,
-    /// First parts of subjects.
+    /// Collectives, the first tokens of subjects.
     pub collectives: Vec<SubjectName>,
-    /// Names and addresses under which the broker is reached.
+    /// Host names and addresses of the broker.
     pub hosts: Vec<String>,
-    /// The broker's port; -1 is any that is free.
+    /// Port of the broker; -1 selects any free port.
     pub port: i32,
-    /// Whether the broker speaks TLS.
+    /// Whether the broker uses TLS.
     pub tls: bool,
 }
 
-/// The secret keys, while they are made.
+/// The generated secret keys, before they are written.
 struct GeneratedKeys {
     operator: KeyPair,
     account: KeyPair,
@@ -80,7 +82,7 @@ impl GeneratedKeys {
     }
 }
 
-/// Makes the organisation.
+/// Creates the organisation.
 pub fn create_organisation(
     plan: OrganisationSpec,
     now: Millis,
@@ -179,7 +181,7 @@ impl Organisation {
         Ok(files::create_secret(&path, creds.to_text().as_bytes())?)
     }
 
-    /// The user of the system account that pushes account tokens.
+    /// Issues the system account user that pushes account tokens.
     fn system_user(
         &self,
         role: &KeyPair,
@@ -224,7 +226,7 @@ impl Organisation {
         )?)
     }
 
-    /// Gives the broker other names: a new certificate of the same authority, and addresses for nodes and clients.
+    /// Replaces the broker's host names: issues a new certificate from the same authority and updates the URLs of nodes and clients.
     pub fn rename_broker(
         &mut self,
         _lock: &OrganisationLock,
@@ -246,7 +248,7 @@ fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
     }
 }
 
-/// A directory that is not there is as good as an empty one.
+/// Fails if the directory is not empty. A missing directory counts as empty.
 fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
     match fs::read_dir(directory).map(Iterator::count) {
         Ok(0) => Ok(()),
@@ -258,8 +260,9 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
     }
 }
 
-/// Refuses a directory that others may write to, or could put another one in the place of: every directory and link of the path counts.
-/// In a directory with the sticky bit, as /tmp, others cannot rename what is not theirs; in the organisation's own they must not write.
+/// Fails if other users can write to the directory or replace it. Checks every directory and symbolic link of the path.
+/// Parent directories may have the sticky bit, as `/tmp` has: others cannot rename files there that they do not own.
+/// The organisation's own directory must not be writable for others at all.
 fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
     let refused = |source| OrganisationError::Unprotected {
         directory: directory.to_owned(),
@@ -288,7 +291,7 @@ fn default_name(directory: &Path) -> String {
         .into_owned()
 }
 
-/// Where nodes and clients find the broker. Without a host that is this machine only.
+/// URLs of the broker for nodes and clients. Without hosts, the loopback address only.
 fn broker_urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
     let scheme = if tls { "tls" } else { "nats" };
     let local = ["127.0.0.1".to_owned()];
@@ -299,7 +302,7 @@ fn broker_urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
         .collect()
 }
 
-/// An IPv6 address in a URL stands in brackets.
+/// Puts an IPv6 address in brackets, as URLs require.
 fn bracket_ipv6(host: &str) -> String {
     match host.parse() {
         Ok(IpAddr::V6(address)) => format!("[{address}]"),

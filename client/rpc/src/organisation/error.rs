@@ -1,4 +1,4 @@
-//! What can go wrong with an organisation's files, and what to do about it.
+//! Errors of the organisation's files, and hints for each.
 
 use std::path::PathBuf;
 
@@ -11,141 +11,141 @@ use super::ledger::PrincipalKind;
 use crate::cloud_init::PackageDownloadError;
 use crate::files::RpcFileError;
 
-/// Why something could not be done with the organisation.
+/// An operation on the organisation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrganisationError {
-    /// Nobody said where it is.
+    /// No directory was given, and the current directory is not an organisation.
     #[error("no organisation is named, and the current directory is none")]
     Nowhere,
-    /// There is none where it should be.
+    /// The directory holds no organisation.
     #[error("{} holds no organisation", directory.display())]
     None {
-        /// Where it was looked for.
+        /// The directory that was searched.
         directory: PathBuf,
     },
-    /// There is something already.
+    /// The directory is not empty.
     #[error("{} is not empty; nothing there was touched", directory.display())]
     Occupied {
-        /// Where the organisation should have been made.
+        /// The directory in which the organisation should have been created.
         directory: PathBuf,
     },
-    /// A name that cannot be an organisation's.
+    /// The name is not valid for an organisation.
     #[error(
         "`{0}` cannot be an organisation's name; use up to 64 letters, digits, spaces, `.`, `_` and `-`"
     )]
     Name(String),
-    /// Without TLS there are no certificates.
+    /// The broker runs without TLS, so there are no certificates.
     #[error("this organisation's broker speaks no TLS; it is for this machine's loopback only")]
     PlainText,
-    /// A configuration that a bundle would replace.
+    /// A configuration file exists that the bundle would replace.
     #[error("{} exists already; nothing there was touched", .0.display())]
     Configured(PathBuf),
-    /// A text that is no host.
+    /// The text is neither a host name nor an address.
     #[error(
         "`{0}` cannot be in the broker's certificate: it is neither a host name nor an address"
     )]
     Host(String),
-    /// A file.
+    /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] RpcFileError),
-    /// The public description cannot be read.
+    /// The public description cannot be parsed.
     #[error("{} cannot be understood", path.display())]
     Profile {
         /// The file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parse error.
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// Something of ours cannot be written as text.
+    /// A value cannot be serialized.
     #[error("cannot write {what}")]
     Format {
-        /// What should have been written.
+        /// What was serialized.
         what: &'static str,
-        /// The writer's words.
+        /// The serialization error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A line of the list of issued credentials.
+    /// A line of the list of issued credentials cannot be parsed.
     #[error("{}:{line} is no record of issued credentials", path.display())]
     Ledger {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// The parser's words.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// A key that cannot be used.
+    /// A key file cannot be used.
     #[error("the key in {} cannot be used", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: KeyError,
     },
-    /// A key that could not be made.
+    /// Generating a key failed.
     #[error("cannot make a key")]
     NewKey(#[source] KeyError),
-    /// A token that is not believed.
+    /// A token failed verification.
     #[error("the token in {} is not usable", path.display())]
     Token {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: TokenError,
     },
-    /// A token could not be signed.
+    /// Signing a token failed.
     #[error("cannot issue the token")]
     Issue(#[from] TokenIssueError),
-    /// More revocations than one account token holds.
+    /// The account token would exceed its size limit with these revocations.
     #[error(
         "the account token would hold {revocations} revocations and be longer than {limit} bytes, as much as brokers, nodes and callers accept; nothing was revoked"
     )]
     TooManyRevocations {
-        /// How many there would be.
+        /// Number of revocations that the token would hold.
         revocations: usize,
-        /// Most bytes of a token.
+        /// Maximum size of the token in bytes.
         limit: usize,
     },
-    /// Credentials that cannot be used.
+    /// A credentials file cannot be used.
     #[error("{} cannot be used", path.display())]
     Creds {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: UserCredentialsError,
     },
-    /// The certificate could not be made.
+    /// Generating the certificate failed.
     #[error("cannot make the broker's certificate")]
     Certificate(#[from] rcgen::Error),
-    /// Somebody has this name already.
+    /// A principal with this name already has valid credentials.
     #[error("{kind} {name} has valid credentials already (key {key})")]
     Duplicate {
-        /// The kind of party.
+        /// The kind of principal.
         kind: PrincipalKind,
         /// Its name.
         name: String,
-        /// The key that is valid.
+        /// The valid key.
         key: PublicKey,
     },
-    /// Parties of two kinds would have one name.
+    /// The name belongs to a principal of another kind.
     #[error("`{name}` is the name of a {kind} (key {key}); a {wanted} needs another name")]
     NameOfOther {
         /// The name.
         name: String,
-        /// The kind of party that has it.
+        /// The kind of principal that has the name.
         kind: PrincipalKind,
         /// Its key.
         key: PublicKey,
-        /// The kind that it was wanted for.
+        /// The kind that was requested.
         wanted: PrincipalKind,
     },
-    /// The enroller gave the name to a machine.
+    /// The name belongs to a node that an enroller admitted.
     #[error("`{name}` is the name of an enrolled node (key {key})")]
     Enrolled {
         /// The name.
@@ -153,52 +153,52 @@ pub enum OrganisationError {
         /// The node's key.
         key: PublicKey,
     },
-    /// A name whose node is not revoked.
+    /// The name cannot be released, because its key is not revoked.
     #[error("the name `{name}` is not released: its key {key} is not revoked")]
     NotRevoked {
         /// The name.
         name: String,
-        /// The key that has it.
+        /// The key that has the name.
         key: PublicKey,
     },
-    /// Others may change what is in the directory, or put another one in its place.
+    /// Other users can change or replace the directory.
     #[error("no organisation is made in {}: other users could replace its keys", directory.display())]
     Unprotected {
-        /// Where the organisation should have been made.
+        /// The directory in which the organisation should have been created.
         directory: PathBuf,
-        /// The directory or link that others can change: that one, or one above it.
+        /// The unprotected directory or symbolic link: that directory or one of its parents.
         #[source]
         source: ProtectedFileError,
     },
-    /// Nobody has this name or key.
+    /// No credentials were ever issued for this name or key.
     #[error("nobody was ever issued credentials as `{0}`")]
     Unknown(String),
-    /// A revoked node whose token an enroller signed.
+    /// The token of a revoked node was signed by an enroller and is not recorded here.
     #[error(
         "the token of `{0}` was signed by an enroller, and is not kept here; `rpc org list` has its key and its end"
     )]
     TokenElsewhere(String),
-    /// There is no account for newcomers yet.
+    /// The organisation has no newcomers account yet.
     #[error("this organisation has no account for newcomers yet")]
     NoNewcomers,
-    /// What a bootstrap token shall allow.
+    /// The grant of the bootstrap token is not valid.
     #[error("no such bootstrap token can be made")]
     Ticket(#[from] TokenGrantError),
-    /// What a new machine should fetch.
+    /// The package download for a new machine is not valid.
     #[error("the machine could not be told what to fetch")]
     Fetch(#[from] PackageDownloadError),
-    /// Several kinds of parties have this name.
+    /// Principals of several kinds have this name.
     #[error("`{name}` is {}", join_kinds(kinds))]
     Ambiguous {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The kinds that have it.
         kinds: Vec<PrincipalKind>,
     },
 }
 
 impl OrganisationError {
-    /// What the user may do about it.
+    /// Hints on how to resolve the error.
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Nowhere => "say which with `--org DIR` or MUSTER_ORG",

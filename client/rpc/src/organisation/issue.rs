@@ -1,4 +1,6 @@
-//! Issues credentials. They are recorded before they are written: nobody has a key that cannot be found and revoked.
+//! Issues credentials.
+//!
+//! The record is written before the credentials, so that every key in use can be found and revoked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,40 +18,40 @@ use super::{
 };
 use crate::files;
 
-/// How long credentials for one purpose are valid.
+/// Validity of credentials that are issued for one operation.
 const TEMPORARY_LIFETIME: Duration = Duration::from_mins(1);
-/// The name of the administrator in the broker's connection list.
+/// Name of the administrator in the broker's connection list.
 const ADMINISTRATOR_NAME: &str = "administrator";
 
-/// What is wanted.
+/// The credentials to issue.
 #[derive(Debug, Clone)]
 pub struct CredentialSpec {
-    /// For what kind of party.
+    /// The kind of principal.
     pub kind: PrincipalKind,
     /// Its name.
     pub name: Identity,
-    /// What it may do, as its token says it: what a user may ask, which machines a bootstrap token lets in.
+    /// Permissions as token tags: what a user may request, or which machines a bootstrap token admits.
     pub tags: Vec<String>,
-    /// How long the credentials are valid; nothing for ever.
+    /// Validity; `None` never expires.
     pub expires: Option<Duration>,
-    /// Whether it may have valid credentials already.
+    /// Whether the principal may already have valid credentials.
     pub renew: bool,
-    /// Where to write them; nothing for the organisation's own place.
+    /// Output path; `None` is the default path in the organisation's directory.
     pub out: Option<PathBuf>,
 }
 
-/// What was issued.
+/// Issued credentials.
 #[derive(Debug)]
 pub struct IssuedCredentials {
-    /// The record of it.
+    /// Their record.
     pub record: CredentialRecord,
     /// The credentials.
     pub creds: UserCredentials,
-    /// Where they are.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
-/// Credentials that are signed, and neither recorded nor written yet.
+/// Signed credentials that are neither recorded nor written yet.
 #[derive(Debug)]
 pub struct PreparedCredentials {
     record: CredentialRecord,
@@ -65,12 +67,12 @@ impl PreparedCredentials {
 }
 
 impl Organisation {
-    /// Everybody who was ever given credentials.
+    /// All records of issued credentials.
     pub fn read_records(&self) -> Result<Vec<CredentialRecord>, OrganisationError> {
         ledger::read_ledger(&self.layout().ledger_file())
     }
 
-    /// The newest record of each key: every renewal of a node's token has a record of its own.
+    /// The newest record of each key. Every renewal of a node's token has a record of its own.
     pub fn newest_records(&self) -> Result<Vec<CredentialRecord>, OrganisationError> {
         let mut newest: BTreeMap<PublicKey, CredentialRecord> = BTreeMap::new();
         for record in self.read_records()? {
@@ -79,7 +81,7 @@ impl Organisation {
         Ok(newest.into_values().collect())
     }
 
-    /// Makes credentials, records them, and writes them where only their owner can read them.
+    /// Issues credentials, records them, and writes them to a file that only its owner can read.
     pub fn issue_credentials(
         &self,
         lock: &OrganisationLock,
@@ -89,7 +91,7 @@ impl Organisation {
         self.record_credentials(lock, self.prepare_credentials(lock, order, now)?)
     }
 
-    /// Makes credentials, and leaves it to [`Self::record_credentials`] to record and write them.
+    /// Signs credentials. [`Self::record_credentials`] records and writes them.
     pub fn prepare_credentials(
         &self,
         _lock: &OrganisationLock,
@@ -109,7 +111,7 @@ impl Organisation {
         })
     }
 
-    /// Records what was prepared, and writes the credentials.
+    /// Records prepared credentials, then writes them.
     pub fn record_credentials(
         &self,
         _lock: &OrganisationLock,
@@ -129,7 +131,7 @@ impl Organisation {
         })
     }
 
-    /// Adds the records of nodes that an enroller let in. One whose key is recorded already is left out.
+    /// Adds records of nodes that an enroller admitted. Skips nodes whose key is recorded already.
     pub fn record_enrolled(
         &self,
         _lock: &OrganisationLock,
@@ -143,7 +145,7 @@ impl Organisation {
         Ok(())
     }
 
-    /// Credentials that exist for one purpose, for a minute, and in memory only.
+    /// Issues credentials for one operation. They are valid for one minute and are kept in memory only.
     pub fn temporary_credentials(
         &self,
         kind: PrincipalKind,
@@ -161,8 +163,8 @@ impl Organisation {
         Ok(self.sign_credentials(&order, now)?.0)
     }
 
-    /// Credentials of the fleet's administrator, for a minute, and in memory only: they are signed with the account's own key, so that the
-    /// broker takes their permissions from their token, and no node or caller believes them.
+    /// Issues credentials of the fleet's administrator. They are valid for one minute and are kept in memory only. The account's own key
+    /// signs them, so the broker takes their permissions from the token itself; nodes and callers reject such tokens.
     pub fn administrator_credentials(
         &self,
         now: Millis,
@@ -234,8 +236,9 @@ impl Organisation {
         ))
     }
 
-    /// One name is one party: policies go by the name. In one account a name that a party of another kind has is refused unless all
-    /// credentials of that party were revoked; expired ones may be renewed. The same kind needs `renew` while it has valid credentials.
+    /// Fails if the name is taken. Policies refer to principals by name, so a name in an account belongs to one principal.
+    /// A name of another kind is free only after all its credentials were revoked, because expired ones may be renewed.
+    /// The same kind needs `renew` while it has valid credentials.
     fn refuse_duplicate(
         &self,
         order: &CredentialSpec,
@@ -267,7 +270,7 @@ impl Organisation {
     }
 }
 
-/// Writes credentials to a file, in place of older ones.
+/// Writes credentials to a file, replacing older ones.
 pub fn write_credentials(path: &Path, creds: &UserCredentials) -> Result<(), OrganisationError> {
     if let Some(directory) = path
         .parent()

@@ -1,4 +1,4 @@
-//! Which file of an organisation is where. Only names; nothing is opened.
+//! Paths of the files of an organisation. Opens no files.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,28 @@ use super::ledger::{AccountRealm, PrincipalKind};
 #[derive(Debug, Clone)]
 pub struct OrganisationLayout(PathBuf);
 
-/// The organisation's secret keys.
+/// The secret keys of an organisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrganisationKey {
-    /// Signs accounts: the root of all trust.
+    /// Signs account tokens; root of trust.
     Operator,
-    /// The fleet's account itself.
+    /// Identity key of the fleet's account.
     Account,
-    /// The system account itself.
+    /// Identity key of the system account.
     System,
-    /// Signs nodes.
+    /// Signs node tokens.
     Node,
-    /// Signs users.
+    /// Signs user tokens.
     Caller,
-    /// Signs services.
+    /// Signs service tokens.
     Service,
-    /// Signs users of the system account.
+    /// Signs tokens of system account users.
     SystemRole,
-    /// The newcomers' account itself.
+    /// Identity key of the newcomers account.
     Newcomers,
-    /// Signs bootstrap credentials, in the newcomers' account.
+    /// Signs bootstrap credentials, in the newcomers account.
     Newcomer,
-    /// Signs services that enrol, in the newcomers' account.
+    /// Signs tokens of enrollers, in the newcomers account.
     Enroller,
 }
 
@@ -53,12 +53,12 @@ impl OrganisationKey {
 }
 
 impl OrganisationLayout {
-    /// The layout below this directory, which is best absolute.
+    /// The layout below this directory. The path should be absolute.
     pub fn new(directory: PathBuf) -> Self {
         Self(directory)
     }
 
-    /// The directory itself.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.0
     }
@@ -68,27 +68,27 @@ impl OrganisationLayout {
         self.0.join("organisation.toml")
     }
 
-    /// The operator's own token.
+    /// The operator's token.
     pub fn operator_token(&self) -> PathBuf {
         self.0.join("operator.jwt")
     }
 
-    /// The fleet's account token.
+    /// The account token of the fleet.
     pub fn account_token(&self) -> PathBuf {
         self.0.join("account.jwt")
     }
 
-    /// The system account's token.
+    /// The account token of the system account.
     pub fn system_token(&self) -> PathBuf {
         self.0.join("system.jwt")
     }
 
-    /// The token of the newcomers' account, once there is one.
+    /// The account token of the newcomers account. The file may be missing in older organisations.
     pub fn newcomers_token(&self) -> PathBuf {
         self.0.join("newcomers.jwt")
     }
 
-    /// The token of an account whose parties are issued here.
+    /// The account token of this account.
     pub fn realm_token(&self, realm: AccountRealm) -> PathBuf {
         match realm {
             AccountRealm::Fleet => self.account_token(),
@@ -111,7 +111,7 @@ impl OrganisationLayout {
         self.0.join("keys")
     }
 
-    /// A secret key.
+    /// The file of a secret key.
     pub fn key_file(&self, key: OrganisationKey) -> PathBuf {
         self.keys_directory().join(key.file_name())
     }
@@ -126,19 +126,19 @@ impl OrganisationLayout {
         self.0.join("creds")
     }
 
-    /// Where the credentials of a party are put.
+    /// The default path of a principal's credentials.
     pub fn principal_creds(&self, kind: PrincipalKind, name: &Identity) -> PathBuf {
         self.creds_directory()
             .join(kind.plural_name())
             .join(format!("{name}.creds"))
     }
 
-    /// The credentials that may push account tokens to the broker.
+    /// The credentials that push account tokens to the broker.
     pub fn system_creds(&self) -> PathBuf {
         self.creds_directory().join("system.creds")
     }
 
-    /// What the broker needs.
+    /// The directory with all files of the broker.
     pub fn broker_directory(&self) -> PathBuf {
         self.0.join("broker")
     }
@@ -148,7 +148,7 @@ impl OrganisationLayout {
         self.broker_directory().join("nats.conf")
     }
 
-    /// The part of the broker's configuration that changes with the account.
+    /// The included part of the broker's configuration that changes with the accounts.
     pub fn broker_accounts(&self) -> PathBuf {
         self.broker_directory().join("accounts.conf")
     }
@@ -163,7 +163,7 @@ impl OrganisationLayout {
         self.broker_directory().join("broker.key")
     }
 
-    /// Where the broker keeps account tokens that were pushed to it.
+    /// The directory in which the broker stores pushed account tokens.
     pub fn broker_tokens(&self) -> PathBuf {
         self.broker_directory().join("accounts")
     }

@@ -1,6 +1,6 @@
-//! The list of all credentials that were ever issued: one JSON object a line, only ever added to, nothing secret.
+//! The list of all issued credentials: append-only, one JSON object per line, no secrets.
 //!
-//! Whether a key is revoked is not written here: the account's token says it, and broker and nodes go by that.
+//! Revocations are not in this list. They are in the account token, which the broker and the nodes verify.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::OrganisationError;
 use crate::files::{self, RpcFileError};
 
-/// Largest list that is read, in bytes: some 250,000 records.
+/// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Kinds of parties, as operators call them.
@@ -36,17 +36,17 @@ pub enum PrincipalKind {
     Enroller,
 }
 
-/// The accounts whose parties are issued here.
+/// The accounts in which credentials are issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccountRealm {
-    /// Those who ask and answer.
+    /// Users, nodes and services.
     Fleet,
-    /// Those who are nobody yet, and who lets them in.
+    /// Bootstrapping machines and enrollers.
     Newcomers,
 }
 
 impl PrincipalKind {
-    /// The account that such parties belong to.
+    /// The account of principals of this kind.
     pub fn realm(self) -> AccountRealm {
         match self {
             Self::User | Self::Node | Self::Service => AccountRealm::Fleet,
@@ -54,7 +54,7 @@ impl PrincipalKind {
         }
     }
 
-    /// The word for several.
+    /// The plural of the kind's name.
     pub fn plural_name(self) -> &'static str {
         match self {
             Self::User => "users",
@@ -81,18 +81,18 @@ impl fmt::Display for PrincipalKind {
 /// One issue of credentials.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CredentialRecord {
-    /// What kind of party.
+    /// The kind of principal.
     pub kind: PrincipalKind,
     /// Its name.
     pub name: Identity,
-    /// Its key.
+    /// Its public key.
     pub key: PublicKey,
-    /// When.
+    /// Time of issue.
     pub issued_at: Seconds,
-    /// Until when; nothing for ever.
+    /// Expiry; `None` never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Seconds>,
-    /// The token itself, which says what the party may do; empty for a node that an enroller let in and that was revoked here.
+    /// The token, with the principal's permissions. Empty for a node that an enroller admitted and that was revoked here.
     pub token: String,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for CredentialState {
 }
 
 impl CredentialRecord {
-    /// The life of a node's token, if it ends. Tokens of others are not renewed.
+    /// The validity period of a node's token, if it expires. Tokens of other principals are not renewed.
     pub fn token_life(&self) -> Option<TokenLife> {
         let expires = self.expires.filter(|_| self.kind == PrincipalKind::Node)?;
         Some(TokenLife {
@@ -129,7 +129,7 @@ impl CredentialRecord {
         })
     }
 
-    /// When the account voided this key, if it did: the instant up to which tokens are void.
+    /// The instant up to which the account revoked tokens of this key, if it did.
     pub fn revoked_at(&self, account: &AccountClaims) -> Option<Seconds> {
         let of = |key: &str| account.revocations.get(key).copied();
         of(&self.key.to_string())
@@ -137,7 +137,7 @@ impl CredentialRecord {
             .filter(|until| self.issued_at <= *until)
     }
 
-    /// Whether these credentials are good at this instant.
+    /// State of these credentials at this instant.
     pub fn credential_state(&self, account: &AccountClaims, now: Seconds) -> CredentialState {
         match (self.revoked_at(account), self.expires) {
             (Some(_), _) => CredentialState::Revoked,
@@ -147,7 +147,7 @@ impl CredentialRecord {
     }
 }
 
-/// Reads the list. No file is an empty one.
+/// Reads the list. A missing file is an empty list.
 pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationError> {
     let text = match files::read_text(path, MAX_LEDGER_BYTES) {
         Err(RpcFileError::System { source, .. })
@@ -164,7 +164,7 @@ pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationErr
     })
 }
 
-/// Adds one record.
+/// Appends one record.
 pub fn append_record(path: &Path, record: &CredentialRecord) -> Result<(), OrganisationError> {
     let mut line = serde_json::to_vec(record).map_err(|error| OrganisationError::Format {
         what: "the record",
@@ -184,7 +184,7 @@ fn parse_records(text: &str) -> Result<Vec<CredentialRecord>, (usize, serde_json
         .collect()
 }
 
-/// Finds the records of a party by a name, of one kind of party, or by a key.
+/// Index of records by name, by kind and name, and by key.
 #[derive(Debug)]
 pub struct RecordIndex<'a> {
     by_name: HashMap<&'a str, Vec<&'a CredentialRecord>>,
@@ -192,7 +192,7 @@ pub struct RecordIndex<'a> {
 }
 
 impl<'a> RecordIndex<'a> {
-    /// Finds in these records.
+    /// Indexes these records.
     pub fn new(records: &'a [CredentialRecord]) -> Self {
         let mut by_name: HashMap<&str, Vec<&CredentialRecord>> = HashMap::new();
         let mut by_key: HashMap<String, Vec<&CredentialRecord>> = HashMap::new();
@@ -209,7 +209,7 @@ impl<'a> RecordIndex<'a> {
         Self { by_name, by_key }
     }
 
-    /// The records of this name or key, all of one kind of party.
+    /// The records with this name or key, all of one kind of principal.
     pub fn find_records(
         &self,
         party: &str,
@@ -236,7 +236,7 @@ impl<'a> RecordIndex<'a> {
     }
 }
 
-/// The records of one party, as [`RecordIndex::find_records`] finds them.
+/// Finds the records of one principal without an index; see [`RecordIndex::find_records`].
 pub fn find_records<'a>(
     records: &'a [CredentialRecord],
     party: &str,

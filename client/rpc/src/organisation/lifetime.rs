@@ -1,20 +1,20 @@
-//! How long credentials are valid, as people write it: `90m`, `12h`, `30d`, `2w`, `1y`.
+//! Parses validity periods of credentials: `90m`, `12h`, `30d`, `2w`, `1y`.
 
 use std::time::Duration;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// When credentials end.
+/// Expiry of credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialExpiry {
-    /// Not by themselves.
+    /// Never expires.
     Never,
-    /// After this time.
+    /// Expires after this time.
     After(Duration),
 }
 
 impl CredentialExpiry {
-    /// Reads `never`, or a time as [`parse_lifetime`] does.
+    /// Parses `never`, or a time as [`parse_lifetime`] does.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "never" => Ok(Self::Never),
@@ -22,7 +22,7 @@ impl CredentialExpiry {
         }
     }
 
-    /// The time, if they end.
+    /// The time until expiry, if any.
     pub fn lifetime(self) -> Option<Duration> {
         match self {
             Self::Never => None,
@@ -31,7 +31,7 @@ impl CredentialExpiry {
     }
 }
 
-/// Reads a number with its unit: s, m, h, d, w or y (365 days).
+/// Parses a number with its unit: s, m, h, d, w or y (365 days).
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let help =
         || format!("`{text}` is no time; write a number and one of s, m, h, d, w, y, as in 30d");

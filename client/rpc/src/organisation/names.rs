@@ -1,7 +1,7 @@
-//! The names of the organisation in the broker's store `PROVISION`, where the enroller finds them.
+//! Synchronizes the names of the organisation with the broker's store `PROVISION`, which the enroller reads.
 //!
-//! `rpc org add` reserves a name before it issues it, `rpc org revoke` marks it, `rpc org push` repairs what is missing. So a bootstrap token
-//! never gets a name that the organisation issued, and never a name whose node was revoked.
+//! `rpc org add` reserves a name before it issues credentials, `rpc org revoke` marks it as revoked, and `rpc org push` repairs missing entries.
+//! A bootstrap token therefore cannot take a name that the organisation issued, nor the name of a revoked node.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct NameRegister {
 }
 
 impl Organisation {
-    /// Opens the store of names, as a service of the fleet.
+    /// Opens the store of names, with credentials of a fleet service.
     pub async fn open_name_register(&self, now: Millis) -> Result<NameRegister, PushError> {
         let bus = self
             .connect_temporarily(PrincipalKind::Service, now)
@@ -34,7 +34,7 @@ impl Organisation {
         Ok(NameRegister { bus, names })
     }
 
-    /// Whether machines can be enrolled: an enroller has valid credentials. Every new name must then be reserved before it is issued.
+    /// Whether an enroller has valid credentials. Machines can then be enrolled, so every new name must be reserved before it is issued.
     pub fn has_enroller(&self, now: Millis) -> Result<bool, OrganisationError> {
         let trusts = self.account_trusts()?;
         let is_enroller = |record: &CredentialRecord| {
@@ -44,14 +44,14 @@ impl Organisation {
         Ok(self.read_records()?.iter().any(is_enroller))
     }
 
-    /// Whether machines may have been enrolled: an enroller ever had credentials.
+    /// Whether an enroller ever had credentials, so that enrolled machines may exist.
     pub fn had_enroller(&self) -> Result<bool, OrganisationError> {
         let is_enroller = |record: &CredentialRecord| record.kind == PrincipalKind::Enroller;
         Ok(self.read_records()?.iter().any(is_enroller))
     }
 
-    /// Writes every name of the fleet that the organisation ever issued, marks those that were revoked, and says that all are written.
-    /// Returns keys whose revocation in `trust` is older than the last token that was issued to them: the revocation has to be made again.
+    /// Writes every fleet name that the organisation ever issued, marks the revoked ones, and marks the store as complete.
+    /// Returns keys whose revocation in `trust` is older than the last token issued to them. Those keys must be revoked again.
     pub async fn push_names(
         &self,
         trust: &AccountTrust,
@@ -92,7 +92,7 @@ impl Organisation {
         Ok(outdated)
     }
 
-    /// One entry for each name of the fleet in the list of issued credentials, with its newest key.
+    /// One entry for each fleet name in the list of issued credentials, with its newest key.
     fn issued_names(
         &self,
         trust: &AccountTrust,
@@ -113,7 +113,7 @@ impl Organisation {
 }
 
 impl NameRegister {
-    /// Whether the store was made: `rpc org push` makes it.
+    /// Whether the store exists. `rpc org push` creates it.
     pub async fn store_exists(&self) -> Result<bool, PushError> {
         match self.names.issued_at().await {
             Ok(_) => Ok(true),
@@ -122,7 +122,7 @@ impl NameRegister {
         }
     }
 
-    /// Takes a name for credentials that are about to be issued; refuses the name of an enrolled node.
+    /// Reserves a name before credentials are issued. Fails if the name belongs to an enrolled node.
     pub async fn reserve_name(&self, record: &CredentialRecord) -> Result<(), PushError> {
         let wanted = issued_entry(record, false);
         let reserve =
@@ -138,7 +138,7 @@ impl NameRegister {
         reserved.map_err(|key| enrolled(key).into())
     }
 
-    /// The entries of enrolled nodes that have this name, or ever had this key.
+    /// The entries of enrolled nodes that have this name or ever had this key.
     pub async fn find_enrolled(&self, party: &str) -> Result<Vec<NameEntry>, PushError> {
         if let Ok(key) = PublicKey::parse(party) {
             let mut entries = self.names.list().await?;
@@ -152,7 +152,7 @@ impl NameRegister {
         Ok(entry.into_iter().filter(NameEntry::is_enrolled).collect())
     }
 
-    /// Marks the name as revoked, if one of these keys has it.
+    /// Marks the name as revoked if it belongs to one of these keys.
     pub async fn mark_revoked(&self, name: &Identity, keys: &[PublicKey]) -> Result<(), PushError> {
         let mark = |held: Option<NameEntry>| match held {
             Some(mut entry) if !entry.revoked && keys.contains(&entry.key) => {
@@ -169,17 +169,17 @@ impl NameRegister {
         Ok(self.names.get(name).await?)
     }
 
-    /// Frees a name for another key.
+    /// Releases a name, so that another key can have it.
     pub async fn release_name(&self, name: &Identity) -> Result<bool, PushError> {
         Ok(self.names.release_name(name).await?)
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub async fn close(self) -> Result<(), PushError> {
         Ok(self.bus.close().await?)
     }
 
-    /// Writes an issued name, unless an enrolled node has it or it was released meanwhile.
+    /// Writes an issued name, unless it belongs to an enrolled node or was released.
     async fn write_issued(&self, entry: &NameEntry) -> Result<(), PushError> {
         let write = |held: Option<NameEntry>| match &held {
             Some(held) if held.is_enrolled() || held.released => (None, ()),

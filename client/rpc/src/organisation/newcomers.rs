@@ -1,7 +1,7 @@
-//! The second account of an organisation: for machines that are nobody yet, and for who lets them in.
+//! The newcomers account of an organisation, for bootstrapping machines and the enrollers that admit them.
 //!
-//! It was not always there: an organisation that lacks it gets it under the lock, and the description that names it is written
-//! last. Whoever is interrupted begins again with the keys that are there already.
+//! Organisations of older versions lack this account. It is added under the organisation's lock, and the description that names it is
+//! written last. After an interruption the next attempt reuses the keys that exist already.
 
 use muster_wire::Millis;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, Seconds};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::files;
 
-/// The accounts of an organisation, verified.
+/// The verified account tokens of an organisation.
 #[derive(Debug)]
 pub struct AccountTrusts {
     fleet: AccountTrust,
@@ -25,12 +25,12 @@ impl AccountTrusts {
         &self.fleet
     }
 
-    /// The newcomers' account, if there is one.
+    /// The newcomers account, if it exists.
     pub fn newcomers_trust(&self) -> Option<&AccountTrust> {
         self.newcomers.as_ref()
     }
 
-    /// The account that such parties belong to.
+    /// The account of this realm, if it exists.
     pub fn realm_trust(&self, realm: AccountRealm) -> Option<&AccountTrust> {
         match realm {
             AccountRealm::Fleet => Some(&self.fleet),
@@ -38,7 +38,7 @@ impl AccountTrusts {
         }
     }
 
-    /// Whether somebody's credentials are good at this instant.
+    /// State of recorded credentials at this instant.
     pub fn credential_state(&self, record: &CredentialRecord, now: Seconds) -> CredentialState {
         match self.realm_trust(record.kind.realm()) {
             Some(trust) => record.credential_state(&trust.claims().nats, now),
@@ -46,7 +46,7 @@ impl AccountTrusts {
         }
     }
 
-    /// The instant up to which somebody's tokens are void, if they are.
+    /// The instant up to which the tokens of the record's key are revoked, if they are.
     pub fn revoked_at(&self, record: &CredentialRecord) -> Option<Seconds> {
         let trust = self.realm_trust(record.kind.realm())?;
         record.revoked_at(&trust.claims().nats)
@@ -54,7 +54,7 @@ impl AccountTrusts {
 }
 
 impl Organisation {
-    /// The accounts, as they are in force.
+    /// Reads and verifies the account tokens that are in force.
     pub fn account_trusts(&self) -> Result<AccountTrusts, OrganisationError> {
         let newcomers = self.profile.newcomers_account;
         Ok(AccountTrusts {
@@ -65,13 +65,13 @@ impl Organisation {
         })
     }
 
-    /// Adds the newcomers' account where it is missing; whether it was.
+    /// Adds the newcomers account if it is missing. Returns whether it was missing.
     pub fn add_newcomers_account(
         &mut self,
         _lock: &OrganisationLock,
         now: Millis,
     ) -> Result<bool, OrganisationError> {
-        // Somebody else may have added it while we waited for the lock.
+        // Another process may have added it before this one got the lock.
         self.profile = Self::open(self.layout.directory())?.profile;
         if self.profile.newcomers_account.is_some() {
             return Ok(false);
@@ -86,7 +86,7 @@ impl Organisation {
         Ok(true)
     }
 
-    /// Makes keys and token of the newcomers' account. The description that makes them count is the caller's to write.
+    /// Creates keys and token of the newcomers account. The caller must write the description that makes them effective.
     pub(super) fn create_newcomers_account(
         &mut self,
         operator: &KeyPair,

@@ -1,4 +1,4 @@
-//! `organisation.toml`: what may be known about an organisation by everybody, and what its directory holds.
+//! Reads and writes `organisation.toml`, the public description of an organisation.
 
 use muster_wire::identity::SubjectName;
 use muster_wire::token::PublicKey;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OrganisationError;
 
-/// Stands at the head of the file, for whoever finds the directory.
+/// Comment at the head of the file that explains the directory.
 const PROFILE_HEADER: &str = "\
 # An organisation of Muster. This file holds nothing secret; the directory does: keep it like a safe, and keep a copy.
 #
@@ -67,12 +67,12 @@ pub struct BrokerProfile {
 }
 
 impl OrganisationProfile {
-    /// Reads the file's text.
+    /// Parses the file's text.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
 
-    /// The file's text.
+    /// Serializes the description to the file's text.
     pub fn to_toml(&self) -> Result<String, OrganisationError> {
         let body = toml::to_string(self).map_err(|error| OrganisationError::Format {
             what: "the organisation's description",
@@ -81,7 +81,7 @@ impl OrganisationProfile {
         Ok(format!("{PROFILE_HEADER}{body}"))
     }
 
-    /// The collective that clients ask unless told otherwise.
+    /// The default collective of clients.
     pub fn main_collective(&self) -> &str {
         self.collectives
             .first()
@@ -89,7 +89,7 @@ impl OrganisationProfile {
     }
 }
 
-/// Whether a text can be an organisation's name.
+/// Whether a text is valid as an organisation's name.
 pub fn is_valid_name(name: &str) -> bool {
     let belongs = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
     !name.trim().is_empty() && name.chars().count() <= 64 && name.chars().all(belongs)

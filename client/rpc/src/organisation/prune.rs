@@ -1,4 +1,4 @@
-//! Removes revocations that are no longer needed: those of keys whose tokens have all expired.
+//! Removes revocations of keys whose tokens have all expired.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use muster_wire::token::claims::AccountClaims;
 
 use super::{CredentialRecord, PrincipalKind};
 
-/// How long a revocation stays after the last token of its key has expired: clocks differ.
+/// How long a revocation stays after the last token of its key has expired, in seconds. Covers clock differences.
 const MARGIN_SECONDS: Seconds = 24 * 60 * 60;
 
-/// Removes the revocations of keys that have no valid token any more; returns how many. A key that was not issued here stays, because its
-/// expiry is unknown; so does one with a token that never expires.
+/// Removes the revocations of keys that have no valid token any more and returns their number. Keeps keys that were not issued here,
+/// because their expiry is unknown, and keys with a token that never expires.
 ///
-/// A service may have renewed a node's token without a record here, until the key was revoked. Such a token lives for
-/// [`MAX_NODE_TOKEN_SECONDS`] at most.
+/// Until the key was revoked, a service may have renewed a node's token without a record here. Such a token is valid for at most
+/// [`MAX_NODE_TOKEN_SECONDS`].
 pub(super) fn remove_expired(
     account: &mut AccountClaims,
     records: &[CredentialRecord],

@@ -1,6 +1,6 @@
-//! Brings a changed account token to where it counts: the running broker, and all nodes and clients that listen.
+//! Pushes a changed account token to the running broker, and publishes it for connected nodes and clients.
 //!
-//! The broker drops revoked parties by itself as soon as it has the token.
+//! The broker disconnects revoked principals as soon as it has the token.
 
 use muster_bus::{
     BrokerAddress, BrokerCredentials, BucketError, Bus, BusError, BusOptions, Bytes,
@@ -17,45 +17,45 @@ use serde::Deserialize;
 use super::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use crate::files;
 
-/// Where the broker takes account tokens.
+/// Subject on which the broker accepts account tokens.
 const CLAIMS_UPDATE_SUBJECT: &str = "$SYS.REQ.CLAIMS.UPDATE";
-/// The name of whoever announces, in the broker's connection list.
+/// Name of the publishing connection in the broker's connection list.
 const ANNOUNCER_NAME: &str = "organisation";
-/// Most characters that are repeated of what a broker says.
+/// Most characters of a broker's reply that an error repeats.
 const MAX_REPLY_CHARS: usize = 200;
 
-/// Why the token did not get there.
+/// Pushing a token failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// The organisation's own files.
+    /// An error of the organisation's own files.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
-    /// The way to the broker.
+    /// The connection to the broker failed.
     #[error("the account's token did not reach the broker")]
     Bus(#[from] BusError),
-    /// A name could not be reserved, so that nothing was issued.
+    /// A name could not be reserved, so no credentials were issued.
     #[error(
         "nothing was issued: the name `{name}` cannot be reserved in the broker, and an enroller could give it to a machine; start the broker and run the command again"
     )]
     NotReserved {
         /// The name.
         name: String,
-        /// The way to the broker.
+        /// The connection error.
         #[source]
         error: BusError,
     },
-    /// The broker keeps nothing.
+    /// The broker's stores cannot be created.
     #[error("the fleet's stores cannot be made")]
     Stores(#[from] BucketError),
-    /// Tokens of nodes could not be renewed.
+    /// Renewing tokens of nodes failed.
     #[error("tokens of nodes were not renewed")]
     Renewal(#[from] TokenRenewalError),
-    /// The broker does not take it.
+    /// The broker refused the token.
     #[error("the broker does not take the account's token: {0}")]
     Refused(String),
 }
 
-/// What a broker answers.
+/// The broker's reply to a token update.
 #[derive(Debug, Deserialize)]
 struct ClaimsUpdateReply {
     #[serde(default)]
@@ -73,7 +73,7 @@ struct ClaimsUpdateStatus {
 }
 
 impl Organisation {
-    /// Gives the accounts' tokens to the broker, then announces each to those who go by it.
+    /// Pushes the account tokens to the broker, then publishes each to the clients that verify with it.
     pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
         let trusts = self.account_trusts()?;
         let path = self.layout().system_creds();
@@ -95,7 +95,7 @@ impl Organisation {
         Ok(())
     }
 
-    /// Makes the fleet's stores in the broker, and repairs those that an earlier version made. A broker without `JetStream` has none.
+    /// Creates the fleet's stores in the broker and repairs those of earlier versions. Does nothing on a broker without `JetStream`.
     pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
         let bus = self.connect_administrator(now).await?;
         for store in &stores::ALL_BUCKETS {
@@ -104,8 +104,8 @@ impl Organisation {
         Ok(bus.close().await?)
     }
 
-    /// Writes the fleet's account token into its bucket of trust, where nodes and callers find it when they connect and learn of changes.
-    /// The token comes first: a head that is there leads to its token.
+    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes.
+    /// The token is written before the head, so a head always refers to an existing token.
     pub async fn publish_account(&self, now: Millis) -> Result<(), PushError> {
         let trust = self.fleet_trust()?;
         let head = AccountHead::of_trust(&trust).to_json().map_err(|source| {
@@ -124,15 +124,15 @@ impl Organisation {
         Ok(bus.close().await?)
     }
 
-    /// Removes the renewed tokens of these nodes, and what they wrote into the bucket of run permits: they hold no place any more. It
-    /// reads nothing of theirs.
+    /// Deletes the renewed tokens of these nodes and their entries in the bucket of run permits, so that they occupy no permit.
+    /// Does not read the entries.
     pub async fn clear_nodes(&self, nodes: &[&Identity], now: Millis) -> Result<(), PushError> {
         if nodes.is_empty() {
             return Ok(());
         }
         let bus = self.connect_administrator(now).await?;
         let bucket = bus.bucket(stores::PERMITS_BUCKET.name);
-        // Without JetStream there are no permits. The key that is asked for is none of a node's.
+        // Without JetStream there are no permits. This key belongs to no node; the request only checks that the bucket exists.
         if !matches!(
             bucket.get_once("none").await,
             Err(BucketError::Missing { .. })
@@ -152,13 +152,13 @@ impl Organisation {
         Ok(bus.close().await?)
     }
 
-    /// A connection to the fleet's account for a moment, with the rights of its administrator.
+    /// Connects to the fleet's account for one operation, with administrator permissions.
     async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
         let creds = self.administrator_credentials(now)?;
         Ok(self.connect_options(&creds)?.connect().await?)
     }
 
-    /// A connection for a moment, to the account of such parties.
+    /// Connects to the account of this kind of principal for one operation.
     pub(super) async fn connect_temporarily(
         &self,
         kind: PrincipalKind,
@@ -185,7 +185,7 @@ impl Organisation {
         Ok(bus.close().await?)
     }
 
-    /// How to connect with these credentials.
+    /// Connection options for these credentials.
     pub fn connect_options(&self, creds: &UserCredentials) -> Result<BusOptions, BusError> {
         let broker = &self.profile().broker;
         let servers = broker
@@ -208,7 +208,7 @@ impl Organisation {
     }
 }
 
-/// Whether the broker took the token.
+/// Fails if the broker refused the token.
 fn check_update_reply(answer: &[u8]) -> Result<(), PushError> {
     let said = || {
         String::from_utf8_lossy(answer)

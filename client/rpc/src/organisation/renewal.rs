@@ -1,5 +1,4 @@
-//! Renews the tokens of nodes with `rpc org push`, and takes the renewed ones into the list of issued credentials, also those that an
-//! enroller has renewed.
+//! Renews tokens of nodes for `rpc org push`, and records renewed tokens, including those that an enroller renewed.
 
 use std::collections::HashMap;
 
@@ -19,8 +18,8 @@ use super::{
 };
 
 impl Organisation {
-    /// Renews every node's token of which a third of its life is over; returns the nodes. The broker has the names, so `push_names` comes
-    /// before.
+    /// Renews the token of every node once a third of its validity has passed. Returns the nodes. `push_names` must run before, because
+    /// the renewal reads the names from the broker.
     pub async fn renew_tokens(
         &self,
         _lock: &OrganisationLock,
@@ -41,7 +40,7 @@ impl Organisation {
         Ok(renewed)
     }
 
-    /// Adds tokens to the list of issued credentials that were renewed since.
+    /// Records each renewed token that expires later than the newest recorded token of its key.
     async fn record_renewed(
         &self,
         trust: &AccountTrust,
@@ -75,7 +74,7 @@ impl Organisation {
     }
 }
 
-/// The record of a renewed token; `None` for a token that no node is believed with.
+/// The record of a renewed token. `None` if the token fails verification.
 fn renewed_record(token: &str, trust: &AccountTrust, now: Millis) -> Option<CredentialRecord> {
     let verified = trust.verify_user(token, now).ok()?;
     let decoded = decode_token::<UserClaims>(token).ok()?;

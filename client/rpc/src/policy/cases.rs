@@ -1,4 +1,5 @@
-//! Tests of policies: a file of cases, each a question and the answer that is expected. Pure, but for inventories that it names.
+//! Policy tests: a file of cases, each with a request and the expected verdict. Pure, except for reading the test file and the inventories that it
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,34 +17,34 @@ use super::error::PolicyError;
 use super::node::SavedNode;
 use super::read::read_limited;
 
-/// Largest test file, in bytes.
+/// Maximum size of a test file, in bytes.
 const MAX_TEST_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A test file that was read.
+/// A parsed test file.
 #[derive(Debug)]
 pub struct PolicyTestSuite {
-    /// Where the policies are.
+    /// Directory of the policies.
     pub policies: PathBuf,
-    /// What a node decides about agents without a policy.
+    /// A node's verdict for agents without a policy.
     pub default: RuleVerdict,
     ready: Vec<ResolvedTestCase>,
 }
 
-/// How a case ended.
+/// Result of a case.
 #[derive(Debug)]
 pub struct PolicyTestOutcome {
-    /// What the case is called.
+    /// Name of the case.
     pub name: String,
-    /// The verdict that is expected.
+    /// The expected verdict.
     pub expected: RuleVerdict,
-    /// The rule that is expected, if the case says one.
+    /// The expected rule, if the case names one.
     pub expected_rule: Option<String>,
-    /// What the policies decide, and why.
+    /// The actual verdict and its explanation.
     pub found: PolicyExplanation,
 }
 
 impl PolicyTestOutcome {
-    /// Whether the policies decide as expected.
+    /// Whether the verdict is as expected.
     pub fn has_passed(&self) -> bool {
         let rule = self.expected_rule.as_ref();
         let decision = &self.found.decision;
@@ -96,7 +97,7 @@ struct PolicyTestCase {
     rule: Option<String>,
 }
 
-/// A case with its node and its time.
+/// A case with its node and time.
 #[derive(Debug)]
 struct ResolvedTestCase {
     case: PolicyTestCase,
@@ -110,7 +111,7 @@ fn default_verdict() -> RuleVerdict {
 }
 
 impl PolicyTestSuite {
-    /// Reads a test file, and the inventories that it names. Paths in it are relative to it.
+    /// Reads a test file, and the inventories that it names. Relative paths are resolved against the test file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = read_limited(path, MAX_TEST_FILE_BYTES)?;
         let wrong = |message: String| PolicyError::Cases {
@@ -162,7 +163,7 @@ impl PolicyTestSuite {
         })
     }
 
-    /// Asks the policies. `now` is the time of cases that say none.
+    /// Evaluates the policies. `now` is the time for cases without one.
     pub fn run_cases(&self, policies: &PolicySet, now: Millis) -> Vec<PolicyTestOutcome> {
         let outcome = |ready: &ResolvedTestCase| {
             let (case, node) = (&ready.case, &ready.node.view());

@@ -1,4 +1,4 @@
-//! What somebody supposes that a node's data sources answer. Pure.
+//! Assumed results of a node's data sources. Pure functions.
 
 use muster_wire::filter::{AssumedOutput, DataLookup, DataLookupResult, KnownLookups};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::error::PolicyError;
 
-/// Values of outputs, by question: `"puppet()" = { enabled = false }`.
+/// Output values by lookup: `"puppet()" = { enabled = false }`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Map<String, Value>>")]
 pub struct AssumedDataValues(BTreeMap<DataLookup, Map<String, Value>>);
@@ -26,7 +26,7 @@ impl TryFrom<BTreeMap<String, Map<String, Value>>> for AssumedDataValues {
 }
 
 impl AssumedDataValues {
-    /// Also supposes one value, as in `puppet().enabled=false`.
+    /// Adds one assumed value, such as `puppet().enabled=false`.
     pub fn with_value(mut self, text: &str) -> Result<Self, PolicyError> {
         let stated: AssumedOutput = text.parse().map_err(|source| PolicyError::Data {
             text: text.to_owned(),
@@ -37,7 +37,7 @@ impl AssumedDataValues {
         Ok(self)
     }
 
-    /// The same with others, which win.
+    /// Merges with others, which take precedence.
     #[must_use]
     pub fn merged_with(mut self, others: &Self) -> Self {
         for (lookup, outputs) in &others.0 {
@@ -47,7 +47,7 @@ impl AssumedDataValues {
         self
     }
 
-    /// As policies are told.
+    /// Converts to the form that policy evaluation takes.
     pub fn to_lookup_values(&self) -> KnownLookups {
         let mut known = KnownLookups::default();
         for (lookup, outputs) in &self.0 {

@@ -1,4 +1,4 @@
-//! Why policies cannot be looked at. What is wrong with a policy itself is a finding, and no error.
+//! Errors of reading policies. An invalid policy is a finding, not an error.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,24 +8,24 @@ use muster_wire::state::NodeFactsError;
 
 use crate::exit::CommandExitCode;
 
-/// Why policies cannot be looked at.
+/// Why policies cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// A file or directory that was named.
+    /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The path.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A file that is larger than any of its kind.
+    /// The file exceeds the size limit.
     #[error("{} has more than {limit} bytes; is it the right file?", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes that are read.
+        /// Maximum size in bytes.
         limit: u64,
     },
     /// A directory without a policy.
@@ -34,46 +34,46 @@ pub enum PolicyError {
         /// The directory.
         path: PathBuf,
     },
-    /// A file that is no inventory.
+    /// An invalid inventory file.
     #[error("{} is no inventory of a node: {why}", path.display())]
     Inventory {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: String,
     },
-    /// A test file that is none.
+    /// An invalid test file.
     #[error("{}: {message}", path.display())]
     Cases {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The error and its position.
         message: String,
     },
-    /// A fact that is none.
+    /// An invalid fact.
     #[error("--fact {text}: write it like NAME=VALUE, as in os.family=Debian")]
     Fact {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What is wrong with the name, if that is what is wrong.
+        /// The error, if the name is invalid.
         #[source]
         source: Option<FilterError>,
     },
-    /// A value of a data source that is none.
+    /// An invalid data source value.
     #[error("--data {text}: write it like SOURCE().OUTPUT=VALUE, as in puppet().enabled=false")]
     Data {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         source: FilterError,
     },
-    /// Facts that no node can have.
+    /// Facts that exceed a node's limits.
     #[error("{what}")]
     Facts {
-        /// Where they are from.
+        /// Their origin.
         what: String,
-        /// Why not.
+        /// The error.
         #[source]
         source: NodeFactsError,
     },
@@ -93,7 +93,7 @@ impl PolicyError {
         vec![hint.to_owned()]
     }
 
-    /// How the command ends.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Fact { .. } | Self::Data { .. } => CommandExitCode::Usage,

@@ -1,4 +1,4 @@
-//! What is wrong or odd about policies. Pure: files are read, and schemas known, before.
+//! Checks policies for errors and suspicious rules. Pure: the caller reads files and provides DDLs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,16 +43,16 @@ pub struct LintFinding {
     pub message: String,
 }
 
-/// Policies that were read.
+/// The parsed policies.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadedPolicies<'a> {
-    /// What was understood.
+    /// The valid part.
     pub set: &'a PolicySet,
-    /// What was not.
+    /// The errors found while parsing.
     pub problems: &'a [PolicyProblem],
 }
 
-/// Everything that is wrong or odd, by file and line.
+/// Returns all findings, by file and line.
 pub fn lint_policies(
     loaded: LoadedPolicies<'_>,
     schemas: &DdlStore,
@@ -92,10 +92,10 @@ fn malformed_finding(problem: &PolicyProblem) -> LintFinding {
     }
 }
 
-/// The names that policies use for callers.
+/// The caller names in policies.
 struct CallerNames<'a> {
     groups: Vec<&'a str>,
-    /// Each name, and in how many words it is said, membership of a group among them.
+    /// Number of occurrences of each name, including group memberships.
     names: BTreeMap<&'a str, usize>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> CallerNames<'a> {
         }
     }
 
-    /// What was probably meant by a name that is said once only.
+    /// Suggests a similar name for a name that occurs only once.
     fn suggest_name(&self, name: &str) -> Option<String> {
         if self.names.get(name).is_some_and(|count| *count > 1) {
             return None;
@@ -137,12 +137,12 @@ impl<'a> CallerNames<'a> {
     }
 }
 
-/// Whether a word is one caller's name.
+/// Whether a word is the name of a single caller.
 fn is_name(word: &CallerWord) -> bool {
     !word.group && word.text != "*" && !strip_role_prefix(&word.text).starts_with('/')
 }
 
-/// The name without what may stand before it.
+/// Removes a role prefix from the name.
 fn strip_role_prefix(word: &str) -> &str {
     if word.starts_with('/') {
         return word;
@@ -150,7 +150,7 @@ fn strip_role_prefix(word: &str) -> &str {
     word.split_once('=').map_or(word, |(_, name)| name)
 }
 
-/// Looks at one file.
+/// Checks one file.
 struct PolicyLinter<'a> {
     path: &'a Path,
     findings: &'a mut Vec<LintFinding>,
@@ -174,9 +174,9 @@ impl PolicyLinter<'_> {
         });
     }
 
-    /// That there is such an agent, and that it has the actions that are named.
+    /// Checks that the agent exists and has the named actions.
     fn check_agent(&mut self, agent: &str, file: &PolicyFile, schemas: &DdlStore) {
-        // `data` stands for data sources, of which each node has its own.
+        // `data` is for data sources, which differ between nodes.
         if ["default", "data"].contains(&agent) {
             return;
         }
@@ -213,7 +213,7 @@ impl PolicyLinter<'_> {
         }
     }
 
-    /// That a rule can decide at all.
+    /// Checks that a rule can match at all.
     fn check_reachability(&mut self, rule: &PolicyRule, before: &[PolicyRule], now: Millis) {
         if rule.until().is_some_and(|until| until <= now) {
             let message = "its time is over, so it never decides; take the line out".to_owned();
@@ -227,7 +227,7 @@ impl PolicyLinter<'_> {
         }
     }
 
-    /// That the data sources that a rule asks are declared, and answer what they are asked.
+    /// Checks that the data sources of a rule are declared and have the outputs that it uses.
     fn check_data_sources(&mut self, rule: &PolicyRule, sources: &DeclaredSources) {
         for (column, error) in rule.undeclared_sources(sources) {
             let effect = match rule.verdict() {
@@ -242,7 +242,7 @@ impl PolicyLinter<'_> {
         }
     }
 
-    /// That names are not slips of the fingers.
+    /// Checks names for typos.
     fn check_callers(&mut self, rule: &PolicyRule, callers: &CallerNames<'_>) {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
             if let Some(meant) = callers.suggest_name(strip_role_prefix(&word.text)) {

@@ -1,4 +1,4 @@
-//! A node as it was once: what a saved inventory says of it, or what somebody supposes.
+//! A node's saved state for policy tests: from a saved inventory, or from assumed facts.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::error::PolicyError;
 use super::read::read_limited;
 
-/// Largest inventory that is read, in bytes: no reply is larger.
+/// Maximum size of an inventory, in bytes: no reply is larger.
 const MAX_INVENTORY_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A node that is not asked.
+/// The saved state of a node.
 #[derive(Debug, Clone, Default)]
 pub struct SavedNode {
     identity: String,
@@ -24,7 +24,7 @@ pub struct SavedNode {
     collectives: Vec<String>,
 }
 
-/// The parts of `rpc inventory NODE -j` that policies look at.
+/// The parts of `rpc inventory NODE -j` that policies use.
 #[derive(Debug, Deserialize)]
 struct SavedInventoryDocument {
     node: String,
@@ -65,7 +65,7 @@ impl SavedNode {
         node.with_facts_and_classes(inventory.facts, &inventory.classes)
     }
 
-    /// The same node with further facts, in place of those that have the same names, and further classes.
+    /// Adds classes, and facts that replace those with the same names.
     pub fn with_facts_and_classes(
         mut self,
         facts: Map<String, Value>,
@@ -77,7 +77,7 @@ impl SavedNode {
         self.validate_facts()
     }
 
-    /// The same node with one more fact, as in `os.family=Debian`.
+    /// Adds a fact, such as `os.family=Debian`.
     pub fn with_fact(mut self, text: &str) -> Result<Self, PolicyError> {
         let wrong = |source| PolicyError::Fact {
             text: text.to_owned(),
@@ -100,12 +100,12 @@ impl SavedNode {
         Ok(self)
     }
 
-    /// The node's name, if it is a node that there was.
+    /// The node's name, if the state is from an inventory.
     pub fn name(&self) -> Option<&str> {
         Some(self.identity.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// The node as policies see it.
+    /// The view for policy evaluation.
     pub fn view(&self) -> NodeView<'_> {
         NodeView {
             identity: &self.identity,
@@ -118,7 +118,7 @@ impl SavedNode {
     }
 }
 
-/// Sets a value below maps that are made on the way.
+/// Sets a value in nested maps, and creates missing ones.
 fn set_nested_value(map: &mut Map<String, Value>, path: &[&str], value: Value) {
     match path {
         [] => {}

@@ -1,4 +1,4 @@
-//! Reads policies from directories and single files, as the daemon does: hidden files are an editor's.
+//! Reads policies from directories and single files with the rules of the daemon: hidden files are skipped, because editors create them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,16 +20,17 @@ use super::lint::{LintFinding, LintLevel};
 pub struct PolicyFilesReading {
     /// The policies.
     pub set: PolicySet,
-    /// What is wrong with them.
+    /// Errors in them.
     pub problems: Vec<PolicyProblem>,
     /// The files.
     pub files: Vec<PathBuf>,
-    /// The file of groups, if there is one.
+    /// The group file, if there is one.
     pub groups: Option<PathBuf>,
 }
 
 impl PolicyFilesReading {
-    /// What other users could change. A node, where these files are root's, refuses it; in a checkout it is only worth knowing.
+    /// Findings for files that other users can change. A node rejects such files, where they must belong to root; in a checkout this is only a
+    /// warning.
     pub fn unprotected_findings(&self) -> Vec<LintFinding> {
         let groups = self.groups.as_ref();
         let files = self.files.iter().chain(groups);
@@ -51,12 +52,12 @@ impl PolicyFilesReading {
     }
 }
 
-/// Whether root checks a file, or owns it: then it is one that a node reads.
+/// Whether this process is root, or root owns the file: then a node probably reads it.
 fn is_installed(path: &Path) -> bool {
     nix::unistd::geteuid().is_root() || fs::metadata(path).is_ok_and(|found| found.uid() == 0)
 }
 
-/// All policies of a directory.
+/// Reads all policies of a directory.
 pub fn read_directory(
     path: &Path,
     default: RuleVerdict,
@@ -78,7 +79,7 @@ pub fn read_directory(
     Ok(read_policies(path, files, default))
 }
 
-/// What each of these paths holds: all of a directory, or one file. Files of one directory are read together.
+/// Reads each path: all of a directory, or one file. Files of one directory are read together.
 pub fn read_paths(
     given: &[PathBuf],
     default: RuleVerdict,
@@ -137,7 +138,7 @@ fn read_source(path: PathBuf) -> PolicySource {
     PolicySource { path, text }
 }
 
-/// The text of a file of at most this many bytes.
+/// Reads the text of a file of at most this many bytes.
 pub(super) fn read_limited(path: &Path, limit: u64) -> Result<String, PolicyError> {
     let mut text = String::new();
     let file = File::open(path).map_err(|source| read_error(path, source))?;

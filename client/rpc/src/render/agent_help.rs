@@ -1,4 +1,4 @@
-//! `rpc AGENT --help` and `rpc AGENT ACTION --help`: how an agent and its actions are used, from their schema.
+//! Renders `rpc AGENT --help` and `rpc AGENT ACTION --help` from the agent's DDL.
 
 use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
 
@@ -6,14 +6,14 @@ use super::page::TextPage;
 use super::printable::escape_to_line;
 use crate::printer::STRONG;
 
-/// What stands below every page.
+/// Footer of every page.
 const HELP_FOOTER: &str = "\
 `rpc do --help` tells of filters, batches and forms of output. Exit codes: 0 all
 passed, 1 nothing discovered or trouble here, 2 some failed, 3 none answered,
 4 the command line is wrong.
 ";
 
-/// The page of an agent: its actions.
+/// Renders the page of an agent: its actions.
 pub fn render_agent_help(ddl: &AgentDdl) -> String {
     let name = escape_to_line(ddl.name());
     let mut page = TextPage::default();
@@ -47,7 +47,7 @@ pub fn render_agent_help(ddl: &AgentDdl) -> String {
     page.into_text()
 }
 
-/// The page of an action: what it takes and answers.
+/// Renders the page of an action: its inputs and outputs.
 pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
     let mut page = TextPage::default();
     let mut usage = format!("rpc {} {}", ddl.name(), action.name());
@@ -70,7 +70,7 @@ pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
     page.into_text()
 }
 
-/// What stands for the value in the usage line. A secret is best read from the standard input.
+/// Placeholder of the value in the usage line; `-` for a secret, which is best read from the standard input.
 fn value_name(input: &InputSchema) -> String {
     if input.sensitive {
         "-".to_owned()

@@ -1,4 +1,4 @@
-//! How an audit log and what verifying it told look, to people and to programs.
+//! Renders an audit log and the result of its verification.
 
 use std::path::PathBuf;
 
@@ -16,16 +16,16 @@ use super::printable;
 /// A verified log.
 #[derive(Debug)]
 pub struct VerifiedAuditLog<'a> {
-    /// Its files, in the chain's order.
+    /// Its files, in chain order.
     pub files: &'a [PathBuf],
-    /// What was found.
+    /// The result of the verification.
     pub verdict: ChainVerification,
-    /// Whether lines without a signature are a failure.
+    /// Whether unsigned lines count as failures.
     pub strict: bool,
 }
 
 impl VerifiedAuditLog<'_> {
-    /// Whether nothing is wrong.
+    /// Whether the verification succeeded.
     pub fn has_passed(&self) -> bool {
         self.verdict.is_intact() && !(self.strict && self.verdict.unsigned > 0)
     }
@@ -36,7 +36,7 @@ impl VerifiedAuditLog<'_> {
         format!("{}:{}", file.unwrap_or_default(), place.line)
     }
 
-    /// A sentence of the wire, with the line it is about.
+    /// A message of the verification, prefixed with its line.
     fn finding_text(&self, place: Option<LineLocation>, sentence: &str) -> String {
         match place {
             Some(place) => format!("{}: {sentence}", self.format_place(place)),
@@ -45,7 +45,7 @@ impl VerifiedAuditLog<'_> {
     }
 }
 
-/// For people: what is wrong, line by line, and a summary.
+/// Renders the findings, line by line, and a summary.
 pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     let verdict = &verified.verdict;
     let mut page = TextPage::default();
@@ -124,7 +124,7 @@ struct DescribedFinding<'a, T> {
 }
 
 impl<'a> AuditVerdictDocument<'a> {
-    /// The document of a verified log.
+    /// Creates the document of a verified log.
     pub fn new(verified: &'a VerifiedAuditLog<'_>) -> Self {
         let verdict = &verified.verdict;
         let told = |finding: &'a AuditFinding| DescribedFinding {
@@ -149,7 +149,7 @@ impl<'a> AuditVerdictDocument<'a> {
     }
 }
 
-/// A record as one line for people.
+/// Renders a record on one line.
 pub fn render_record(fields: &Map<String, Value>) -> String {
     let word = |field: &str| match fields.get(field) {
         Some(Value::String(text)) => printable::escape_to_line(text).into_owned(),

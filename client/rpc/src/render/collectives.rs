@@ -1,4 +1,4 @@
-//! Who is in which collective, as a table for people, a document for programs, and a drawing for `GraphViz`.
+//! Members of each collective: as a table, a document, or a `GraphViz` graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::report::RequestReport;
 pub struct CollectiveMembers<'a>(BTreeMap<&'a str, BTreeSet<&'a Identity>>);
 
 impl<'a> CollectiveMembers<'a> {
-    /// Reads the answers to `rpcutil collective_info`.
+    /// Parses the replies to `rpcutil collective_info`.
     pub fn from_report(report: &'a RequestReport) -> Self {
         let mut collectives = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
@@ -29,7 +29,7 @@ impl<'a> CollectiveMembers<'a> {
         collectives
     }
 
-    /// The table; the largest collective comes first.
+    /// Renders the table, largest collective first.
     pub fn render_table(&self) -> String {
         let mut rows: Vec<_> = self.0.iter().collect();
         rows.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
@@ -43,12 +43,12 @@ impl<'a> CollectiveMembers<'a> {
             .collect()
     }
 
-    /// The drawing, in the DOT language.
+    /// Renders the graph in the DOT language.
     pub fn render_dot(&self) -> String {
         let mut text = "graph fleet {\n  overlap=false;\n".to_owned();
         for (name, nodes) in &self.0 {
             let (name, count) = (quote_dot(name), nodes.len());
-            // Writing into a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "  {name} [shape=box, xlabel=\"{count}\"];");
             for node in nodes {
                 let _ = writeln!(text, "  {name} -- {};", quote_dot(node.as_str()));
@@ -59,7 +59,7 @@ impl<'a> CollectiveMembers<'a> {
     }
 }
 
-/// A text as DOT has it; what a name cannot hold anyway is not let through.
+/// Quotes a text for DOT; removes characters that names cannot contain.
 fn quote_dot(text: &str) -> String {
     let plain = escape_to_line(text).replace(['\\', '"'], "");
     format!("\"{plain}\"")
@@ -75,7 +75,7 @@ pub struct CollectivesDocument<'a> {
 }
 
 impl<'a> CollectivesDocument<'a> {
-    /// The document of these collectives.
+    /// Creates the document of these collectives.
     pub fn new(collectives: &'a CollectiveMembers<'a>, report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.collectives.v1",

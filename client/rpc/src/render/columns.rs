@@ -1,11 +1,11 @@
-//! Names side by side, in as many columns as fit; read from left to right.
+//! Formats names in as many aligned columns as fit; rows first.
 
 use super::page::TextPage;
 
-/// Least space between two columns.
+/// Minimum space between two columns.
 const COLUMN_GAP: usize = 2;
 
-/// The names in aligned columns, each line indented and ended; nothing for no names.
+/// Formats the names in aligned columns, each line indented and terminated; empty without names.
 pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -> String {
     let widest = names
         .iter()

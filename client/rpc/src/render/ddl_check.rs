@@ -1,4 +1,4 @@
-//! What is wrong with a DDL, and what could be better, with the place of each: for its author, before others meet it.
+//! Checks a DDL for errors and possible improvements, with their positions, for the author of the agent.
 
 use std::error::Error as _;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::printable::escape_to_line;
 
-/// Words in the names of inputs that are secrets more often than not.
+/// Parts of input names that usually denote secrets.
 const SECRET_NAME_WORDS: [&str; 4] = ["password", "passphrase", "secret", "token"];
 
 /// How bad it is.
@@ -56,7 +56,7 @@ pub struct DdlCheckDocument<'a> {
 }
 
 impl<'a> DdlCheckDocument<'a> {
-    /// The document of these files.
+    /// Creates the document of these files.
     pub fn new(files: &'a [DdlCheckResult]) -> Self {
         Self {
             schema: "muster.plugin.check.v1",
@@ -66,7 +66,7 @@ impl<'a> DdlCheckDocument<'a> {
 }
 
 impl DdlCheckResult {
-    /// Checks the bytes of a file.
+    /// Checks the content of a file.
     pub fn new(file: String, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         match AgentDdl::from_slice(bytes) {
@@ -85,7 +85,7 @@ impl DdlCheckResult {
         }
     }
 
-    /// Adds a finding that refuses the agent, about a file beside the DDL.
+    /// Adds an error that rejects the agent, about a file beside the DDL.
     pub fn add_refusal(&mut self, message: String) {
         self.findings.push(DdlFinding {
             severity: DdlFindingSeverity::Error,
@@ -95,7 +95,7 @@ impl DdlCheckResult {
         });
     }
 
-    /// Whether there is something this bad in it.
+    /// Whether there is a finding of this severity.
     pub fn has_severity(&self, severity: DdlFindingSeverity) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.severity == severity)
@@ -103,7 +103,7 @@ impl DdlCheckResult {
 }
 
 impl DdlFinding {
-    /// `FILE:LINE:COLUMN: error: MESSAGE`, as editors read it.
+    /// `FILE:LINE:COLUMN: error: MESSAGE`, the format that editors parse.
     pub fn render_line(&self, file: &str) -> String {
         let word = match self.severity {
             DdlFindingSeverity::Error => "error",
@@ -138,7 +138,7 @@ fn refusal_finding(error: &DdlError, text: &str) -> DdlFinding {
     }
 }
 
-/// A finding whose message begins with its place in words.
+/// Creates a finding; its position is derived from the start of the message.
 fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> DdlFinding {
     let at = find_place(&message, text);
     let before = at.and_then(|at| text.get(..at));
@@ -152,7 +152,7 @@ fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> 
     }
 }
 
-/// Where that is of which a message says ``action `a`, input `b`: ...``: the name of the input, or else of the action.
+/// Finds the position of a message such as ``action `a`, input `b`: ...``: the input's name, or else the action's.
 fn find_place(message: &str, text: &str) -> Option<usize> {
     let (words, _) = message.split_once(':')?;
     let mut names = words.split('`').skip(1).step_by(2);
@@ -166,7 +166,7 @@ fn find_place(message: &str, text: &str) -> Option<usize> {
     Some(found.map_or(start, |at| start + at))
 }
 
-/// Where the action's name stands as the value of `action`.
+/// Offset of the action's name as the value of `action`.
 fn find_action_offset(name: &str, text: &str) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
@@ -176,7 +176,7 @@ fn find_action_offset(name: &str, text: &str) -> Option<usize> {
     })
 }
 
-/// Where a name stands as a key.
+/// Offset of a name as a key.
 fn find_key_offset(name: &str, text: &str) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
@@ -185,7 +185,7 @@ fn find_key_offset(name: &str, text: &str) -> Option<usize> {
     })
 }
 
-/// What could be better.
+/// Possible improvements.
 fn ddl_advice(ddl: &AgentDdl) -> impl Iterator<Item = String> + '_ {
     let none = ddl.metadata().description.is_empty();
     let metadata =

@@ -1,4 +1,4 @@
-//! What a diagnosis found, section by section.
+//! Renders a diagnosis, section by section.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use super::printable::escape_to_line;
 use crate::doctor::{DiagnosisLevel, DiagnosisSection};
 use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
 
-/// Names of nodes that are shown under a finding; `-j` has them all.
+/// Maximum node names under a finding; `-j` prints all.
 const MAX_SHOWN_NODES: usize = 5;
 
-/// Where messages begin.
+/// Column where messages begin.
 const MESSAGE_INDENT: usize = 26;
 
-/// The text of one section, as wide as the screen, with an empty line after it.
+/// Renders one section for this width, followed by an empty line.
 pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     let mut page = TextPage::default();
     page.push_line(format_args!(
@@ -53,7 +53,7 @@ pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     page.into_text()
 }
 
-/// The words of a text in lines that fit; a word that does not fit is left whole.
+/// Wraps a text at words; a word longer than the width stays whole.
 fn wrap_words(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -102,7 +102,7 @@ pub struct DoctorDocument<'a> {
 }
 
 impl<'a> DoctorDocument<'a> {
-    /// The document of these sections.
+    /// Creates the document of these sections.
     pub fn new(sections: &'a [DiagnosisSection]) -> Self {
         let count = |level: DiagnosisLevel| {
             let findings = sections.iter().flat_map(|section| &section.findings);

@@ -1,9 +1,8 @@
-//! Events of managed resources, as `puppetral` answers them, each as a sentence. Whoever wants all of an event asks for
-//! details, or for JSON.
+//! Renders events of managed resources, as returned by `puppetral`, one sentence each. Verbose output and JSON show all fields.
 
 use serde_json::Value;
 
-/// The sentences of a list of events; `None` when it is anything else.
+/// The sentences of a list of events; `None` for any other value.
 pub fn event_sentences(value: &Value) -> Option<Value> {
     let events = value.as_array().filter(|events| !events.is_empty())?;
     events.iter().map(event_sentence).collect()
@@ -11,7 +10,7 @@ pub fn event_sentences(value: &Value) -> Option<Value> {
 
 fn event_sentence(event: &Value) -> Option<Value> {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
-    // The message says itself how it went: `(noop)`, `failed: ...`.
+    // The message already contains the result: `(noop)`, `failed: ...`.
     let (_, message, _) = (text("property")?, text("message")?, text("status")?);
     Some(message.into())
 }

@@ -1,4 +1,4 @@
-//! A request taken apart: what would be sent, as whom, past which locks.
+//! Renders the explanation of a request: the message, the caller, and the checks at nodes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use super::plan::node_count_text;
 use super::printable::escape_to_line;
 use crate::printer::{BAD, STRONG};
 
-/// Subjects of one message that are shown.
+/// Maximum subjects shown per message.
 const MAX_SHOWN_SUBJECTS: usize = 5;
 
-/// What nodes check, in their order.
+/// Checks at nodes, in order.
 const NODE_CHECKS: [(StageName, &str); 11] = [
     (
         StageName::Decode,
@@ -131,7 +131,7 @@ pub struct ExplainedCaller {
     pub refused: Option<String>,
 }
 
-/// The words behind a lead, in lines that hang below their first.
+/// Wraps words after a prefix, with continuation lines indented to it.
 fn hang_words(lead: &str, words: &str, width: usize) -> String {
     let indent = lead.chars().count();
     let mut page = TextPage::default();
@@ -155,17 +155,17 @@ fn serialize_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error>
 
 fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing into a String cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
 impl RequestExplanation {
-    /// The schema of the document.
+    /// The document's schema.
     pub const SCHEMA: &str = "muster.explain.v1";
 
-    /// For people; with the signed bytes for those who want details.
+    /// Renders the text; verbose output includes the signed bytes.
     pub fn render_text(&self, verbose: bool, width: usize) -> String {
         let mut page = TextPage::default();
         let kind = match self.class {
@@ -228,7 +228,7 @@ impl ExplainedMessage {
         if verbose {
             page.push_line(format_args!("   signed hex  {}", encode_hex(&self.signed)));
         }
-        // What was signed can be shown.
+        // The body is serialisable: it was serialised for signing.
         let body = json::to_safe_text(&self.body).unwrap_or_default();
         for row in body.lines() {
             page.push_line(format_args!("   {row}"));

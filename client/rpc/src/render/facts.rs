@@ -1,4 +1,4 @@
-//! How one fact's values are spread over the fleet.
+//! Renders the distribution of one fact's values over the fleet.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,7 @@ pub struct FactValueGroup {
     nodes: BTreeSet<Identity>,
 }
 
-/// The values that successful replies to `rpcutil get_fact` name: the most frequent first, then by value. Nodes
-/// without the fact are under null.
+/// Groups the values in successful replies to `rpcutil get_fact`: most frequent first, then by value. Nodes without the fact are grouped under null.
 pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();
     for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
@@ -49,10 +48,10 @@ pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     groups
 }
 
-/// How many columns a value may take before its bar.
+/// Maximum width of a value before its bar, in columns.
 const MAX_VALUE_WIDTH: usize = 40;
 
-/// The text for people: bars at a terminal, plain counts elsewhere; `nodes` names the nodes under each value.
+/// Renders bars at a terminal, plain counts elsewhere; `nodes` adds the node names of each value.
 pub fn render_fact_bars(
     fact: &str,
     groups: &[FactValueGroup],
@@ -88,7 +87,7 @@ pub fn render_fact_bars(
     page.into_text()
 }
 
-/// The values as a table, with the nodes shortened to ranges if they are wanted.
+/// Renders the values as a table, with node ranges if requested.
 pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen) -> String {
     let mut heading = vec!["VALUE".to_owned(), "COUNT".to_owned()];
     heading.extend(nodes.then(|| "NODES".to_owned()));
@@ -104,7 +103,7 @@ pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen)
 }
 
 impl FactValueGroup {
-    /// The value on a line: structures as JSON.
+    /// The value on one line; structures as JSON.
     fn display_value(&self) -> String {
         match &self.value {
             Value::Null => "(no such fact)".to_owned(),
@@ -113,7 +112,7 @@ impl FactValueGroup {
     }
 }
 
-/// How wide the parts of a row with a bar are.
+/// Column widths of a row with a bar.
 struct FactBarLayout {
     value: usize,
     count: usize,
@@ -143,7 +142,7 @@ impl FactBarLayout {
         }
     }
 
-    /// Whoever has the value has a bar, however small.
+    /// Every value has a bar of at least one character.
     fn render_row(&self, group: &FactValueGroup) -> String {
         let Self {
             value,
@@ -170,7 +169,7 @@ pub struct FactsDocument<'a> {
 }
 
 impl<'a> FactsDocument<'a> {
-    /// The document of these values.
+    /// Creates the document of these values.
     pub fn new(fact: &'a str, groups: &'a [FactValueGroup], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.facts.v1",

@@ -1,4 +1,4 @@
-//! What filters make of the nodes of a saved inventory.
+//! Renders the evaluation of a filter for a saved inventory.
 
 use muster_client::discovery::inventory::NodeEvaluation;
 use muster_wire::filter::TruthValue;
@@ -82,7 +82,7 @@ impl From<TruthValue> for ConditionOutcome {
 }
 
 impl<'a> FilterTestDocument<'a> {
-    /// What became of these nodes.
+    /// Creates the result from these evaluations.
     pub fn new(filter: String, judged: &'a [NodeEvaluation]) -> Self {
         let count = |truth| {
             let of = judged.iter().filter(|judgement| judgement.verdict == truth);
@@ -98,7 +98,7 @@ impl<'a> FilterTestDocument<'a> {
         }
     }
 
-    /// A line for each node; with details one for each condition, too.
+    /// Renders one line per node; verbose output adds one per condition.
     pub fn render_text(&self, verbose: bool) -> String {
         let names = self.nodes.iter().map(|node| node.node.as_str().len());
         let widest = names.max().unwrap_or(0);
@@ -135,7 +135,7 @@ impl<'a> FilterTestDocument<'a> {
         page.into_text()
     }
 
-    /// How many nodes match, and how many do not.
+    /// Number of nodes that match, and that do not.
     pub fn summary_line(&self) -> String {
         let of = node_count_text(self.nodes.len());
         match self.unknown {
@@ -144,7 +144,7 @@ impl<'a> FilterTestDocument<'a> {
         }
     }
 
-    /// How the command ends.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match (self.unknown, self.matching) {
             (0, 0) => CommandExitCode::Local,

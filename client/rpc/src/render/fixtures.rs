@@ -1,4 +1,4 @@
-//! Outcomes to draw, for the tests of renderers.
+//! Sample results for the tests of renderers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::report::{NodeReply, RequestReport, RequestStats};
 
-/// An answer that took 3 ms.
+/// A reply that took 3 ms.
 pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> NodeReply {
     NodeReply {
         node: node.parse().unwrap(),
@@ -19,7 +19,7 @@ pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> NodeRep
     }
 }
 
-/// An outcome of these answers, where everybody who was asked has answered.
+/// A report of these replies, from all nodes that received the request.
 pub(crate) fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> RequestReport {
     let ok = replies.iter().filter(|reply| reply.is_ok()).count();
     let stats = RequestStats {
@@ -42,7 +42,7 @@ pub(crate) fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> Requ
     }
 }
 
-/// The text without its colours.
+/// The text without colour codes.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Tables that fit a width: the first column whole, long cells of the others wrapped and, if that is wanted, cut.
+//! Lays out tables within a width: the first column is kept, long cells of the others are wrapped and optionally cut.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
@@ -6,14 +6,14 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 use super::page::TextPage;
 use crate::printer::{BAD, STRONG};
 
-/// The widest that the first column may be; longer names are wrapped like everything else.
+/// Maximum width of the first column; longer names are wrapped.
 const MAX_FIRST_COLUMN_WIDTH: usize = 40;
-/// What a column needs at least to be of use.
+/// Minimum useful width of a column.
 const MIN_COLUMN_WIDTH: usize = 10;
 /// Columns between two cells.
 const COLUMN_GAP: usize = 2;
 
-/// A cell, and whether it stands for something bad.
+/// A cell, and whether it marks a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableCell {
     text: String,
@@ -21,7 +21,7 @@ pub struct TableCell {
 }
 
 impl TableCell {
-    /// A cell that says no more than its text.
+    /// A cell without a mark.
     pub fn plain(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -29,7 +29,7 @@ impl TableCell {
         }
     }
 
-    /// The first cell of a row about something that went wrong.
+    /// The first cell of a failure's row.
     pub fn bad(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -38,17 +38,17 @@ impl TableCell {
     }
 }
 
-/// A table, and what did not fit into it.
+/// A laid out table, and the columns that did not fit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RenderedTable {
-    /// The table; each line is ended.
+    /// The table; each line is terminated.
     pub text: String,
-    /// The headings of the last columns, for which there is no room.
+    /// Headings of the last columns, which did not fit.
     pub left_out: Vec<String>,
 }
 
-/// Lays the rows out. A row is at most so many lines high, if that is limited; what is cut ends in `…`. Cells of the
-/// first column must not be empty.
+/// Lays out the rows. `…` marks text that was cut at the maximum number of lines per row, if there is one. Cells of the first column must not be
+/// empty.
 pub fn lay_out_table(
     heading: &[String],
     rows: &[Vec<TableCell>],
@@ -97,7 +97,7 @@ pub fn lay_out_table(
     }
 }
 
-/// How many columns there is room for; at least one.
+/// Number of columns that fit; at least one.
 fn count_fitting_columns(heading: &[String], rows: &[Vec<TableCell>], width: usize) -> usize {
     let mut used = 0;
     for at in 0..heading.len() {
@@ -115,7 +115,7 @@ fn count_fitting_columns(heading: &[String], rows: &[Vec<TableCell>], width: usi
     heading.len()
 }
 
-/// The width of a column's widest cell.
+/// Width of a column's widest cell.
 fn widest_cell_width(heading: &[String], rows: &[Vec<TableCell>], at: usize) -> usize {
     let cells = rows
         .iter()
@@ -124,12 +124,12 @@ fn widest_cell_width(heading: &[String], rows: &[Vec<TableCell>], at: usize) -> 
     cells.max().unwrap_or(0).max(heading_width(heading, at))
 }
 
-/// The width of a column's heading, which is never broken.
+/// Width of a column's heading, which is never wrapped.
 fn heading_width(heading: &[String], at: usize) -> usize {
     heading.get(at).map_or(0, |title| title.chars().count())
 }
 
-/// The lines of the table, with the first words of rows that stand for something bad in their colour.
+/// Colours the first words of failure rows in the finished table.
 fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
     let mut page = TextPage::default();
     let mut rows = rows.iter().filter_map(|row| row.first()).peekable();
@@ -138,7 +138,7 @@ fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
             page.push_line(format_args!("{STRONG}{}{STRONG:#}", line.trim_end()));
             continue;
         }
-        // Where the next row begins, since first cells are never empty.
+        // First cells are never empty, so a line that begins with one starts a new row.
         let begins = |cell: &&TableCell| {
             let begin = cell
                 .text

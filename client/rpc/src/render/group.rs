@@ -1,5 +1,4 @@
-//! Replies that say the same, folded together with the nodes that say it. Failures come first, and within each kind the
-//! smallest groups: what is rare is what somebody looks for.
+//! Groups equal replies with their nodes. Failures come first, then the smallest groups, because rare replies are usually the relevant ones.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +10,19 @@ use super::page::TextPage;
 use super::ranges::shorten_to_ranges;
 use crate::report::NodeReply;
 
-/// How many lines the nodes of a group may take, unless all of them are wanted.
+/// Maximum lines for the nodes of a group, unless all are requested.
 const MAX_NODE_LINES: usize = 5;
 
-/// Replies that say the same.
+/// A group of equal replies.
 #[derive(Debug)]
 pub struct EqualReplyGroup<'a> {
-    /// One of them.
+    /// One of the replies.
     pub reply: &'a NodeReply,
-    /// Who says so.
+    /// The nodes with this reply.
     pub nodes: Vec<&'a Identity>,
 }
 
-/// The replies by what they say.
+/// Groups the replies by content.
 pub fn group_equal_replies<'a>(
     replies: impl IntoIterator<Item = &'a NodeReply>,
 ) -> Vec<EqualReplyGroup<'a>> {
@@ -45,7 +44,7 @@ pub fn group_equal_replies<'a>(
     groups
 }
 
-/// What a reply says, without what differs from node to node by nature: how long something took, how old it was.
+/// The comparison key of a reply, without values that differ between nodes by nature, such as durations and ages.
 fn reply_key(reply: &NodeReply) -> String {
     let reason = reply.reason.as_ref().map(|reason| match reason {
         ReplyReason::Denied { rule } => (reason.as_str(), rule.as_str()),
@@ -55,7 +54,7 @@ fn reply_key(reply: &NodeReply) -> String {
 }
 
 impl EqualReplyGroup<'_> {
-    /// How many they are, in words.
+    /// The number of nodes, as text.
     pub fn node_count_text(&self) -> String {
         match self.nodes.len() {
             1 => "1 node".to_owned(),
@@ -63,7 +62,7 @@ impl EqualReplyGroup<'_> {
         }
     }
 
-    /// Their names as ranges, wrapped at the width; the end is left out where it is too long, unless `all` are wanted.
+    /// The node names as ranges, wrapped at the width; cut if too long, unless `all` is set.
     pub fn wrapped_name_ranges(&self, indent: &str, width: usize, all: bool) -> String {
         let words = shorten_to_ranges(self.nodes.iter().copied());
         let mut lines: Vec<String> = Vec::new();

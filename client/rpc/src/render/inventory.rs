@@ -1,4 +1,4 @@
-//! All about one node: what its daemon counts, and its agents, data sources, classes and facts.
+//! Renders everything about one node: daemon statistics, agents, data sources, classes and facts.
 
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -13,21 +13,21 @@ use crate::clock;
 use crate::printer::STRONG;
 use crate::report::RequestReport;
 
-/// What a node told about itself; a part that it did not tell is absent.
+/// A node's replies about itself; parts without a reply are absent.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeInventory<'a> {
     /// The node.
     pub node: &'a Identity,
-    /// The outcome of `rpcutil inventory`.
+    /// The result of `rpcutil inventory`.
     pub known: &'a RequestReport,
-    /// The outcome of `rpcutil daemon_stats`.
+    /// The result of `rpcutil daemon_stats`.
     pub statistics: &'a RequestReport,
 }
 
-/// How a statistic is written.
+/// Formats a statistic.
 type StatisticFormatFn = fn(&Value) -> String;
 
-/// What the daemon counts, in the order of the page: a title, the output's name, and its form.
+/// The statistics in display order: title, output name and format.
 const STATISTICS: [(&str, &str, StatisticFormatFn); 15] = [
     ("Version", "version", compact_value),
     ("Start Time", "starttime", format_instant),
@@ -47,7 +47,7 @@ const STATISTICS: [(&str, &str, StatisticFormatFn); 15] = [
 ];
 
 impl NodeInventory<'_> {
-    /// The text for people.
+    /// Renders the text.
     pub fn render_text(&self, width: usize) -> String {
         let mut page = TextPage::default();
         page.push_line(format_args!(
@@ -84,7 +84,7 @@ impl NodeInventory<'_> {
     }
 }
 
-/// What the daemon counts, and the collectives it is in.
+/// Renders the daemon's statistics and its collectives.
 fn render_statistics(
     statistics: &Map<String, Value>,
     inventory: Option<&Map<String, Value>>,
@@ -110,7 +110,7 @@ fn render_statistics(
     page.into_text()
 }
 
-/// A titled part of the page.
+/// Adds a section with a title.
 fn add_section(title: &str, body: &str, page: &mut TextPage) {
     page.push_gap();
     page.push_line(format_args!("   {STRONG}{title}:{STRONG:#}"));
@@ -134,7 +134,7 @@ fn list_names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
     items.into_iter().flatten().map(compact_value).collect()
 }
 
-/// The files of agents that are not in order, with what is wrong; a version before it may still be offered.
+/// Renders invalid agent files and their errors; an earlier version of such an agent may still be available.
 fn render_agent_problems(inventory: &Map<String, Value>) -> String {
     let all = inventory.get("agent_problems").and_then(Value::as_array);
     let mut page = TextPage::default();
@@ -203,7 +203,7 @@ pub struct NodeInventoryDocument<'a> {
 }
 
 impl<'a> NodeInventoryDocument<'a> {
-    /// The document of what this node told.
+    /// Creates the document of this node.
     pub fn new(inventory: NodeInventory<'a>) -> Self {
         let NodeInventory {
             node,

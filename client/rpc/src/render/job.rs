@@ -1,4 +1,4 @@
-//! Jobs for people and programs: a line for each, one in full, and two held against each other.
+//! Renders jobs: as a list, in full, and as a comparison of two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::clock;
 use crate::jobs::{JobReply, SavedJob};
 use crate::printer::{BAD, GOOD, STRONG};
 
-/// Columns before everything below a title.
+/// Indentation below a title, in columns.
 const INDENT: usize = 3;
 
-/// A line for each job.
+/// Renders one line per job.
 pub fn render_job_list(jobs: &[SavedJob]) -> String {
     let mut page = TextPage::default();
     for job in jobs {
@@ -40,7 +40,7 @@ pub fn render_job_list(jobs: &[SavedJob]) -> String {
     page.into_text()
 }
 
-/// One job in full.
+/// Renders one job in full.
 pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
     let mut page = TextPage::default();
@@ -132,7 +132,7 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
     page.push_gap();
 }
 
-/// How a node's answer ended, on one line.
+/// A node's status on one line.
 fn reply_status_line(answer: &JobReply) -> String {
     let word = answer
         .reason
@@ -156,14 +156,14 @@ fn display_value(value: &Value) -> String {
     }
 }
 
-/// What nodes of two jobs answered differently.
+/// Differences between the replies of two jobs.
 #[derive(Debug, Default)]
 pub struct JobDifference {
-    /// How many answered the same.
+    /// Number of equal replies.
     same: usize,
-    /// What changed, by node.
+    /// Changes by node.
     changed: BTreeMap<Identity, Vec<JobReplyChange>>,
-    /// Nodes that answered only in one of them.
+    /// Nodes that replied only in the first job.
     only_before: BTreeSet<Identity>,
     only_after: BTreeSet<Identity>,
 }
@@ -179,7 +179,7 @@ pub struct JobReplyChange {
 }
 
 impl JobDifference {
-    /// Holds the answers of two jobs against each other. Outputs that were too large to keep are not compared.
+    /// Compares the replies of two jobs. Outputs that were too large to store are not compared.
     pub fn between_jobs(before: &SavedJob, after: &SavedJob) -> Self {
         let mut difference = Self::default();
         let all: BTreeSet<&Identity> = before.replies.keys().chain(after.replies.keys()).collect();
@@ -196,12 +196,12 @@ impl JobDifference {
         difference
     }
 
-    /// Whether they answered the same.
+    /// Whether all replies are equal.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.only_before.is_empty() && self.only_after.is_empty()
     }
 
-    /// For people.
+    /// Renders the text.
     pub fn render_text(&self, width: usize) -> String {
         let mut page = TextPage::default();
         for (node, changes) in &self.changed {
@@ -287,7 +287,7 @@ pub struct JobDiffDocument<'a> {
 }
 
 impl<'a> JobDiffDocument<'a> {
-    /// The document of this difference.
+    /// Creates the document of this comparison.
     pub fn new(difference: &'a JobDifference) -> Self {
         let JobDifference {
             same,
@@ -314,7 +314,7 @@ pub struct JobListDocument<'a> {
 }
 
 impl<'a> JobListDocument<'a> {
-    /// The document of these jobs.
+    /// Creates the document of these jobs.
     pub fn new(jobs: &'a [SavedJob]) -> Self {
         Self {
             schema: "muster.jobs.v1",
@@ -387,7 +387,7 @@ pub struct JobDocument<'a> {
 }
 
 impl<'a> JobDocument<'a> {
-    /// The document of this job.
+    /// Creates the document of this job.
     pub fn new(job: &'a SavedJob) -> Self {
         let header = &job.header;
         Self {

@@ -1,5 +1,5 @@
-//! jq expressions on documents: `.replies[].sender`. Expressions see the document and nothing else: no environment, no
-//! files, no further input; and what they print has a limit, as has their time.
+//! Evaluates jq expressions on documents: `.replies[].sender`. An expression has access to the document only, not to the environment, files or
+//! further input; its output and run time are limited.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use jaq_json::{Val, read};
 
 use super::printable::{escape_to_line, escape_unprintable};
 
-/// Longest expression in bytes.
+/// Maximum length of an expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
-/// Most bytes that an expression may print.
+/// Maximum output of an expression in bytes.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
-/// How long an expression may take.
+/// Maximum run time of an expression.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(30);
-/// What would let an expression look around, or end the process.
+/// Functions with access beyond the document, or that end the process.
 const FORBIDDEN_FUNCTIONS: [&str; 8] = [
     "env",
     "halt",
@@ -30,45 +30,45 @@ const FORBIDDEN_FUNCTIONS: [&str; 8] = [
     "input_filename",
 ];
 
-/// An expression that can be run.
+/// A valid expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JqExpression(String);
 
-/// Why an expression cannot be used, or broke off.
+/// Why an expression is invalid or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JqExpressionError {
-    /// The expression is no jq.
+    /// A syntax error.
     #[error("{expected} at column {column}\n\n  {shown}\n  {}^", " ".repeat(column.saturating_sub(1)))]
     Syntax {
-        /// What is wrong.
+        /// The expected syntax.
         expected: String,
-        /// Where, in characters from 1.
+        /// Column in characters, from 1.
         column: usize,
         /// The expression on one line.
         shown: String,
     },
-    /// Longer than any honest expression.
+    /// The expression exceeds the length limit.
     #[error("the expression is longer than {MAX_EXPRESSION_BYTES} bytes")]
     TooLong,
-    /// It does not fit the document.
+    /// A run time error.
     #[error("{}", escape_to_line(.0))]
     Run(String),
-    /// It prints without end.
+    /// The output exceeds the limit.
     #[error("it prints more than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     TooMuch,
-    /// It works without end.
+    /// The run time exceeds the limit.
     #[error("it takes longer than {} seconds", EVALUATION_TIMEOUT.as_secs())]
     TooSlow,
-    /// The document cannot be written as JSON, or not be read back.
+    /// The document cannot be converted to or from JSON.
     #[error("the result cannot be written as JSON")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The thread that runs it cannot be started, or broke.
+    /// The thread cannot be started, or panicked.
     #[error("the expression cannot be run")]
     Broken,
 }
 
 impl JqExpression {
-    /// Reads an expression.
+    /// Parses an expression.
     pub fn new(code: &str) -> Result<Self, JqExpressionError> {
         if code.len() > MAX_EXPRESSION_BYTES {
             return Err(JqExpressionError::TooLong);
@@ -77,8 +77,8 @@ impl JqExpression {
         Ok(Self(code.to_owned()))
     }
 
-    /// Hands out what the expression makes of a JSON text, value by value: texts as they are, everything else as JSON on
-    /// a line. Works aside, so that an expression without end can be given up.
+    /// Evaluates the expression for a JSON text and passes on each result: strings unquoted, other values as one line of JSON. Runs on a separate
+    /// thread, so that an endless expression can be abandoned.
     pub fn run<E: From<JqExpressionError>>(
         &self,
         document: Vec<u8>,
@@ -109,7 +109,7 @@ impl JqExpression {
     }
 }
 
-/// Sends each result, then nothing once. Whoever gave up reads no more, and then there is nobody to tell.
+/// Sends each result, then `None`. A send error means that the receiver has given up.
 fn evaluate_expression(
     code: &str,
     document: &[u8],
@@ -167,7 +167,7 @@ fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionEr
         })
 }
 
-/// Where a fault is, and what it is.
+/// The position and message of a syntax error.
 fn load_error_text(error: LoadError<&str>) -> (&str, String) {
     let fault = match error {
         LoadError::Io(faults) => faults.into_iter().next(),
@@ -190,7 +190,7 @@ fn first_syntax_error<'a>(
     let (at, expected) = faults
         .next()
         .unwrap_or(("", "this is no jq expression".to_owned()));
-    // The fault is a part of the code; what is none, such as the end, stands behind it.
+    // The error position is a slice of the code; any other slice, such as at the end of input, counts as the end.
     let start = at.as_ptr().addr().checked_sub(code.as_ptr().addr());
     let start = start
         .filter(|start| *start <= code.len())

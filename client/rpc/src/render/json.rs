@@ -1,5 +1,5 @@
-//! Results as documents for programs. Every document names its schema and version in `schema`; within a version fields
-//! are only added. A request's document has the fields that Choria's clients know, with times in nanoseconds, and ours.
+//! Renders results as JSON documents. Every document names its schema and version in `schema`; within a version, fields are only added. A request's
+//! document has the fields of Choria's clients, with times in nanoseconds, and additional ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use super::trace;
 use crate::clock;
 use crate::report::{NodeReply, RequestReport, RequestStats};
 
-/// A document as indented text that is safe on a terminal: what could steer one is escaped, in JSON's own way.
+/// Serialises a document as indented JSON that is safe for a terminal: harmful characters are escaped with JSON's own syntax.
 pub fn to_safe_text(document: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(escape_harmful(serde_json::to_string_pretty(document)?))
 }
 
-/// A document as one line, safe on a terminal in the same way.
+/// Serialises a document on one line, safe for a terminal in the same way.
 pub fn to_safe_line(document: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(escape_harmful(serde_json::to_string(document)?))
 }
 
-/// JSON text without anything that steers a terminal; it means the same.
+/// Escapes characters in JSON text that a terminal could interpret; the meaning is unchanged.
 pub fn escape_harmful(text: String) -> String {
     if !text.contains(|c| is_harmful(c) && c != '\n') {
         return text;
     }
-    // Outside of strings JSON is ASCII, and in strings line ends are escaped already.
+    // Outside strings JSON is ASCII, and within strings line ends are already escaped.
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_harmful(c) && c != '\n' {
@@ -62,7 +62,7 @@ pub struct RequestDocument<'a> {
 }
 
 impl<'a> RequestDocument<'a> {
-    /// The document of this outcome.
+    /// Creates the document of this report.
     pub fn new(report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.request.v1",
@@ -91,7 +91,7 @@ pub struct ReplyDocument<'a> {
 }
 
 impl<'a> ReplyDocument<'a> {
-    /// The part of a document that this is.
+    /// Creates the document's part for this reply.
     pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             sender: &reply.node,
@@ -135,7 +135,7 @@ pub struct RequestStatsDocument<'a> {
 }
 
 impl<'a> RequestStatsDocument<'a> {
-    /// The part of a document that these are.
+    /// Creates the document's part for these statistics.
     pub fn new(stats: &'a RequestStats) -> Self {
         Self {
             requestid: stats.requests.first().map(String::as_str),

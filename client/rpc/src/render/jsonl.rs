@@ -1,5 +1,5 @@
-//! What happens in a request, a line of JSON each, as it happens. The first line names the schema; `kind` tells lines apart.
-//! Readers leave out kinds and fields that they do not know.
+//! Renders the events of a request as JSON lines, as they occur. The first line names the schema; `kind` identifies the type of a line. Readers must
+//! ignore unknown kinds and fields.
 
 use std::collections::BTreeSet;
 
@@ -74,12 +74,12 @@ impl<'a> RequestJsonLine<'a> {
         }
     }
 
-    /// The line of one answer.
+    /// The line of a reply.
     pub fn result(reply: &'a NodeReply) -> Self {
         Self::Result(ReplyDocument::new(reply))
     }
 
-    /// The lines of what a node tells.
+    /// The lines of a progress update.
     pub fn progress_lines(tale: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
         let lost = (tale.lost > 0 || tale.dropped > 0).then_some(Self::ProgressLost {
             sender: &tale.node,
@@ -93,7 +93,7 @@ impl<'a> RequestJsonLine<'a> {
         lost.into_iter().chain(told)
     }
 
-    /// The lines after the answers.
+    /// The lines after the replies.
     pub fn closing_lines(report: &'a RequestReport) -> [Self; 2] {
         let summaries = aggregate::summaries_to_json(&report.summaries);
         let request_stats = Box::new(RequestStatsDocument::new(&report.stats));

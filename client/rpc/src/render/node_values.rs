@@ -1,4 +1,4 @@
-//! What templates know of a node that told all about itself.
+//! Template values of a node's inventory.
 
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::report::NodeReply;
 
-/// The names that a template for inventories may use: the node, and the outputs of `rpcutil inventory`.
+/// Names available in inventory templates: the node, and the outputs of `rpcutil inventory`.
 pub const TEMPLATE_NAMES: [&str; 9] = [
     "node",
     "facts",
@@ -19,7 +19,7 @@ pub const TEMPLATE_NAMES: [&str; 9] = [
     "agent_problems",
 ];
 
-/// One node, by these names.
+/// Values of one node, by these names.
 #[derive(Debug, Serialize)]
 pub struct InventoryTemplateValues<'a> {
     node: &'a Identity,
@@ -28,7 +28,7 @@ pub struct InventoryTemplateValues<'a> {
 }
 
 impl<'a> InventoryTemplateValues<'a> {
-    /// The values of this answer to `rpcutil inventory`.
+    /// Extracts the values from this reply to `rpcutil inventory`.
     pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             node: &reply.node,

@@ -1,4 +1,4 @@
-//! The names of nodes that were found.
+//! Renders the names of discovered nodes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use muster_client::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-/// What `--verbose` adds.
+/// The sentence that `--verbose` adds.
 pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {
     let nodes = if count == 1 { "node" } else { "nodes" };
     format!(
@@ -27,7 +27,7 @@ pub struct FoundNodesDocument<'a> {
 }
 
 impl<'a> FoundNodesDocument<'a> {
-    /// The document of these nodes; `incomplete` when there may be more.
+    /// Creates the document of these nodes; `incomplete` when there may be more.
     pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: DiscoveryMethod) -> Self {
         Self {
             schema: "muster.nodes.v1",
@@ -38,10 +38,10 @@ impl<'a> FoundNodesDocument<'a> {
     }
 }
 
-/// The names that a template for nodes may use.
+/// Names available in node templates.
 pub const TEMPLATE_NAMES: [&str; 1] = ["node"];
 
-/// What a template knows of a node that was found.
+/// Template values of a discovered node.
 #[derive(Debug, Serialize)]
 pub struct FoundNodeTemplateValues<'a> {
     /// Its name.

@@ -1,33 +1,33 @@
-//! Text that grows line by line.
+//! A text that is built line by line.
 
 use std::fmt::{Display, Write as _};
 
-/// The text up to now.
+/// The text so far.
 #[derive(Debug, Default)]
 pub struct TextPage(String);
 
 impl TextPage {
-    /// Adds text as it is.
+    /// Appends text unchanged.
     pub fn push_text(&mut self, text: impl Display) {
-        // Writing into a String cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(self.0, "{text}");
     }
 
-    /// Adds a line. What ends in white space does so only for its alignment.
+    /// Appends a line. Trailing white space, which results from alignment, is removed.
     pub fn push_line(&mut self, text: impl Display) {
         self.push_text(text);
         self.0.truncate(self.0.trim_end_matches(' ').len());
         self.0.push('\n');
     }
 
-    /// Adds an empty line, unless there is one already.
+    /// Appends an empty line, unless the text already ends with one.
     pub fn push_gap(&mut self) {
         if !self.0.is_empty() && !self.0.ends_with("\n\n") {
             self.0.push('\n');
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn into_text(self) -> String {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Pools of run permits: who holds them, who waits, and since when.
+//! Renders permit pools: holders and waiting nodes, with times.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,12 +49,12 @@ pub struct PermitPoolEntry {
 }
 
 impl PermitPoolStatus {
-    /// Those who hold its permits.
+    /// The holders of permits.
     pub fn holders(&self) -> impl Iterator<Item = &PermitPoolEntry> {
         self.holders.iter()
     }
 
-    /// The smallest limit that anybody goes by.
+    /// The smallest limit that any node uses.
     fn limit_text(&self) -> String {
         let parties = self.holders.iter().chain(&self.waiting);
         let limits = parties.map(|party| party.limit).filter(|limit| *limit > 0);
@@ -71,7 +71,7 @@ impl PermitPoolEntry {
     }
 }
 
-/// What a successful answer to `permit list` says. What cannot be read is left out.
+/// Parses the successful replies to `permit list`. Skips invalid entries.
 pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolStatus> {
     let told = report.replies.iter().find(|reply| reply.is_ok());
     let pools = told.and_then(|reply| reply.data.get("pools")?.as_array());
@@ -81,7 +81,7 @@ pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolStatus> {
         .collect()
 }
 
-/// A line for each pool.
+/// Renders one line per pool.
 pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
     if pools.is_empty() {
         return String::new();
@@ -100,7 +100,7 @@ pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
     lay_out_table(&heading, &rows, width, None).text
 }
 
-/// Everybody who holds or waits.
+/// Renders all holders and waiting nodes.
 pub fn render_pools(pools: &[PermitPoolStatus], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
@@ -150,7 +150,7 @@ fn member_rows(parties: &[PermitPoolEntry]) -> Vec<Vec<TableCell>> {
     parties.iter().map(row).collect()
 }
 
-/// Whether these holders shall lose their permits.
+/// The prompt for releasing the permits of these holders.
 pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
     let mut page = TextPage::default();
     for holder in live {
@@ -175,7 +175,7 @@ pub struct PermitPoolsDocument<'a> {
 }
 
 impl<'a> PermitPoolsDocument<'a> {
-    /// The document of these.
+    /// Creates the document of these pools.
     pub fn new(pools: &'a [PermitPoolStatus], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.permits.v1",

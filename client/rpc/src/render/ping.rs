@@ -1,4 +1,4 @@
-//! Who answers a ping, and how fast.
+//! Renders the replies to a ping and their times.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::trace::NodeTraceDocument;
 use crate::printer::WARNING;
 use crate::report::NodeTrace;
 
-/// Clocks that differ by less are nothing to speak of, in milliseconds.
+/// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: i64 = 1000;
 
-/// One answer to a ping.
+/// One reply to a ping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PingReply {
-    /// Who answers.
+    /// The sender.
     pub node: Identity,
-    /// From asking to the answer.
+    /// Time from the request to the reply.
     pub after: Duration,
-    /// How far the node's clock is ahead of ours, in milliseconds; 0 as long as the way there and back explains it.
+    /// The node's clock minus the local clock, in milliseconds; 0 if the round trip time explains the difference.
     pub skew: i64,
 }
 
 impl PingReply {
-    /// Judges the clock of a node that said `theirs` at some time between the question, `after` before `now`, and `now`.
+    /// Computes the clock skew of a node that sent its time `theirs` between the request, `after` before `now`, and `now`.
     pub fn new(node: Identity, after: Duration, theirs: Millis, now: Millis) -> Self {
         let earliest =
             now.saturating_sub(Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX));
@@ -40,7 +40,7 @@ impl PingReply {
         }
     }
 
-    /// The line for people; who wants details sees every clock, others only those that are wrong.
+    /// Renders the line of this reply; verbose output shows every clock, otherwise only wrong ones are shown.
     pub fn render_line(&self, verbose: bool) -> String {
         let time = format!("time={}", format_milliseconds(self.after));
         let line = format!("{:<40} {time:>16}", self.node.as_str());
@@ -57,7 +57,7 @@ impl PingReply {
     }
 }
 
-/// The statistics below the lines.
+/// Renders the statistics below the lines.
 pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
     let count = pongs.len();
     let replies = if count == 1 { "reply" } else { "replies" };
@@ -69,13 +69,13 @@ pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
     format!("{head} max: {max} min: {min} avg: {avg}")
 }
 
-/// The least width of a bar of the graph, in milliseconds.
+/// Minimum width of a bar of the graph, in milliseconds.
 const MIN_BUCKET_MS: u128 = 50;
-/// The heights of a bar; an empty one is a space.
+/// Bars by height; an empty bar is a space.
 const BAR_HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How the answers are spread over time, as a line of bars that fits the width; nothing without answers. Bars are 50 ms
-/// wide, or a multiple of it where that would be too many.
+/// Renders the distribution of reply times as a line of bars that fits the width; `None` without replies. Each bar covers 50 ms, or a multiple of it
+/// if there would be too many bars.
 pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
     let last = PingTimes::from_replies(pongs)?.max.as_millis();
     let room = u128::try_from(width).unwrap_or(u128::MAX).max(1);
@@ -149,7 +149,7 @@ struct PingStatistics {
 }
 
 impl<'a> PingDocument<'a> {
-    /// The document of these answers; `incomplete` when some may have been lost.
+    /// Creates the document of these replies; `incomplete` when some may have been lost.
     pub fn new(pongs: &[PingReply], incomplete: bool) -> Self {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let reply = |pong: &PingReply| PingReplyDocument {
@@ -171,7 +171,7 @@ impl<'a> PingDocument<'a> {
         }
     }
 
-    /// The same, with the ways of those that were followed.
+    /// Adds the traces of nodes.
     pub fn with_traces(mut self, traces: &'a [(Identity, NodeTrace)]) -> Self {
         for reply in &mut self.replies {
             let way = traces.iter().find(|(node, _)| *node == reply.sender);

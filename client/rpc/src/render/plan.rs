@@ -1,4 +1,4 @@
-//! What is about to be done, before it is: how many nodes, in which waves, and when it ends early.
+//! Renders the preview of a rollout: number of nodes, batches and stop conditions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use muster_wire::identity::Identity;
 use super::page::TextPage;
 use super::span::format_duration;
 
-/// Names that stand for all.
+/// Number of node names in the preview.
 const SAMPLE_SIZE: usize = 3;
 
-/// A rollout that has not begun.
+/// A rollout before its start.
 #[derive(Debug, Clone, Copy)]
 pub struct RolloutPreview<'a> {
     /// The agent and its action.
     pub request: (&'a str, &'a str),
-    /// Who is meant.
+    /// The target nodes.
     pub nodes: &'a BTreeSet<Identity>,
-    /// In which waves.
+    /// The batches.
     pub rollout: BatchedRollout,
-    /// Between waves.
+    /// Pause between batches.
     pub pause: Duration,
 }
 
 impl RolloutPreview<'_> {
-    /// The lines that say all that; one, when all are asked at once.
+    /// Renders the preview; one line if there is only one batch.
     pub fn render_text(&self) -> String {
         let (agent, action) = self.request;
         let waves = self.rollout.batches(self.nodes);
@@ -79,7 +79,7 @@ impl RolloutPreview<'_> {
         ))
     }
 
-    /// When it ends early.
+    /// Describes the stop conditions.
     fn describe_early_end(&self) -> String {
         let allowed = self
             .rollout
@@ -101,12 +101,12 @@ pub fn node_count_text(nodes: usize) -> String {
     format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" })
 }
 
-/// The first names, and how many more there are.
+/// The first few names, and the number of the others.
 pub fn list_sample_nodes(nodes: &BTreeSet<Identity>) -> String {
     list_first_nodes(nodes, SAMPLE_SIZE)
 }
 
-/// So many names, and how many more there are.
+/// The first `shown` names, and the number of the others.
 pub fn list_first_nodes(nodes: &BTreeSet<Identity>, shown: usize) -> String {
     let names: Vec<&str> = nodes.iter().take(shown).map(Identity::as_str).collect();
     let names = names.join(", ");

@@ -1,4 +1,4 @@
-//! The agents that a caller knows, as a list.
+//! Renders the list of agents with a known DDL.
 
 use muster_client::DdlStore;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct PluginListDocument<'a> {
 }
 
 impl<'a> PluginListDocument<'a> {
-    /// The document of these schemas.
+    /// Creates the document of these DDLs.
     pub fn new(store: &'a DdlStore) -> Self {
         let entry = |ddl: &'a muster_ddl::AgentDdl| PluginListEntry {
             name: ddl.name(),
@@ -45,7 +45,7 @@ impl<'a> PluginListDocument<'a> {
     }
 }
 
-/// The text for people: a line for each agent.
+/// Renders one line per agent.
 pub fn render_agent_list(store: &DdlStore) -> String {
     let widest = store
         .all()

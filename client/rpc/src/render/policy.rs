@@ -1,4 +1,4 @@
-//! What is said of policies: findings, explanations and outcomes of tests, for people and for programs.
+//! Renders policy findings, explanations and test results.
 
 use muster_wire::identity::SubjectName;
 use muster_wire::policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
@@ -21,7 +21,7 @@ pub struct PolicyCheckDocument<'a> {
 }
 
 impl<'a> PolicyCheckDocument<'a> {
-    /// The findings in so many files.
+    /// Creates the document of the findings in this many files.
     pub fn new(files: usize, findings: &'a [LintFinding]) -> Self {
         let count = |level| findings.iter().filter(|found| found.level == level).count();
         Self {
@@ -33,12 +33,12 @@ impl<'a> PolicyCheckDocument<'a> {
         }
     }
 
-    /// How many errors, and how many warnings.
+    /// Number of errors and of warnings.
     pub fn finding_counts(&self) -> (usize, usize) {
         (self.errors, self.warnings)
     }
 
-    /// A line for each finding, as compilers write them, and the balance.
+    /// Renders one line per finding, in the format of compilers, and the totals.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
         for found in self.findings {
@@ -104,7 +104,7 @@ struct PolicyStepDocument<'a> {
 }
 
 impl<'a> PolicyExplainDocument<'a> {
-    /// The explanation of an answer to this question.
+    /// Creates the document of a verdict's explanation.
     pub fn new(
         (caller, agent, action): (&'a PolicyPrincipal, &'a SubjectName, &'a SubjectName),
         node: Option<&'a str>,
@@ -134,7 +134,7 @@ impl<'a> PolicyExplainDocument<'a> {
         }
     }
 
-    /// The answer, and each line that was looked at.
+    /// Renders the verdict, and each evaluated line.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
         let (style, may) = if self.allowed {
@@ -185,7 +185,7 @@ impl<'a> PolicyExplainDocument<'a> {
     }
 }
 
-/// The questions to data sources that mattered, and whose answers nobody gave.
+/// Relevant data source lookups without an assumed result.
 fn unknown_lookups(explanation: &PolicyExplanation) -> Vec<String> {
     let lookups = explanation.unknown.iter();
     lookups.map(ToString::to_string).collect()
@@ -215,7 +215,7 @@ struct PolicyTestCaseDocument<'a> {
 }
 
 impl<'a> PolicyTestDocument<'a> {
-    /// The outcomes of all cases.
+    /// Creates the document of all test results.
     pub fn new(outcomes: &'a [PolicyTestOutcome]) -> Self {
         let case = |outcome: &'a PolicyTestOutcome| PolicyTestCaseDocument {
             name: &outcome.name,
@@ -242,12 +242,12 @@ impl<'a> PolicyTestDocument<'a> {
         }
     }
 
-    /// How many failed.
+    /// Number of failed cases.
     pub fn failed_count(&self) -> usize {
         self.failed
     }
 
-    /// A line for each case, and the balance.
+    /// Renders one line per case, and the totals.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
         for case in &self.cases {

@@ -1,20 +1,20 @@
-//! Makes the words of strangers safe to print: control characters, escape sequences and characters that turn the
-//! direction of text are shown as `\x1b` or `\u{202e}`. Line ends and tabs stay, unless a single line is wanted.
+//! Makes untrusted text safe to print: control characters, escape sequences and bidirectional control characters are shown as `\x1b` or `\u{202e}`.
+//! Line ends and tabs are kept, unless a single line is requested.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with everything harmless in it, and the rest escaped. A carriage return before a line end is left out.
+/// Escapes harmful characters. Drops a carriage return before a line end.
 pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
     escape_matching(text, |c| c == '\n' || c == '\t')
 }
 
-/// The text as a single line: line ends and tabs are escaped too.
+/// Escapes the text to a single line: line ends and tabs are escaped too.
 pub fn escape_to_line(text: &str) -> Cow<'_, str> {
     escape_matching(text, |_| false)
 }
 
-/// Whether a terminal, or the reader, may take the character for something else than itself.
+/// Whether a terminal could interpret the character, or a reader could misread it.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -32,7 +32,7 @@ fn escape_matching(text: &str, stays: fn(char) -> bool) -> Cow<'_, str> {
             '\r' if stays('\n') && characters.peek() == Some(&'\n') => {}
             '\n' if !stays('\n') => safe.push_str("\\n"),
             '\t' if !stays('\t') => safe.push_str("\\t"),
-            // Writing into a String cannot fail.
+            // Writing to a String cannot fail.
             c if harmful(c) && c.is_ascii() => drop(write!(safe, "\\x{:02x}", u32::from(c))),
             c if harmful(c) => drop(write!(safe, "\\u{{{:x}}}", u32::from(c))),
             c => safe.push(c),

@@ -1,4 +1,4 @@
-//! What nodes tell while they are at work, for people: a line for each event, with the node's name in front.
+//! Renders progress of nodes: one line per event, prefixed with the node's name.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::printable::{escape_to_line, escape_unprintable};
 use crate::printer::{HINT, WARNING};
 
-/// The lines of what a node told.
+/// Renders the lines of a progress update.
 pub fn render_progress_update(tale: &ProgressUpdate) -> String {
     let mut text = String::new();
     let node = &tale.node;
-    // Writing into a String cannot fail.
+    // Writing to a String cannot fail.
     if let Some(loss) = loss_text(tale) {
         let _ = writeln!(text, "{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}");
     }
@@ -30,7 +30,7 @@ pub fn render_progress_update(tale: &ProgressUpdate) -> String {
     text
 }
 
-/// A line of a program, a sentence, or the event as it is.
+/// Formats an event: a program's output line, a sentence, or the event as JSON.
 fn event_text(event: &Value) -> String {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
     match (text("line"), text("message"), event) {
@@ -42,7 +42,7 @@ fn event_text(event: &Value) -> String {
     }
 }
 
-/// What is missing before these events, in words.
+/// Describes the events that are missing before these.
 fn loss_text(tale: &ProgressUpdate) -> Option<String> {
     match (tale.lost, tale.dropped) {
         (0, 0) => None,

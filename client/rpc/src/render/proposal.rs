@@ -1,4 +1,4 @@
-//! What another wants to ask, in plain words: everything that will be done, before somebody approves it.
+//! Renders a proposal with everything that it will do, for review before approval.
 
 use muster_ddl::ActionSchema;
 use muster_wire::approval::OpenProposal;
@@ -10,7 +10,7 @@ use super::value::{hang_lines, value_lines};
 use crate::clock;
 use crate::printer::{BAD, STRONG, WARNING};
 
-/// The page of a proposal. `action` is its schema, where it is known here; `over`: no node takes it any more.
+/// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.
 pub fn render_proposal(
     proposed: &OpenProposal,
     action: Option<&ActionSchema>,

@@ -1,4 +1,4 @@
-//! Where new nodes stand: a table, a history, a line for each change, a document.
+//! Renders the provisioning of new nodes: a table, a history, one line per change, a document.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -65,17 +65,17 @@ struct ProvisioningHistoryEntry {
 }
 
 impl ProvisioningOverview {
-    /// What a host has answered; what is missing is empty.
+    /// Parses a host's reply; missing outputs are empty.
     pub fn from_reply(reply: &NodeReply) -> Self {
         serde_json::from_value(Value::Object(reply.data.clone())).unwrap_or_default()
     }
 
-    /// Whether any node that is shown has failed.
+    /// Whether provisioning of any shown node has failed.
     pub fn has_failed(&self) -> bool {
         self.nodes.iter().any(|node| node.state == "failed")
     }
 
-    /// Whether no node that is shown is on its way.
+    /// Whether provisioning of every shown node has ended.
     pub fn is_settled(&self) -> bool {
         let moves = |node: &ProvisioningNodeStatus| {
             !node.paused && matches!(&*node.state, "working" | "retiring")
@@ -84,7 +84,7 @@ impl ProvisioningOverview {
     }
 }
 
-/// The table for people, with a line that sums up.
+/// Renders the table and a summary line.
 pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> String {
     let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
     let rows: Vec<Vec<TableCell>> = standing.nodes.iter().map(table_row).collect();
@@ -141,7 +141,7 @@ fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
     std::iter::once(first).chain(rest).collect()
 }
 
-/// What happened to each node, the oldest first.
+/// Renders the history of each node, oldest event first.
 pub fn render_history(standing: &ProvisioningOverview) -> String {
     let mut page = TextPage::default();
     for node in &standing.nodes {
@@ -160,7 +160,7 @@ pub fn render_history(standing: &ProvisioningOverview) -> String {
     page.into_text()
 }
 
-/// What is other than before, a line for each node.
+/// Describes the changes since the previous state, one line per node.
 pub fn describe_changes(
     before: Option<&ProvisioningOverview>,
     now: &ProvisioningOverview,
@@ -209,7 +209,7 @@ pub struct ProvisioningDocument<'a> {
 }
 
 impl<'a> ProvisioningDocument<'a> {
-    /// The document of this.
+    /// Creates the document of this overview.
     pub fn new(standing: &'a ProvisioningOverview) -> Self {
         Self {
             schema: "muster.provision.v1",

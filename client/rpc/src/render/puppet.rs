@@ -1,4 +1,4 @@
-//! What Puppet does on nodes, and what their last runs came to: tables and documents of the agent `puppet`'s answers.
+//! Renders replies of the `puppet` agent: tables and documents about Puppet's state and last runs.
 
 pub mod count;
 pub mod status;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::report::NodeReply;
 
-/// A text of an answer that is there and not empty.
+/// A text output that is present and not empty.
 fn text_output(reply: &NodeReply, name: &str) -> Option<String> {
     let text = reply.data.get(name).and_then(Value::as_str);
     text.filter(|text| !text.is_empty()).map(str::to_owned)
@@ -22,7 +22,7 @@ fn number_output(reply: &NodeReply, name: &str) -> Option<u64> {
     reply.data.get(name).and_then(Value::as_u64)
 }
 
-/// So many seconds, in the two largest units that there are: `42 s`, `3 m 05 s`, `2 h 10 m`, `4 d 3 h`.
+/// Formats seconds in the two largest applicable units: `42 s`, `3 m 05 s`, `2 h 10 m`, `4 d 3 h`.
 fn format_age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

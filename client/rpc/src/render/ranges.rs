@@ -1,19 +1,19 @@
-//! Names of nodes, shortened: `web1`, `web2`, `web3` of one domain are `web[1-3].example.net`. For people only.
+//! Shortens node names to ranges: `web1`, `web2`, `web3` of one domain become `web[1-3].example.net`. For text output only.
 
 use std::collections::BTreeMap;
 
 use muster_wire::identity::Identity;
 
-/// What names have in common that differ only in a number.
+/// The common part of names that differ only in a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct NumberedNameShape<'a> {
     before: &'a str,
     after: &'a str,
-    /// How many digits the number is padded to; 0 when it is not.
+    /// Number of digits to which the number is padded; 0 without padding.
     digits: usize,
 }
 
-/// The names, those that differ only in one number as one word. Every name is in one of the words.
+/// Shortens names that differ only in one number to a range. Every name is in exactly one result.
 pub fn shorten_to_ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> Vec<String> {
     let mut shapes: BTreeMap<NumberedNameShape<'a>, Vec<u64>> = BTreeMap::new();
     let mut words = Vec::new();
@@ -33,7 +33,7 @@ pub fn shorten_to_ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> V
     words
 }
 
-/// A name around the last number of its first label, which tells the hosts of a domain apart.
+/// Splits a name at the last number of its first label, which usually distinguishes the hosts of a domain.
 fn split_numbered_name(name: &str) -> Option<(NumberedNameShape<'_>, u64)> {
     let host = name.find('.').unwrap_or(name.len());
     let is_digit = |c: char| c.is_ascii_digit();
@@ -55,7 +55,7 @@ fn split_numbered_name(name: &str) -> Option<(NumberedNameShape<'_>, u64)> {
     ))
 }
 
-/// Brings numbers that need no padding to the padded ones that are as wide: `08`, `09` and `10` belong together.
+/// Merges numbers without padding into padded ones of equal width: `08`, `09` and `10` form one range.
 fn merge_unpadded(shapes: &mut BTreeMap<NumberedNameShape<'_>, Vec<u64>>) {
     let padded: Vec<NumberedNameShape<'_>> = shapes
         .keys()
@@ -99,7 +99,7 @@ impl NumberedNameShape<'_> {
     }
 }
 
-/// Sorted numbers as stretches without a gap: first and last of each.
+/// Groups sorted numbers into contiguous ranges: first and last of each.
 fn number_spans(numbers: &[u64]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for number in numbers {

@@ -1,4 +1,4 @@
-//! What templates know of a reply.
+//! Template values of a reply.
 
 use muster_wire::Millis;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::report::NodeReply;
 
-/// The names that a template for replies may use.
+/// Names available in reply templates.
 pub const TEMPLATE_NAMES: [&str; 8] = [
     "sender",
     "ok",
@@ -18,7 +18,7 @@ pub const TEMPLATE_NAMES: [&str; 8] = [
     "data",
 ];
 
-/// One reply, by these names.
+/// Values of one reply, by these names.
 #[derive(Debug, Serialize)]
 pub struct ReplyTemplateValues<'a> {
     sender: &'a str,
@@ -26,14 +26,14 @@ pub struct ReplyTemplateValues<'a> {
     status: &'static str,
     statuscode: u8,
     statusmsg: &'a str,
-    /// The reason's word, or nothing.
+    /// The reason code, or empty.
     reason: &'static str,
     took_ms: Millis,
     data: &'a Map<String, Value>,
 }
 
 impl<'a> ReplyTemplateValues<'a> {
-    /// The values of this reply.
+    /// Extracts the values of this reply.
     pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             sender: reply.node.as_str(),

@@ -45,7 +45,7 @@ pub(super) fn generate_crate_files(
     let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace(
         "@BUILDER@",
         &lines(&declared, &|action| {
-            format!("        .action(actions::{}Action)", camel_case(action))
+            format!("        .with_action(actions::{}Action)", camel_case(action))
         }),
     );
     let modules = ACTIONS_TEMPLATE
@@ -97,7 +97,7 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
         ),
         format!("add `{name}` to the table in ARCHITECTURE.md, which tests hold"),
         format!(
-            "offer `{}::agent()?` in agent/src/assemble.rs",
+            "offer `{}::build_agent()?` in agent/src/agents.rs",
             name.replace('-', "_")
         ),
     ]

@@ -169,7 +169,7 @@ fn a_generated_crate_compiles_here_and_passes_its_tests() {
     let made = rpc(&directory, &[&generate[..], &actions, &into].concat());
     assert_eq!(made.status.code(), Some(0), "{made:?}");
     let hints = String::from_utf8_lossy(&made.stderr).into_owned();
-    assert!(hints.contains("agent/src/assemble.rs"), "{hints}");
+    assert!(hints.contains("agent/src/agents.rs"), "{hints}");
 
     let outcome = || {
         Command::new(env!("CARGO"))

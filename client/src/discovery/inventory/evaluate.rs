@@ -1,6 +1,6 @@
-//! What a filter makes of each node of an inventory, and why: for whoever writes a filter, and asks nobody yet.
+//! Evaluates a filter for each node of an inventory and explains the result, so that a filter can be tested without requests to nodes.
 //!
-//! The evaluation is the one that nodes have. What a data source would answer is not in an inventory: it is supposed, or unknown.
+//! Nodes use the same evaluation. An inventory has no results of data sources: each is either assumed by the caller or unknown.
 
 use muster_wire::filter::{
     DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue,
@@ -11,21 +11,21 @@ use muster_wire::state::NodeView;
 use super::{FleetInventory, InventoryError, InventoryNodeView, InventorySelector};
 use crate::discovery::DiscoveryQuery;
 
-/// What became of one node.
+/// Evaluation result of one node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeEvaluation {
     /// The node.
     pub node: Identity,
-    /// Whether it is meant.
+    /// Whether the node matches.
     pub verdict: TruthValue,
-    /// The questions to its data sources that would settle what is unknown, in the order in which it would ask them.
+    /// The data source lookups that would decide an unknown result, in the order in which the node would make them.
     pub asks: Vec<DataLookup>,
-    /// Each condition, and whether it holds. Collective, names and groups together are the first one, if there are any.
+    /// Each condition and its result. Collective, names and groups form the first one, if present.
     pub conditions: Vec<(String, TruthValue)>,
 }
 
 impl FleetInventory {
-    /// What is wanted, held against every node, in the order of the document. `known` is supposed of all of them.
+    /// Evaluates the query for every node, in the order of the document. `known` holds assumed data source results, the same for all nodes.
     pub fn evaluate_nodes(
         &self,
         wanted: &DiscoveryQuery,
@@ -57,7 +57,7 @@ impl FleetInventory {
     }
 }
 
-/// Whether the node is meant, and what it would have to ask before it could tell.
+/// Returns whether the node matches, and which lookups it would make to decide.
 fn evaluate_node(
     wanted: &DiscoveryQuery,
     view: &NodeView<'_>,
@@ -69,7 +69,7 @@ fn evaluate_node(
         match wanted.filter.evaluate_except_identity(view, &known) {
             EvaluationProgress::Decided(TruthValue::Unknown) => return (TruthValue::Unknown, asks),
             EvaluationProgress::Decided(truth) => return (truth, Vec::new()),
-            // A node would know more now; as nobody does here, the next question is the one that it might ask then.
+            // A node would have this result now. Here it is unknown, so continue with the next lookup that the node could make.
             EvaluationProgress::Needs(lookup) => {
                 asks.push(lookup.clone());
                 known.insert(lookup.clone(), DataLookupResult::Unknown(String::new()));
@@ -78,7 +78,7 @@ fn evaluate_node(
     }
 }
 
-/// Collective, names and groups as they are typed, if there are any.
+/// The text of collective, names and groups, as typed; `None` if there are none.
 fn naming_text(wanted: &DiscoveryQuery) -> Option<String> {
     let collective = wanted.collective.iter().map(|name| format!("-T {name}"));
     let identities = wanted.filter.identities().iter();

@@ -1,7 +1,7 @@
-//! `PuppetDB` over HTTP: whom its last runs and reports know. Version 4 of its query API, from `PuppetDB` 6 on.
+//! Discovery through `PuppetDB` over HTTP. Uses version 4 of its query API, available from `PuppetDB` 6.
 //!
-//! Connections are TLS, verified against the authority that is configured (Puppet's own by default), with a client certificate where one
-//! is given. Plain HTTP is for a loopback address only. No proxy of the environment is used, no redirect followed.
+//! Connections use TLS, verified against the configured CA (Puppet's own by default), with a client certificate if one is configured. Plain HTTP is
+//! allowed only for a loopback address. Proxy variables of the environment are ignored; redirects are not followed.
 
 mod query;
 
@@ -23,16 +23,16 @@ use super::flat::{self, DiscoveryFileFormat, NodeListError};
 
 pub use query::PuppetDbQueryError;
 
-/// Largest answer in bytes: a million names.
+/// Maximum response size in bytes: enough for a million names.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
-/// Largest PEM file in bytes.
+/// Maximum size of a PEM file in bytes.
 const MAX_PEM_BYTES: u64 = 1024 * 1024;
-/// So much of a refusal is shown, in bytes.
+/// Maximum length of an error response in messages, in bytes.
 const MAX_REFUSAL_BYTES: u64 = 4096;
-/// Where Puppet keeps the certificate of its authority.
+/// Default path of Puppet's CA certificate.
 const DEFAULT_CA_PATH: &str = "/etc/puppetlabs/puppet/ssl/certs/ca.pem";
 
-/// Where `PuppetDB` is, and how to speak to it.
+/// Address and TLS settings of a `PuppetDB` server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PuppetDbServer {
     url: String,
@@ -41,13 +41,13 @@ pub struct PuppetDbServer {
     timeout: Duration,
 }
 
-/// Why `PuppetDB` told nothing.
+/// Why a `PuppetDB` query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PuppetDbError {
-    /// A condition that cannot be put to it.
+    /// A condition that cannot be translated to a query.
     #[error(transparent)]
     Query(#[from] PuppetDbQueryError),
-    /// The client's key cannot be read, or others could read it too.
+    /// The client's key cannot be read, or other users could read it.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
     /// A certificate cannot be read.
@@ -55,54 +55,54 @@ pub enum PuppetDbError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A certificate or key cannot be used.
+    /// A certificate or key is invalid.
     #[error("cannot use {}: {problem}", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is invalid.
         problem: String,
     },
-    /// No answer.
+    /// The HTTP request failed.
     #[error("PuppetDB at {url} does not answer")]
     Http {
         /// The address.
         url: String,
-        /// Why.
+        /// The HTTP error.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// It refuses.
+    /// The server returned an error status.
     #[error("PuppetDB at {url} refuses with status {status}: {text}")]
     Refused {
         /// The address.
         url: String,
-        /// HTTP's status.
+        /// The HTTP status.
         status: u16,
-        /// Its words, without what could steer a terminal.
+        /// The response body, without control characters.
         text: String,
     },
-    /// The answer is no list of nodes.
+    /// The response is not a list of nodes.
     #[error("the answer of PuppetDB at {url} cannot be used")]
     Answer {
         /// The address.
         url: String,
-        /// Where and why.
+        /// The error and its position.
         #[source]
         source: NodeListError,
     },
-    /// The runtime ended before the answer.
+    /// The runtime ended before the response.
     #[error("the query was given up")]
     GivenUp,
 }
 
 impl PuppetDbServer {
-    /// An address such as `https://puppetdb.acme.net:8081`; none if it is no address, holds a secret, or would send names in clear
-    /// over a network.
+    /// Creates a server from an address such as `https://puppetdb.acme.net:8081`. Fails if the address is invalid, contains a secret, or would send
+    /// names unencrypted over a network.
     pub fn new(
         url: &str,
         ca: Option<PathBuf>,
@@ -128,7 +128,7 @@ impl PuppetDbServer {
         })
     }
 
-    /// The nodes that are wanted, as far as `PuppetDB` knows: those that are not deactivated or expired. Waits on a thread of its own.
+    /// Returns the matching nodes in `PuppetDB`, without deactivated or expired ones. The HTTP request blocks a thread of its own.
     pub async fn find_nodes(
         &self,
         wanted: &DiscoveryQuery,
@@ -275,7 +275,7 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbE
 
 fn load_client_certificate(cert: &Path, key: &Path) -> Result<ClientCert, PuppetDbError> {
     let chain = load_certificates(cert)?;
-    // The parser's own words could quote what it read.
+    // The parser's error text could quote the secret input, so it is replaced.
     let text = muster_secret::read_secret(key, SecretOwner::Puppet, MAX_PEM_BYTES)?;
     let private = PrivateKey::from_pem(text.as_bytes())
         .map_err(|_| pem_error(key, &"it holds no private key in PEM form"))?;

@@ -1,20 +1,20 @@
-//! From filters to queries. Pure.
+//! Translates filters to `PuppetDB` queries. Pure functions.
 //!
-//! Filters become `PuppetDB`'s query syntax as JSON (its "AST"), not as text: a value is a JSON string and can be nothing else, whatever
-//! is in it. A text of PQL (`-I pql:...`) goes as it is, in a query of its own. Alternatives that are asked apart are united, and the sets
-//! that they make are intersected with the rest here.
+//! Filters become `PuppetDB`'s query syntax as JSON (its "AST"), not as text, so a value is always a JSON string and cannot inject syntax. A text of
+//! PQL (`-I pql:...`) is sent unchanged, in a query of its own. Results of separate alternatives are united; the resulting sets are intersected with
+//! the rest by this client.
 //!
-//! Where `PuppetDB` compares differently from a node: texts are compared with regard to case, and regular expressions are `PostgreSQL`'s.
+//! `PuppetDB` compares differently from a node: string comparison is case-sensitive, and regular expressions are `PostgreSQL`'s.
 
 use muster_wire::filter::{FactOperator, FactTerm, FilterPattern};
 use serde_json::{Value, json};
 
 use super::super::DiscoveryQuery;
 
-/// A condition that `PuppetDB` cannot be asked.
+/// A condition that `PuppetDB` does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PuppetDbQueryError {
-    /// It knows no order of texts.
+    /// String ordering, which `PuppetDB` does not support.
     #[error("PuppetDB compares only numbers with {operator}, and {value:?} of fact {fact} is none")]
     Order {
         /// The fact.
@@ -24,12 +24,12 @@ pub enum PuppetDbQueryError {
         /// The value.
         value: String,
     },
-    /// A path that its queries cannot write.
+    /// A fact path that its query syntax cannot express.
     #[error("PuppetDB cannot be asked for fact {fact}: {problem}")]
     Path {
         /// The fact.
         fact: String,
-        /// What is wrong with it.
+        /// Why it cannot be expressed.
         problem: &'static str,
     },
     /// An empty query.
@@ -37,7 +37,7 @@ pub enum PuppetDbQueryError {
     Empty,
 }
 
-/// The queries: a node is meant if every set of alternatives has it. Never empty.
+/// Builds the queries: a node matches if every set of alternatives contains it. Never empty.
 pub(super) fn build_queries(
     wanted: &DiscoveryQuery,
 ) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
@@ -73,7 +73,7 @@ pub(super) fn build_queries(
     Ok(queries)
 }
 
-/// The names of nodes that satisfy all.
+/// Builds the query for node names that satisfy all conditions.
 fn nodes_query(demanded: Vec<Value>) -> Value {
     if demanded.is_empty() {
         return json!(["from", "nodes", ["extract", ["certname"]]]);
@@ -107,7 +107,7 @@ fn name_condition(pattern: &FilterPattern) -> Value {
 fn class_condition(pattern: &FilterPattern) -> Value {
     let title = match pattern {
         FilterPattern::Exact(name) => json!(["=", "title", class_title(name)]),
-        // A node compares with the class in lower case; PuppetDB has it capitalised.
+        // Nodes compare classes in lower case; PuppetDB stores them capitalised.
         expression => {
             let source = strip_slashes(&expression.to_string());
             let source = source.strip_prefix("(?i)").unwrap_or(&source);
@@ -117,7 +117,7 @@ fn class_condition(pattern: &FilterPattern) -> Value {
     in_entity("resources", &json!(["and", ["=", "type", "Class"], title]))
 }
 
-/// `mysql::master` as the catalog has it, `Mysql::Master`.
+/// Converts `mysql::master` to the catalog's form, `Mysql::Master`.
 fn class_title(class: &str) -> String {
     let capital = |part: &str| {
         let mut letters = part.chars();
@@ -162,7 +162,7 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
     }
 }
 
-/// The nodes of which another entity tells this.
+/// Builds the subquery for nodes whose rows in another entity match.
 fn in_entity(entity: &str, condition: &Value) -> Value {
     json!([
         "in",
@@ -171,7 +171,7 @@ fn in_entity(entity: &str, condition: &Value) -> Value {
     ])
 }
 
-/// `os.family` as `facts.os.family`, with quotes where a segment needs them.
+/// Converts `os.family` to `facts.os.family`, with quotes where a segment needs them.
 fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
     let refused = |problem| PuppetDbQueryError::Path {
         fact: term.fact_path().to_string(),
@@ -200,7 +200,7 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
     Ok(path)
 }
 
-/// The number that a value looks like to a filter: plain decimals only.
+/// Parses a value as a number, with the rules of filters: plain decimals only.
 fn parse_number(text: &str) -> Option<Value> {
     let plain = text
         .bytes()
@@ -215,7 +215,7 @@ fn parse_number(text: &str) -> Option<Value> {
     Some(json!(value))
 }
 
-/// `/re/` as `re`, and `/re/i` as `PostgreSQL` writes it.
+/// Converts `/re/` to `re`, and `/re/i` to the syntax of `PostgreSQL`.
 fn strip_slashes(text: &str) -> String {
     let body = text.strip_prefix('/').unwrap_or(text);
     match (body.strip_suffix("/i"), body.strip_suffix('/')) {

@@ -1,4 +1,4 @@
-//! `drop`: forgets refreshes that are owed: somebody has seen to it otherwise.
+//! `drop`: removes owed refreshes from the ledger, for targets that were refreshed by other means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl AgentAction for LedgerDropAction {
     }
 }
 
-/// Under the lock: a run that goes on writes the same file.
+/// Takes the run lock, because a running engine writes the same file.
 fn drop_owed_refreshes(options: &Options, target: &str) -> Result<LedgerDropOutput, ActionError> {
     let failed = |error: &dyn std::error::Error| ActionError::failed(error_chain(error));
     let state = open_state_dir(options)?;

@@ -1,4 +1,4 @@
-//! `lint`: tells which notifications of a catalog a stock Puppet would lose.
+//! `lint`: lists the notifications of a catalog that an unmodified Puppet would lose.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::options::Options;
 use crate::runs::open_state_dir;
 
-/// Most debts of one answer.
+/// Maximum number of refreshes in one reply.
 const MAX_LISTED_REFRESHES: usize = 1000;
 
 pub(crate) struct LedgerListAction(pub(crate) Arc<Options>);
@@ -79,7 +79,7 @@ impl AgentAction for LedgerListAction {
     }
 }
 
-/// What is owed, whether or not a run goes on.
+/// Reads the owed refreshes without the run lock, so it works during a run.
 pub(crate) fn read_owed_refreshes(options: &Options) -> Result<Vec<OwedRefresh>, ActionError> {
     let state = open_state_dir(options)?;
     RefreshLedger::read_owed(&state).map_err(|error| ActionError::failed(error_chain(&error)))

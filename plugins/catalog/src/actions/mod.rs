@@ -1,4 +1,4 @@
-//! The actions, one file each.
+//! The actions of `catalog` and `ledger`, one file each.
 
 mod apply;
 mod drop;

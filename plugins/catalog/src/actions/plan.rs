@@ -1,4 +1,4 @@
-//! `plan`: tells what a catalog would change.
+//! `plan`: reports what a catalog would change.
 
 use std::sync::Arc;
 

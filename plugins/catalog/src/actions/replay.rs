@@ -1,6 +1,6 @@
-//! `replay`: makes the refreshes that are owed, now, with the catalog that was applied last.
+//! `replay`: makes the owed refreshes now, with the catalog that was applied last.
 //!
-//! Only the targets have their turn; noop, schedules and failures hold for them as in any run.
+//! Only the targets are evaluated. Noop, schedules and failures apply to them as in any run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What `apply` and `plan` are asked: which catalog, and which of its resources. They differ in nothing but whether anything is changed.
+//! Input of `apply` and `plan`: the catalog and the selected resources. The two actions differ only in whether they change the node.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ pub(crate) struct CatalogRunInput {
     skip_tags: Option<String>,
 }
 
-/// What is done with the catalog.
+/// How the catalog is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CatalogRunMode {
-    /// The node is changed.
+    /// Changes the node.
     Apply,
-    /// It is only told what would be.
+    /// Reports what would change.
     Plan,
 }
 
 impl CatalogRunInput {
-    /// Runs the engine as it was asked to, and tells what came of it.
+    /// Runs the engine with this input and returns the result.
     pub(crate) async fn run_catalog(
         self,
         cx: &CallContext,

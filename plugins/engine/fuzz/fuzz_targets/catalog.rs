@@ -5,10 +5,11 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use muster_engine::catalog::Catalog;
-use muster_engine::{Engine, lint};
+use muster_engine::{ResourceEngine, lint};
 use muster_system::fake::FakeSystem;
 
-static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(Arc::new(FakeSystem::new())));
+static ENGINE: LazyLock<ResourceEngine> =
+    LazyLock::new(|| ResourceEngine::new(Arc::new(FakeSystem::new())));
 
 fuzz_target!(|bytes: &[u8]| {
     match Catalog::parse(bytes, "node") {
@@ -16,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
             for entry in 0..catalog.entries.len() {
                 assert!(!catalog.containment_path(entry).is_empty());
             }
-            let _ = lint::check(&ENGINE, &catalog);
+            let _ = lint::lint_catalog(&ENGINE, &catalog);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -1,7 +1,7 @@
-//! A catalog: every resource that a machine is to have, what contains what, and in which order it was written.
+//! The catalog: all resources of one machine, their containers, and the order in which they were written.
 //!
-//! Only what the words say. [`puppet`] and [`short_form`] read the two forms in which a catalog comes; `crate::world` judges the
-//! resources by their types.
+//! Syntax only. [`puppet`] and [`short_form`] parse the two input formats; `crate::resolved_catalog` validates
+//! resources against their types.
 
 pub mod puppet;
 mod reference;
@@ -15,30 +15,30 @@ use serde_json::{Map, Value as Json};
 
 pub use reference::ResourceReference;
 
-/// The largest catalog that is read, in bytes.
+/// Maximum size of a catalog, in bytes.
 pub const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most resources and containers of a catalog. A run needs about 7 KiB of memory for each, some 350 MiB at this limit.
+/// Maximum number of resources and containers in a catalog. A run needs about 7 KiB of memory for each, about 350 MiB at this limit.
 pub const MAX_RESOURCES: usize = 50_000;
 
-/// What a machine is to be.
+/// The desired state of one machine.
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    /// For which machine.
+    /// The name of the machine.
     pub name: String,
-    /// Which edition of the configuration: a number or a text.
+    /// Version of the configuration: a number or a string.
     pub version: Json,
-    /// Puppet's environment.
+    /// The Puppet environment.
     pub environment: String,
-    /// The compilation's own identity.
+    /// UUID of the compilation.
     pub uuid: Option<String>,
-    /// The code's identity.
+    /// Puppet's `code_id`.
     pub code_id: Option<String>,
-    /// Names of the classes, lower case.
+    /// Class names in lower case.
     pub classes: Vec<String>,
-    /// Resources and containers, in the order in which they were written.
+    /// Resources and containers in catalog order.
     pub entries: Vec<CatalogEntry>,
-    /// What was odd about it, though it could be read.
+    /// Non-fatal problems found while parsing.
     pub warnings: Vec<String>,
 }
 
@@ -47,26 +47,26 @@ pub struct Catalog {
 pub struct CatalogEntry {
     /// `File[/etc/motd]`, `Class[Web]`.
     pub reference: ResourceReference,
-    /// Whether it only holds others.
+    /// Whether it only contains other resources.
     pub is_container: bool,
     /// Its container, as an index into [`Catalog::entries`].
     pub container: Option<usize>,
-    /// Words by which it can be selected, in their order.
+    /// Tags for selection, in order.
     pub tags: Vec<String>,
-    /// In which file it was written.
+    /// The source file of the definition.
     pub file: Option<String>,
-    /// In which line.
+    /// The line number of the definition.
     pub line: Option<u64>,
-    /// Properties, parameters and metaparameters as they were written.
+    /// Properties, parameters and metaparameters as written.
     pub words: Map<String, Json>,
-    /// Names of words whose values are never shown.
+    /// Names of attributes whose values must never be displayed.
     pub sensitive: BTreeSet<String>,
-    /// Exported for other machines, not for this one.
+    /// Exported for other machines; not applied here.
     pub is_virtual: bool,
 }
 
 impl fmt::Debug for CatalogEntry {
-    /// Names the words without showing them: a password may be among them.
+    /// Prints attribute names without values, because a value may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("reference", &self.reference)
@@ -76,7 +76,7 @@ impl fmt::Debug for CatalogEntry {
 }
 
 impl CatalogEntry {
-    /// A resource of which nothing is said yet.
+    /// A resource without attributes.
     pub fn new(reference: ResourceReference, is_container: bool) -> Self {
         Self {
             reference,
@@ -91,7 +91,7 @@ impl CatalogEntry {
         }
     }
 
-    /// Adds a tag, once.
+    /// Adds a tag unless already present.
     pub fn add_tag(&mut self, tag: &str) {
         let tag = tag.to_lowercase();
         if !self.tags.contains(&tag) {
@@ -99,7 +99,7 @@ impl CatalogEntry {
         }
     }
 
-    /// How the entry is called in a containment path: a class by its name alone.
+    /// The name of the entry in a containment path: for a class, the name only.
     pub fn path_name(&self) -> String {
         if self.is_container && self.reference.type_name == "class" {
             self.reference.class_name()
@@ -109,75 +109,75 @@ impl CatalogEntry {
     }
 }
 
-/// Why a catalog is not taken. Nothing was touched.
+/// Reasons to reject a catalog. Nothing has been changed on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// The bytes are not of the form.
+    /// The bytes are not valid in the given format.
     #[error("the catalog is not valid {form}")]
     Malformed {
         /// `JSON` or `TOML`.
         form: &'static str,
-        /// Where and why.
+        /// The parser's error with its position.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// More resources than a run has memory for.
+    /// More resources than the memory limit of a run allows.
     #[error(
         "the catalog has {count} resources and containers, more than the {MAX_RESOURCES} that are applied at once; split it"
     )]
     TooMany {
-        /// How many there are.
+        /// Number of resources and containers.
         count: usize,
     },
-    /// A key is missing or of the wrong kind.
+    /// A key is missing or has the wrong type.
     #[error("{place}: `{key}` {problem}")]
     Key {
-        /// `the catalog`, `File[/etc/motd]`.
+        /// Location: `the catalog`, `File[/etc/motd]`.
         place: String,
         /// The key.
         key: String,
-        /// What is wrong and what is expected.
+        /// The problem and the expected value.
         problem: String,
     },
-    /// A text that should name a resource does not.
+    /// A string that should be a resource reference is not one.
     #[error("`{text}` is no reference such as `File[/etc/motd]`")]
     Reference {
         /// The text.
         text: String,
     },
-    /// Two resources of one name, or an alias that is taken.
+    /// Two resources with one name, or an alias that is already in use.
     #[error("{reference} is there twice{}", at.as_deref().map(|at| format!(": {at}")).unwrap_or_default())]
     Duplicate {
-        /// What is there twice.
+        /// The duplicate reference.
         reference: String,
-        /// What is known of the places.
+        /// The known source locations.
         at: Option<String>,
     },
-    /// A containment edge or a relationship that leads nowhere.
+    /// A containment edge or relationship with an unknown target.
     #[error("could not find dependency {missing} for {resource}")]
     Missing {
-        /// What is named and not there.
+        /// The missing resource.
         missing: String,
-        /// Who names it.
+        /// The resource that refers to it.
         resource: String,
     },
-    /// A value that only Puppet itself could make sense of.
+    /// A value that only Puppet itself can evaluate.
     #[error("{resource}: `{name}` {problem}")]
     Unsupported {
-        /// Whose value.
+        /// The resource.
         resource: String,
         /// The parameter.
         name: String,
-        /// What it is and what to do.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// A type does not take a value.
+    /// A type rejected a value.
     #[error(transparent)]
     Resource(#[from] crate::error::EngineError),
 }
 
 impl Catalog {
-    /// Reads a catalog in whatever form it comes: Puppet's JSON, a JSON list of resources, or TOML.
+    /// Parses a catalog. Detects the format: Puppet's JSON, a JSON list of resources, or TOML.
     pub fn parse(bytes: &[u8], host: &str) -> Result<Self, CatalogError> {
         let catalog = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => puppet::parse_puppet_json(bytes),
@@ -193,11 +193,11 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The names of what contains an entry, outermost first, and its own.
+    /// Names of the containers of an entry, outermost first, followed by its own name.
     pub fn containment_path(&self, entry: usize) -> Vec<String> {
         let mut path = Vec::new();
         let mut next = Some(entry);
-        // A container cannot lie in itself: parsing refuses it. The bound says so to the reader.
+        // Terminates even on a cycle; the parser already rejects containers that contain themselves.
         while let Some(entry) = next.and_then(|entry| self.entries.get(entry)) {
             path.push(entry.path_name());
             next = entry.container.filter(|_| path.len() <= self.entries.len());

@@ -1,10 +1,10 @@
-//! Types whose provider is a program in any language: a description in JSON, and a program that speaks JSON on its standard input
-//! and output.
+//! Resource types implemented by external programs: a JSON description, and a program that exchanges JSON on standard input and
+//! output.
 //!
-//! - `description`: what a type accepts. `resource_type`: the program as one of the engine's types.
+//! - `description`: the attributes a type accepts. `resource_type`: adapts the program to the engine's type trait.
 //!
-//! The program only looks and changes; what differs, order, noop, refreshes and reports are the engine's. The protocol is in
-//! docs/guides/resource-types.md.
+//! The program only reads and changes state. Comparison, ordering, noop, refreshes and reports are done by the engine. The protocol is
+//! documented in docs/guides/resource-types.md.
 
 mod description;
 mod resource_type;
@@ -22,26 +22,26 @@ use crate::type_source::ResourceTypeSource;
 use description::ExternalTypeDescription;
 use resource_type::ExternalResourceType;
 
-/// Where the types of a machine are described when nothing is said.
+/// Default directory of type descriptions.
 pub const TYPES_DIRECTORY: &str = "/etc/muster/types.d";
 
-/// The largest description that is read, in bytes.
+/// Maximum size of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: u64 = 256 * 1024;
 
-/// The types that are described in a directory: `NAME.json` each.
+/// The types described in a directory, one file `NAME.json` each.
 #[derive(Debug)]
 pub struct ExternalTypes {
     system: Arc<dyn System>,
     directory: PathBuf,
-    /// What was read last, and what came of it.
+    /// Last description read for each name, and the resulting type.
     known: Mutex<BTreeMap<String, CachedExternalType>>,
 }
 
-/// The bytes of a description, and the type that they make.
+/// The bytes of a description, and the type built from them.
 type CachedExternalType = (Vec<u8>, Arc<ExternalResourceType>);
 
 impl ExternalTypes {
-    /// Those of that directory, read anew at each question.
+    /// Types of the given directory. The description is read again on each lookup.
     pub fn new(system: Arc<dyn System>, directory: impl Into<PathBuf>) -> Self {
         Self {
             system,
@@ -75,7 +75,7 @@ impl ExternalTypes {
         Ok(Some(found))
     }
 
-    /// What runs with our rights must not be anybody's to write.
+    /// The program runs with the privileges of this process, so other users must not be able to write its files.
     fn check_trusted_file(&self, path: &Path) -> Result<(), String> {
         let found = self
             .system

@@ -1,10 +1,10 @@
-//! Which refreshes are owed: a notification is never lost to a failure, a skip, noop, or a crash.
+//! Journal of pending refreshes: a failure, a skip, noop mode or a crash never loses a notification.
 //!
-//! Before a resource is changed that refreshes others, what will be owed is on the disk (an *intent*). After the change it is
-//! *pending*, and stays so until the refresh of its target has succeeded, in this run or any later one. An intent whose run died
-//! is *uncertain*: the next evaluation of its source decides whether the change was made.
+//! Before a resource that refreshes others is changed, the refreshes it will cause are written to disk (an *intent*). After the change they are
+//! *pending* until the target is refreshed successfully, in this run or a later one. If the run dies after the intent, the entry
+//! is *uncertain*: the next evaluation of the source decides whether the change was made.
 //!
-//! [`journal`] has the bytes. Who is owed what, and when a debt is paid, is decided here and nowhere else.
+//! [`journal`] defines the record format. All decisions about pending refreshes are made in this module.
 
 pub mod journal;
 
@@ -15,58 +15,58 @@ use serde::{Deserialize, Serialize};
 
 use journal::LedgerRecord;
 
-/// The name of the file in the state directory.
+/// Name of the journal file in the state directory.
 pub const JOURNAL_FILE: &str = "refreshes.journal";
-/// The largest journal that is read, in bytes. It is rewritten at each start, so that only a run's own records add to it.
+/// Maximum size of the journal, in bytes. It is compacted at each start, so only records of the current run are appended.
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How certain it is that a refresh is owed.
+/// Whether a refresh is known to be pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefreshCertainty {
-    /// The run died between the intent and its outcome.
+    /// The run died between intent and outcome.
     Uncertain,
     /// The source was changed.
     Pending,
 }
 
-/// One owed refresh.
+/// One pending refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwedRefresh {
-    /// Its number in the ledger.
+    /// Its id in the ledger.
     pub id: u64,
     /// The run in which the source was changed.
     pub run: String,
-    /// The resource that was changed: `File[/etc/app.conf]`.
+    /// The changed resource: `File[/etc/app.conf]`.
     pub source: String,
-    /// The resource that is owed a refresh: `Exec[reload]`.
+    /// The resource to refresh: `Exec[reload]`.
     pub target: String,
-    /// Whether the change was made for certain.
+    /// Whether the change is known to have been made.
     pub certainty: RefreshCertainty,
-    /// What the source was about to change, as a digest: an uncertain debt is none if the same is still to be changed.
+    /// Digest of the planned change of the source. An uncertain entry is dropped if the same change is still planned.
     pub plan: String,
-    /// What was desired of the target then, as a digest.
+    /// Digest of the target's desired state at that time.
     pub target_definition: String,
-    /// When the source was changed: seconds since the epoch.
+    /// Time of the change, in seconds since the epoch.
     pub since: i64,
-    /// Why it has not been paid yet.
+    /// Why the refresh has not succeeded yet.
     pub reason: Option<String>,
-    /// How often a refresh was begun for it and did not succeed.
+    /// Number of failed refresh attempts.
     pub attempts: u32,
 }
 
-/// The debts of one node, on the disk.
+/// The pending refreshes of one node, stored on disk.
 #[derive(Debug)]
 pub struct RefreshLedger {
     debts: BTreeMap<u64, OwedRefresh>,
-    /// Absent when the ledger is only viewed: nothing is written then.
+    /// `None` if the ledger is opened read-only; then nothing is written.
     journal: Option<FileAppender>,
     next: u64,
-    /// What was damaged on the disk, for the log.
+    /// Damage found in the journal, for the log.
     warnings: Vec<String>,
 }
 
-/// The debts of one change that is about to be made.
+/// The refreshes caused by one change that is about to be made.
 #[derive(Debug)]
 #[must_use = "an intent is settled by `made` or `not_made`"]
 pub struct RefreshIntent {
@@ -74,7 +74,7 @@ pub struct RefreshIntent {
 }
 
 impl RefreshLedger {
-    /// Reads the journal, and writes it anew without what was paid. What cannot be read is told, never taken for paid.
+    /// Reads the journal and compacts it: completed entries are dropped. Unreadable records are reported, never treated as completed.
     pub fn open(state: &StateDir) -> Result<Self, SystemError> {
         let (debts, warnings, next) = load_journal(state)?;
         let content: Vec<u8> = debts
@@ -91,7 +91,7 @@ impl RefreshLedger {
         })
     }
 
-    /// The same for a plan: what is recorded stays in memory, and the journal is left as it is.
+    /// Opens the ledger for a plan: records stay in memory, and the journal file is not modified.
     pub fn open_in_memory(state: &StateDir) -> Result<Self, SystemError> {
         let (debts, warnings, next) = load_journal(state)?;
         Ok(Self {
@@ -102,22 +102,22 @@ impl RefreshLedger {
         })
     }
 
-    /// What is owed, without touching anything: for looking while somebody else may be running.
+    /// Reads pending refreshes without modifying anything; safe while another process runs.
     pub fn read_owed(state: &StateDir) -> Result<Vec<OwedRefresh>, SystemError> {
         Ok(load_journal(state)?.0.into_values().collect())
     }
 
-    /// What was damaged on the disk.
+    /// Damage found in the journal.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Everything that is owed, oldest first.
+    /// All pending refreshes, oldest first.
     pub fn owed_refreshes(&self) -> impl Iterator<Item = &OwedRefresh> {
         self.debts.values()
     }
 
-    /// Says what a change will cause, before it is made. On the disk when this returns.
+    /// Records the refreshes that a change will cause, before it is made. Durable on return.
     pub fn record_intent(
         &mut self,
         run: &str,
@@ -153,17 +153,17 @@ impl RefreshLedger {
         Ok(RefreshIntent { ids })
     }
 
-    /// The change was made: what was intended is owed.
+    /// Marks the change as made: its refreshes are pending.
     pub fn mark_change_made(&mut self, intent: &RefreshIntent) -> Result<(), SystemError> {
         self.confirm_owed(&intent.ids)
     }
 
-    /// Nothing was changed: nothing is owed.
+    /// Marks the change as not made: its refreshes are dropped.
     pub fn mark_change_not_made(&mut self, intent: &RefreshIntent) -> Result<(), SystemError> {
         self.remove_owed(&intent.ids)
     }
 
-    /// An uncertain debt turned out to be owed.
+    /// Marks uncertain entries as pending.
     pub fn confirm_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
         for id in ids {
             if let Some(debt) = self.debts.get_mut(id) {
@@ -173,13 +173,13 @@ impl RefreshLedger {
         self.append_record(ids, |ids| LedgerRecord::Confirmed { ids })
     }
 
-    /// Debts that are paid, or turned out not to be owed.
+    /// Removes entries that were completed or turned out not to be pending.
     pub fn remove_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
         self.debts.retain(|id, _| !ids.contains(id));
         self.append_record(ids, |ids| LedgerRecord::Settled { ids })
     }
 
-    /// A refresh of the target begins. If it is interrupted, it is made again: twice is better than never.
+    /// Records the start of a refresh. An interrupted refresh is repeated: at least once, possibly twice.
     pub fn begin_refresh(&mut self, target: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
         for id in &ids {
@@ -190,13 +190,13 @@ impl RefreshLedger {
         self.append_record(&ids, |ids| LedgerRecord::Begun { ids })
     }
 
-    /// The refresh of the target succeeded: whatever it was owed is paid.
+    /// Marks the refresh of the target as successful: all its entries are completed.
     pub fn mark_refreshed(&mut self, target: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
         self.remove_owed(&ids)
     }
 
-    /// Why the target could not be refreshed now.
+    /// Records why the target cannot be refreshed now.
     pub fn record_reason(&mut self, target: &str, reason: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
         let mut changed = Vec::new();
@@ -212,14 +212,14 @@ impl RefreshLedger {
         self.append_record(&changed, |ids| LedgerRecord::Explained { ids, reason })
     }
 
-    /// Whether the target is owed a refresh for certain.
+    /// Whether the target has a pending (not uncertain) refresh.
     pub fn is_refresh_owed(&self, target: &str) -> bool {
         self.debts
             .values()
             .any(|debt| debt.target == target && debt.certainty == RefreshCertainty::Pending)
     }
 
-    /// The uncertain debts that a change of the source would have caused.
+    /// Uncertain entries whose source is the given resource.
     pub fn uncertain_from(&self, source: &str) -> Vec<OwedRefresh> {
         let uncertain = |debt: &&OwedRefresh| {
             debt.source == source && debt.certainty == RefreshCertainty::Uncertain

@@ -1,4 +1,4 @@
-//! The ways to the same end, behind a trait each: which package tool, which init system, which kind of file.
+//! Platform implementations behind one trait per kind: package managers, init systems, file formats.
 
 pub mod account_names;
 pub mod accounts;

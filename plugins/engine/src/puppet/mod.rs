@@ -1,11 +1,11 @@
-//! The machine's own Puppet as a source of types, its own and custom ones: a resident Ruby process, started at the first
-//! question, ended when nobody asks.
+//! Resource types of the installed Puppet, built-in and custom, through a resident Ruby process. The process starts on first
+//! use and ends after an idle timeout.
 //!
-//! - `protocol`: the words. `session`: the process. `resource_type`: a type of Puppet's as one of the engine's.
-//! - `bridge.rb`: the other side.
+//! - `protocol`: the messages. `session`: the process. `resource_type`: adapts a Puppet type to the engine's type trait.
+//! - `bridge.rb`: the Ruby program.
 //!
-//! What Puppet's types generate, and what they ask to come after themselves, is not known here; order, noop, schedules, refreshes
-//! and reports are the engine's.
+//! Resources that Puppet types generate, and their `autobefore` relations, are not supported; order, noop, schedules, refreshes
+//! and reports are done by the engine.
 
 mod protocol;
 mod resource_type;
@@ -27,18 +27,18 @@ use protocol::{BridgeRequest, PuppetTypeDescription};
 use resource_type::PuppetResourceType;
 use session::{BridgeError, PuppetBridge};
 
-/// How Puppet is started and how long it may take.
+/// How Puppet is started, and its timeouts.
 #[derive(Debug, Clone)]
 pub struct PuppetBridgeOptions {
-    /// The Ruby that has Puppet; where Puppet's own packages put it, or else the one in the path, when absent.
+    /// The Ruby interpreter that has Puppet. Default: the one of Puppet's own packages, else the one in the path.
     pub ruby: Option<String>,
-    /// Settings of Puppet by name (`confdir`, `vardir`, `modulepath`, ...); what is not named is as on this machine.
+    /// Puppet settings by name (`confdir`, `vardir`, `modulepath`, ...); others keep the values of this machine.
     pub settings: BTreeMap<String, String>,
-    /// The longest that looking may take, and starting.
+    /// Timeout of a read, and of the start of the process.
     pub look: Duration,
-    /// The longest that one change or refresh may take.
+    /// Timeout of one change or refresh.
     pub change: Duration,
-    /// The longest that it stays without being asked.
+    /// Idle time after which the process ends.
     pub idle: Duration,
 }
 
@@ -54,25 +54,25 @@ impl Default for PuppetBridgeOptions {
     }
 }
 
-/// The types of the machine's Puppet.
+/// The types of the installed Puppet.
 #[derive(Debug)]
 pub struct PuppetTypes {
     sessions: Arc<PuppetBridge>,
-    /// What was described, and by which process.
+    /// Cached descriptions, and the process that supplied each.
     known: Mutex<BTreeMap<String, CachedPuppetType>>,
 }
 
-/// A type that was asked about.
+/// A cached type description.
 #[derive(Debug, Clone)]
 struct CachedPuppetType {
-    /// Which process described it.
+    /// The process that described it.
     process: u64,
     described: PuppetTypeDescription,
     found: Arc<PuppetResourceType>,
 }
 
 impl PuppetTypes {
-    /// Of this machine. Nothing is started yet.
+    /// Types of the Puppet on this machine. Starts nothing.
     pub fn new(system: Arc<dyn System>, options: PuppetBridgeOptions) -> Self {
         Self {
             sessions: Arc::new(PuppetBridge::new(system, options)),
@@ -80,7 +80,7 @@ impl PuppetTypes {
         }
     }
 
-    /// Puppet's version, from the process that is kept.
+    /// Puppet's version, queried from the resident process.
     pub fn puppet_version(&self) -> Result<String, EngineError> {
         let asked = self.sessions.send_request::<protocol::VersionReply>(
             &BridgeRequest::for_type("ping", ""),
@@ -91,7 +91,7 @@ impl PuppetTypes {
             .map_err(|error| unavailable_error("puppet", &error))
     }
 
-    /// The names of all types that it knows.
+    /// The names of all types that Puppet provides.
     pub fn type_names(&self) -> Result<Vec<String>, EngineError> {
         let request = BridgeRequest::for_type("types", "");
         let asked = self
@@ -102,7 +102,7 @@ impl PuppetTypes {
             .map_err(|error| unavailable_error("*", &error))
     }
 
-    /// Describes a type, unless the process at hand did already.
+    /// Describes a type, unless the current process has already described it.
     fn describe_type(&self, name: &str) -> Result<Option<Arc<PuppetResourceType>>, BridgeError> {
         let request = BridgeRequest::for_type("describe", name);
         let described = match self
@@ -166,7 +166,7 @@ impl Drop for PuppetTypes {
     }
 }
 
-/// A name ends as part of a path to a file of Ruby code.
+/// The name becomes part of a path to a Ruby file, so its characters are restricted.
 fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name

@@ -1,7 +1,7 @@
-//! What a run did, in the structure of Puppet's reports (format 12), so that whatever reads those reads ours.
+//! Run reports in Puppet's report format 12, so that existing report processors can read them.
 //!
-//! A run tells what happens one [`RunEvent`] at a time; a report is what [`RunReportBuilder`] folds them into, and nothing else.
-//! `metrics` counts, [`summary`] writes the small file that monitoring reads. One key is ours: `pending_refreshes`.
+//! A run emits one [`RunEvent`] at a time; [`RunReportBuilder`] builds the report from these events only.
+//! `metrics` computes the counters, [`summary`] writes the summary file for monitoring. One key is an extension: `pending_refreshes`.
 
 mod builder;
 mod metrics;
@@ -18,36 +18,36 @@ pub use timestamp::format_timestamp;
 
 use crate::ledger::OwedRefresh;
 
-/// The version of Puppet's report format that this is.
+/// The version of Puppet's report format.
 pub const REPORT_FORMAT_VERSION: u32 = 12;
 
-/// Whose semantics the run followed, and who followed them; a semantic version, because readers parse it.
+/// The Puppet version whose semantics apply, plus our own version; a semantic version, because report readers parse it.
 pub const REPORTED_PUPPET_VERSION: &str = concat!("7.23.0+muster.", env!("CARGO_PKG_VERSION"));
 
-/// How loud a line of the log is.
+/// Log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunLogLevel {
-    /// Only for who looks for a fault.
+    /// For debugging only.
     Debug,
-    /// What goes on.
+    /// Progress information.
     Info,
-    /// What was changed.
+    /// A change.
     Notice,
-    /// What may be wrong.
+    /// A possible problem.
     Warning,
-    /// What went wrong.
+    /// An error.
     Err,
-    /// Louder than an error.
+    /// More severe than an error, as in Puppet's order.
     Alert,
-    /// Louder still.
+    /// More severe than `alert`.
     Emerg,
-    /// As loud as can be.
+    /// The most severe level.
     Crit,
 }
 
 impl RunLogLevel {
-    /// The level of a `loglevel`; `verbose` is what Puppet calls `info` there.
+    /// Parses a `loglevel` value; Puppet accepts `verbose` as `info` there.
     pub fn from_loglevel(word: &str) -> Option<Self> {
         Some(match word {
             "debug" => Self::Debug,
@@ -62,7 +62,7 @@ impl RunLogLevel {
         })
     }
 
-    /// The word for it in reports.
+    /// The name of the level in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -77,59 +77,59 @@ impl RunLogLevel {
     }
 }
 
-/// A line of the log.
+/// One log line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLogEntry {
-    /// How loud.
+    /// Level.
     pub level: RunLogLevel,
-    /// What is said.
+    /// Message text.
     pub message: String,
-    /// Who says it: `Puppet`, or `/Stage[main]/Main/File[/etc/motd]/ensure`.
+    /// Origin: `Puppet`, or `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
-    /// The level, and the tags of the resource.
+    /// The level and the tags of the resource.
     pub tags: Vec<String>,
-    /// When.
+    /// Time of the line.
     pub time: String,
-    /// Where the resource was written.
+    /// Source file of the resource definition.
     pub file: Option<String>,
     /// In which line.
     pub line: Option<u64>,
 }
 
-/// What happened to one property, or to a resource as a whole.
+/// An event of one property, or of a resource as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceEvent {
-    /// Whether it is only recorded, not wanted otherwise.
+    /// Whether the property is only audited and has no desired value.
     pub audited: bool,
-    /// `ensure`, `content`; null for a refresh or a failure of the whole.
+    /// `ensure`, `content`; null for a refresh or a failure of the whole resource.
     pub property: Option<String>,
-    /// What was found.
+    /// The value found.
     pub previous_value: Json,
-    /// What is desired.
+    /// The desired value.
     pub desired_value: Json,
-    /// What was found by an earlier audit.
+    /// The value found by an earlier audit.
     pub historical_value: Json,
-    /// In Puppet's words.
+    /// Message with Puppet's wording.
     pub message: String,
     /// `file_created`, `refresh`, `resource_error`.
     pub name: String,
     /// `success`, `failure`, `noop`, `audit`.
     pub status: &'static str,
-    /// When.
+    /// Time of the event.
     pub time: String,
     /// Whether the values were hidden.
     pub redacted: Option<bool>,
-    /// Whether somebody else had changed what an earlier run had brought about.
+    /// Whether the change reverts a modification made after an earlier run had applied the desired value.
     pub corrective_change: bool,
 }
 
-/// How one resource fared.
+/// The result of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
 pub struct ResourceStatus {
     /// Its title.
     pub title: String,
-    /// Where it was written.
+    /// Source file of the definition.
     pub file: Option<String>,
     /// In which line.
     pub line: Option<u64>,
@@ -137,33 +137,33 @@ pub struct ResourceStatus {
     pub resource: String,
     /// `File`.
     pub resource_type: String,
-    /// The provider at work.
+    /// The provider used.
     pub provider_used: Option<String>,
-    /// Its containers, outermost first, and itself.
+    /// Its containers, outermost first, followed by itself.
     pub containment_path: Vec<String>,
-    /// Seconds; null when it was skipped.
+    /// Seconds; null if skipped.
     pub evaluation_time: Option<f64>,
     /// Its tags.
     pub tags: Vec<String>,
-    /// When its turn came.
+    /// Start of its evaluation.
     pub time: String,
-    /// Something went wrong.
+    /// Evaluation failed.
     pub failed: bool,
-    /// A refresh went wrong.
+    /// A refresh failed.
     pub failed_to_restart: bool,
-    /// Something was changed.
+    /// At least one property was changed.
     pub changed: bool,
-    /// Something was not as desired.
+    /// At least one property was out of sync.
     pub out_of_sync: bool,
-    /// It was not looked at.
+    /// It was not evaluated.
     pub skipped: bool,
-    /// How many changes.
+    /// Number of changes.
     pub change_count: u64,
-    /// How many properties were not as desired.
+    /// Number of properties out of sync.
     pub out_of_sync_count: u64,
-    /// One by one.
+    /// All events.
     pub events: Vec<ResourceEvent>,
-    /// Whether one of the changes was corrective.
+    /// Whether at least one change was corrective.
     pub corrective_change: bool,
     /// It was refreshed.
     #[serde(skip)]
@@ -171,7 +171,7 @@ pub struct ResourceStatus {
 }
 
 impl ResourceStatus {
-    /// Takes in an event, and what it says of the whole, as Puppet does.
+    /// Adds an event and updates the status flags and counters as Puppet does.
     pub fn add_event(&mut self, event: ResourceEvent) {
         match event.status {
             "failure" => self.failed = true,
@@ -190,26 +190,26 @@ impl ResourceStatus {
     }
 }
 
-/// What a run tells while it goes on.
+/// An event emitted during a run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum RunEvent {
-    /// The first.
+    /// First event of a run.
     Start(RunStart),
-    /// Somebody has something to say.
+    /// A log line.
     Log(RunLogEntry),
-    /// A resource has been seen to.
+    /// A resource was evaluated.
     Resource(Box<ResourceStatus>),
-    /// The last.
+    /// Last event of a run.
     End(RunEnd),
 }
 
-/// What is known before anything is done.
+/// Facts known before any evaluation.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunStart {
-    /// The machine.
+    /// The name of the machine.
     pub host: String,
-    /// When.
+    /// Start time.
     pub time: String,
     /// Of the catalog.
     pub configuration_version: Json,
@@ -217,40 +217,40 @@ pub struct RunStart {
     pub transaction_uuid: String,
     /// Puppet's environment.
     pub environment: String,
-    /// Whether nothing is to be changed.
+    /// Whether the run is in noop mode.
     pub noop: bool,
-    /// Of the catalog.
+    /// UUID of the catalog.
     pub catalog_uuid: Option<String>,
-    /// Of the code.
+    /// Puppet's `code_id` of the catalog.
     pub code_id: Option<String>,
-    /// How many resources the catalog has.
+    /// Number of resources in the catalog.
     pub resources: usize,
 }
 
-/// What is known when everything is done.
+/// Facts known after the last evaluation.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunEnd {
-    /// When.
+    /// End time.
     pub time: String,
-    /// Whether every resource had its turn.
+    /// Whether every resource was processed.
     pub transaction_completed: bool,
-    /// Whether some resource could not say what it brings with it.
+    /// Whether a resource failed to generate its additional resources.
     pub failed_to_generate: bool,
-    /// Seconds for all resources.
+    /// Seconds spent on all resources.
     pub transaction_evaluation: f64,
-    /// Seconds for the whole.
+    /// Seconds of the whole run.
     pub total: f64,
-    /// What is still owed.
+    /// Refreshes still pending.
     pub pending_refreshes: Vec<OwedRefresh>,
 }
 
-/// What a run did.
+/// The report of one run.
 #[derive(Debug, Clone, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
 pub struct RunReport {
-    /// The machine.
+    /// The name of the machine.
     pub host: String,
-    /// When it began.
+    /// Start time.
     pub time: String,
     /// Of the catalog.
     pub configuration_version: Json,
@@ -260,38 +260,38 @@ pub struct RunReport {
     pub report_format: u32,
     /// [`REPORTED_PUPPET_VERSION`].
     pub puppet_version: String,
-    /// `failed`, `changed` or `unchanged`; `changed` too while a refresh is owed.
+    /// `failed`, `changed` or `unchanged`; also `changed` while a refresh is pending.
     pub status: &'static str,
-    /// Whether every resource had its turn.
+    /// Whether every resource was processed.
     pub transaction_completed: bool,
-    /// Whether nothing was to be changed.
+    /// Whether the run was in noop mode.
     pub noop: bool,
-    /// Whether something would have been changed.
+    /// Whether noop mode suppressed a change.
     pub noop_pending: bool,
     /// Puppet's environment.
     pub environment: String,
-    /// What was said.
+    /// Log lines.
     pub logs: Vec<RunLogEntry>,
-    /// What was counted.
+    /// Counters and times.
     pub metrics: RunMetrics,
-    /// One by one, in the order in which they were seen to.
+    /// Resource results in evaluation order.
     #[serde(serialize_with = "serialize_by_name")]
     pub resource_statuses: Vec<ResourceStatus>,
-    /// Whether a change was corrective.
+    /// Whether at least one change was corrective.
     pub corrective_change: bool,
-    /// Of the catalog.
+    /// UUID of the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog_uuid: Option<String>,
-    /// Of the code.
+    /// Puppet's `code_id` of the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code_id: Option<String>,
-    /// Refreshes that are still owed. Not in Puppet's reports.
+    /// Refreshes still pending. Not part of Puppet's format.
     pub pending_refreshes: Vec<OwedRefresh>,
 }
 
 impl RunReport {
-    /// Puppet's detailed exit code: 2 for changes, 4 for failures, their sum for both, 1 when the run itself failed; and 2 while
-    /// a refresh is owed, because then the machine is not as described.
+    /// Puppet's detailed exit code: 2 for changes, 4 for failures, their sum for both, 1 if the run itself failed. Also 2 while
+    /// a refresh is pending, because the machine is not in the desired state yet.
     pub fn exit_code(&self) -> u8 {
         if !self.transaction_completed {
             return 1;

@@ -1,10 +1,10 @@
-//! Applies a catalog: one resource after the other in the graph's order, with Puppet 7's rules for what is skipped, what fails
-//! with whom, and who is refreshed; and with a ledger, so that no refresh is lost.
+//! Applies a catalog in graph order with Puppet 7's rules for skipping, failed dependencies and refreshes. A ledger on disk ensures that no
+//! refresh is lost.
 //!
-//! - `evaluate`: one resource. `select`: who is skipped, and why. `notify`: who is refreshed. `generate`: what resources bring.
-//! - [`run_files`]: what a run leaves in the state directory.
+//! - `evaluate`: one resource. `select`: which resources are skipped, and why. `notify`: refreshes. `generate`: generated resources.
+//! - [`run_files`]: files that a run writes to the state directory.
 //!
-//! A run says what it does as [`RunEvent`]s, one by one. It prints nothing, and takes no locks: see [`crate::lock`].
+//! A run reports through [`RunEvent`]s. It prints nothing and takes no locks: see [`crate::lock`].
 
 mod evaluate;
 mod generate;
@@ -33,40 +33,40 @@ use crate::resolved_catalog::ResolvedCatalog;
 use crate::resource_type::ResourceContext;
 use crate::state_store::ResourceStateStore;
 
-/// How a catalog is to be applied.
+/// Options of a catalog run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// Whether only to say what would change; a resource's own `noop` goes before it.
+    /// Report changes without making them; a resource's own `noop` takes precedence.
     pub noop: bool,
-    /// Only resources with one of these tags; all when empty.
+    /// Apply only resources with one of these tags; all if empty.
     pub tags: Vec<String>,
-    /// No resources with one of these tags.
+    /// Skip resources with one of these tags.
     pub skip_tags: Vec<String>,
-    /// Only the resources of these references, with nothing that comes before them; all when empty.
+    /// Apply only these resources, without their dependencies; all if empty.
     pub only: BTreeSet<String>,
-    /// Whether schedules do not matter.
+    /// Ignore schedules.
     pub ignore_schedules: bool,
-    /// Whether to say also what is not worth a line of Puppet's log by default.
+    /// Also log messages that Puppet omits by default.
     pub verbose: bool,
-    /// The identity of the run.
+    /// UUID of the run.
     pub run_id: String,
-    /// Raised when the run is to stop after the resource at hand.
+    /// When set, the run stops after the current resource.
     pub cancel: CancelFlag,
 }
 
-/// Why a run could not begin. Nothing was touched.
+/// Reasons why a run cannot start. Nothing has been changed on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogRunError {
-    /// The catalog is refused.
+    /// The catalog was rejected.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The state directory cannot be used, so that no refresh would be safe.
+    /// The state directory is unusable, so pending refreshes could not be recorded.
     #[error("the state directory cannot be used")]
     State(#[from] SystemError),
 }
 
-/// Applies the catalog and reports. `tell` hears everything as it happens. A read-only engine only plans, whatever the options and
-/// the resources say, and leaves nothing in the state directory.
+/// Applies the catalog and returns the report. `tell` receives every event as it happens. A read-only engine only plans, regardless of
+/// options and resources, and writes nothing to the state directory.
 pub fn apply_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,
@@ -119,34 +119,35 @@ pub fn apply_catalog(
     Ok(report)
 }
 
-/// What the run knows of a node.
+/// Progress of one graph node.
 #[derive(Debug, Default)]
 struct NodeProgress {
-    /// Of a resource that had its turn.
+    /// The resource was evaluated and failed.
     failed: bool,
     failed_to_restart: bool,
-    /// Nodes that failed and that this one depends on, near or far.
+    /// Failed nodes that this one depends on, directly or transitively.
     failed_dependencies: BTreeSet<GraphNodeId>,
-    /// What others have to tell it.
+    /// Refreshes queued by other nodes.
     queue: Vec<notify::QueuedRefresh>,
-    /// Whether its turn has come.
+    /// The node was processed.
     is_done: bool,
 }
 
-/// A run that goes on.
+/// State of a run in progress.
 struct CatalogRun<'a> {
     engine: &'a ResourceEngine,
     cx: ResourceContext<'a>,
     options: &'a RunOptions,
     world: ResolvedCatalog,
     built: BuiltGraph,
-    /// Where the run is; `None` before the first step.
+    /// Current traversal; `None` before the first step.
     walk: Option<GraphTraversal>,
     notes: Vec<NodeProgress>,
     ledger: RefreshLedger,
     memory: ResourceStateStore,
     builder: RunReportBuilder,
-    /// Failed resources that were named as somebody's dependency already.
+    /// Failed resources already reported as a failed dependency.
+    /// Processes every node. `Err` if the run was aborted before all nodes were processed. Contains the seconds spent.
     told_failures: BTreeSet<GraphNodeId>,
     failed_to_generate: bool,
     tell: &'a mut dyn FnMut(&RunEvent),
@@ -188,7 +189,7 @@ impl CatalogRun<'_> {
         self.emit_event(&RunEvent::Start(start));
     }
 
-    /// Sees to every node; false when the run had to be given up before everybody had a turn.
+    /// Processes every node. Returns the seconds spent; `Err` if dependency cycles prevent the run.
     fn process_all_nodes(&mut self) -> Result<f64, f64> {
         let began = Instant::now();
         self.generate_before_run();
@@ -223,7 +224,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// Fails everything that waits for itself, and tells the way round.
+    /// Fails every resource on a dependency cycle and logs each cycle; returns whether there was one.
     fn report_cycles(&mut self) -> bool {
         let cycles = cycle::find_cycles(&self.built.graph);
         if cycles.is_empty() {
@@ -278,7 +279,7 @@ impl CatalogRun<'_> {
             pending_refreshes: self.ledger.owed_refreshes().cloned().collect(),
         };
         self.emit_event(&RunEvent::End(end));
-        // The builder has a report once it has heard the start and the end.
+        // The builder has a report once it has received both the start and the end event.
         self.builder.into_report().ok_or_else(|| {
             CatalogRunError::Catalog(CatalogError::Key {
                 place: "the run".to_owned(),
@@ -289,7 +290,7 @@ impl CatalogRun<'_> {
     }
 }
 
-/// The fresh status of a resource whose turn has come.
+/// Creates the initial status of a resource.
 impl CatalogRun<'_> {
     fn new_status(&self, member: crate::resolved_catalog::MemberId) -> Option<ResourceStatus> {
         let member = self.world.get_member(member)?;

@@ -1,4 +1,4 @@
-//! One file per resource type, and the list of them all.
+//! The built-in resource types, one file per type.
 
 pub mod cron;
 pub mod exec;
@@ -22,7 +22,7 @@ pub mod user;
 
 use crate::resource_type::ResourceType;
 
-/// Every type that this engine knows, sorted by name.
+/// All built-in types, sorted by name.
 pub fn builtin_types() -> Vec<Box<dyn ResourceType>> {
     vec![
         Box::new(cron::CronResourceType),

@@ -1,6 +1,6 @@
 //! Programs that have nothing to do with us any more: left behind for good, or become in our place.
 //!
-//! Unlike [`crate::System::run_launcher`] nobody reads what such a program prints, nobody waits for it, and nothing of ours is open in it: no
+//! Unlike [`crate::System::run_command`] nobody reads what such a program prints, nobody waits for it, and nothing of ours is open in it: no
 //! pipe can end it, and neither can the end of the service, the run or the terminal that we belong to.
 
 use std::convert::Infallible;

@@ -1,11 +1,11 @@
-//! The machine itself, as a trait: its files, its processes, its clock. Leaf room: knows nothing of resources.
+//! Operating system access as a trait: files, processes and the clock. Leaf crate; does not depend on resources.
 //!
-//! Every path that goes in is the node's own path (`/etc/passwd`); an implementation may keep the node below a `root`
-//! prefix, so that a scratch directory or an image is a machine. Calls block; the caller chooses the thread.
+//! All path arguments are paths on the managed node (`/etc/passwd`). An implementation may place the node's file system below a `root`
+//! prefix, so a scratch directory or a disk image can be managed. Calls block; the caller chooses the thread.
 //!
-//! - [`real::RealSystem`]: this machine, or a directory that looks like one.
-//! - [`confined::ConfinedRoot`]: files by descriptor, where links must not be followed.
-//! - [`fake::FakeSystem`]: files in memory and scripted commands, for tests of types and providers.
+//! - [`real::RealSystem`]: the local machine, or a directory with the same layout.
+//! - [`confined::ConfinedRoot`]: file access by descriptor, without following symbolic links.
+//! - [`fake::FakeSystem`]: in-memory files and scripted commands, for tests of types and providers.
 
 #![warn(missing_docs)]
 
@@ -33,19 +33,19 @@ pub use interactive::InteractiveProcess;
 pub use process::{ProcessId, ProcessSpool, Signal};
 pub use state_dir::{FileAppender, StateDir};
 
-/// One machine. All paths are absolute and the node's own, without the `root` prefix.
+/// One machine. All paths are absolute and exclude the `root` prefix.
 pub trait System: fmt::Debug + Send + Sync {
-    /// Where the machine's `/` really is; `/` for the machine that we run on.
+    /// The real path of the machine's `/`; `/` for the local machine.
     fn root(&self) -> &Path;
 
-    /// What a path is, without following a symbolic link at its end; `None` when nothing is there.
+    /// Metadata of a path. Does not follow a symbolic link in the last component; `None` if the path does not exist.
     fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError>;
 
-    /// The whole content of a file (links followed inside the root); refused when larger than `limit` bytes.
+    /// The content of a file. Follows links inside the root. Fails if the file is larger than `limit` bytes.
     fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError>;
 
-    /// The content of a regular file of at most `limit` bytes that every user may read; nothing for any other. Follows no
-    /// link at the end of the path. Mode and content are those of the same file.
+    /// The content of a regular, world-readable file of at most `limit` bytes; `None` for any other file. Does not follow a
+    /// symbolic link in the last component. Mode and content are read from the same open file.
     fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
         match self.metadata(path)? {
             Some(found)
@@ -59,14 +59,14 @@ pub trait System: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Where a symbolic link points, as written in it.
+    /// The target of a symbolic link, as stored.
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError>;
 
-    /// The names in a directory, sorted.
+    /// The entry names of a directory, sorted.
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError>;
 
-    /// Replaces a file as a whole: temporary file beside it, fsync, attributes, rename, fsync of the directory.
-    /// Attributes that are `None` keep what the file had; a new file gets 0644 and the process' owner.
+    /// Replaces a whole file: writes a temporary file in the same directory, fsync, sets attributes, renames, fsync of the directory.
+    /// Attributes that are `None` keep the existing values; a new file gets mode 0644 and the owner of the process.
     fn write_file(
         &self,
         path: &Path,
@@ -74,8 +74,8 @@ pub trait System: fmt::Debug + Send + Sync {
         attributes: &FileAttributes,
     ) -> Result<(), SystemError>;
 
-    /// Makes a file as a whole where none is, like [`Self::write_file`], but it is on the disk for certain only after [`Self::sync_file_systems`] of
-    /// its directory. For who makes many, and would rather wait once than for each.
+    /// Creates a whole file that does not exist yet, like [`Self::write_file`], but durable only after [`Self::sync_file_systems`] on its
+    /// directory. Use it to write many files with a single sync.
     fn write_new(
         &self,
         path: &Path,
@@ -85,59 +85,59 @@ pub trait System: fmt::Debug + Send + Sync {
         self.write_file(path, content, attributes)
     }
 
-    /// Returns when everything that was written to the file systems of these directories is on the disk.
+    /// Blocks until all data written to the file systems of these directories is on disk.
     fn sync_file_systems(&self, _directories: &[PathBuf]) -> Result<(), SystemError> {
         Ok(())
     }
 
-    /// Creates one directory. Its parent must exist.
+    /// Creates one directory. The parent must exist.
     fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError>;
 
-    /// Creates a symbolic link, replacing a link or file of that name at once.
+    /// Creates a symbolic link; atomically replaces an existing link or file of that name.
     fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError>;
 
-    /// Sets mode, owner and group, those that are given. Does not follow a symbolic link.
+    /// Sets mode, owner and group where given. Does not follow a symbolic link.
     fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError>;
 
-    /// Removes a file or a link. Nothing there is no error.
+    /// Removes a file or link. A missing path is not an error.
     fn remove_file(&self, path: &Path) -> Result<(), SystemError>;
 
-    /// Removes a directory and all below it, never following a link out of it. Nothing there is no error.
+    /// Removes a directory tree without following symbolic links. A missing path is not an error.
     fn remove_tree(&self, path: &Path) -> Result<(), SystemError>;
 
     /// Moves a file or directory within one file system.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError>;
 
-    /// Holds an exclusive lock on a lock file, created if need be, until the guard is dropped. Waits `patience` at most.
+    /// Holds an exclusive lock on a lock file until the guard is dropped. Creates the file if needed. Waits at most `patience`.
     fn lock_file(
         &self,
         path: &Path,
         patience: std::time::Duration,
     ) -> Result<Box<dyn LockGuard>, SystemError>;
 
-    /// Runs a program to its end. A program that ends with a non-zero code is a success of this call.
+    /// Runs a program to completion. A non-zero exit code is not an error of this call.
     fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError>;
 
-    /// Starts a program that outlives us, in a session of its own. Its output and its end go into the spool, in place of
-    /// those of an earlier program, which must be over; limit of time and cancellation do not apply to it, the limit of output is
-    /// the spool's.
+    /// Starts a program in its own session that outlives this process. Its output and exit status go to the spool and replace
+    /// those of an earlier program, which must have ended. The command's timeout and cancellation do not apply; the output limit is
+    /// that of the spool.
     fn start_detached(
         &self,
         command: &Command,
         spool: &ProcessSpool,
     ) -> Result<ProcessId, SystemError>;
 
-    /// Starts a program to be talked to, line by line, for as long as the conversation is kept. Input, limit of time and
-    /// cancellation of the command do not apply; its limit of output is that of a line.
+    /// Starts a program for line-based interaction; it runs until the returned handle is dropped. Input, timeout and
+    /// cancellation of the command do not apply. Its output limit applies to each line.
     fn start_interactive(
         &self,
         command: &Command,
     ) -> Result<Box<dyn InteractiveProcess>, SystemError>;
 
-    /// Whether this very process still runs.
+    /// Whether this process is still running; a reused process id does not match.
     fn is_running(&self, process: &ProcessId) -> bool;
 
-    /// Signals this very process, or with `group` the group that it leads; tells whether it was there.
+    /// Signals this process, or with `group` the process group that it leads. Returns whether it existed.
     fn signal_process(
         &self,
         process: &ProcessId,
@@ -145,7 +145,7 @@ pub trait System: fmt::Debug + Send + Sync {
         group: bool,
     ) -> Result<bool, SystemError>;
 
-    /// The wall clock.
+    /// The current wall-clock time.
     fn now(&self) -> SystemTime;
 }
 

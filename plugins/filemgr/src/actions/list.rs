@@ -1,4 +1,4 @@
-//! `list`: what is in a directory.
+//! `list`: the entries of a directory.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{FilePathInput, kind_name};
 use crate::path_policy::{PathPolicy, to_action_error};
 
-/// Most entries of one answer.
+/// Maximum number of entries in one reply.
 const MAX_LISTED_ENTRIES: usize = 2000;
 
 pub(crate) struct FilemgrListAction(pub(crate) Arc<PathPolicy>);
@@ -53,7 +53,7 @@ impl AgentAction for FilemgrListAction {
                 .map_err(|error| to_action_error(&error))?;
             let count = names.len();
             let look = |name: String| {
-                // One that went away meanwhile is left out.
+                // Skip entries that were removed since the directory was read.
                 let found = directory.status_of(&name).ok()??.metadata;
                 Some(DirectoryEntryRow {
                     name,

@@ -1,4 +1,4 @@
-//! `touch` and `mkdir`: an empty file, or a new time for one that is there; a directory.
+//! `touch` and `mkdir`: create an empty file or update the time of an existing one; create a directory.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use muster_api::{ActionError, AgentAction, CallContext};
 use super::{FileChangeOutput, FilePathInput};
 use crate::path_policy::{AdmittedPath, PathPolicy, to_action_error};
 
-/// Mode of a file that is made.
+/// Mode of a created file.
 const FILE_MODE: u32 = 0o644;
-/// Mode of a directory that is made.
+/// Mode of a created directory.
 const DIRECTORY_MODE: u32 = 0o755;
 
 pub(crate) struct FilemgrTouchAction(pub(crate) Arc<PathPolicy>);
@@ -81,7 +81,7 @@ impl AgentAction for FilemgrMkdirAction {
     }
 }
 
-/// The entry, in a directory that exists.
+/// Returns the entry, or an error if the parent directory does not exist.
 fn require_parent(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError> {
     admitted.entry.as_ref().ok_or_else(|| {
         let path = admitted.path.display();
@@ -89,7 +89,7 @@ fn require_parent(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError
     })
 }
 
-/// A file with several names may be one of a place that is closed.
+/// A file with several hard links is not changed: one of its links may be in a denied directory.
 fn hard_link_error(admitted: &AdmittedPath) -> ActionError {
     let message = format!(
         "{} is not changed: it has more than one hard link",

@@ -1,4 +1,4 @@
-//! One file for each action, or for a pair of them.
+//! The actions of `filemgr`, one file for each action or pair of actions.
 
 mod list;
 mod make;

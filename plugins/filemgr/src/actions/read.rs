@@ -1,4 +1,4 @@
-//! `read`: a piece of a text file, from its beginning or its end.
+//! `read`: a section of a text file, from its start or its end.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::path_policy::{PathPolicy, to_action_error};
 
-/// Largest file of which a piece is read.
+/// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
-/// Most bytes of one answer.
+/// Maximum number of bytes in one reply.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct FilemgrReadAction(pub(crate) Arc<PathPolicy>);

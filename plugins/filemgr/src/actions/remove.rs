@@ -1,4 +1,4 @@
-//! `remove`: a file, a link, or an empty directory; one that is not empty only when the caller says so.
+//! `remove`: deletes a file, a link or an empty directory; a directory that is not empty only if the caller asks for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl AgentAction for FilemgrRemoveAction {
     ) -> Result<FileChangeOutput, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            // A link is removed, not what it leads to.
+            // Do not follow links: the link itself is removed, not its target.
             let admitted = fence.admit_path(&*system, &input.path, false)?;
             let path = &admitted.path;
             let refused = |why: &str| {

@@ -1,4 +1,4 @@
-//! `status`: what a path is. Nothing there is an answer.
+//! `status`: type and metadata of a path. A missing path is a valid result, not an error.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{FilePathInput, kind_name};
 use crate::path_policy::{AdmittedPath, PathPolicy, to_action_error};
 
-/// Largest file with checksums, in bytes.
+/// Largest file for which checksums are computed, in bytes.
 const MAX_CHECKSUM_BYTES: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct FilemgrStatusAction(pub(crate) Arc<PathPolicy>);
@@ -83,7 +83,8 @@ impl AgentAction for FilemgrStatusAction {
     }
 }
 
-/// The content for the checksums. A file that not every user may read has none: a checksum proves a guess of the content.
+/// Reads the content for the checksums; `None` for a file that is not world-readable, because a checksum lets a caller confirm a guess of the
+/// content.
 fn read_for_checksum(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionError> {
     let Some(file) = admitted.open_target()? else {
         return Ok(None);

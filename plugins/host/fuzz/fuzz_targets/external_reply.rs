@@ -4,17 +4,20 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use muster_ddl::Ddl;
+use muster_ddl::AgentDdl;
 use muster_host::external::protocol::{read_activation, read_outputs, read_reply};
 
 const DOCUMENT: &[u8] = br#"{"metadata": {"name": "x"}, "actions": [{"action": "y", "output": {
     "text": {"type": "string", "default": "none"}, "count": {"type": "integer"}, "list": {"type": "array"},
     "table": {"type": "hash"}, "secret": {"type": "string", "sensitive": true}}}]}"#;
 
-static DDL: LazyLock<Ddl> = LazyLock::new(|| Ddl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
+static DDL: LazyLock<AgentDdl> =
+    LazyLock::new(|| AgentDdl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
 
 fuzz_target!(|bytes: &[u8]| {
-    let action = DDL.action("y").expect("the target's own action is declared");
+    let action = DDL
+        .find_action("y")
+        .expect("the target's own action is declared");
     let _ = read_activation(bytes);
     let outputs = match read_reply(bytes, action) {
         Ok(Ok(data)) => data,

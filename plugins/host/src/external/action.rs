@@ -1,4 +1,4 @@
-//! One call of an external agent: a private directory with the request in it, one run, and the reply that came of it.
+//! One call of an external agent: a private directory with the request, one run, and its reply.
 
 use std::collections::BTreeMap;
 use std::fs::{OpenOptions, Permissions};
@@ -22,36 +22,36 @@ use super::process::{self, ProgramOutput, ProgramRunError, SandboxHelper};
 use super::protocol::{self, ExternalRequest};
 use crate::sandbox::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
-/// How long an agent may think about whether it is of use.
+/// Deadline of an activation check.
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes of a reply's file. What may be sent is less, and decided later.
+/// Maximum size of a reply file, in bytes. The limit for the reply message is lower and is applied later.
 const MAX_REPLY_BYTES: u64 = 4 * 1024 * 1024;
-/// The shortest secret that is looked for in output; shorter ones would hide half of it.
+/// Minimum length of a secret that is redacted in output, in characters; redacting shorter ones would hide most of the output.
 const MIN_SECRET_CHARS: usize = 4;
-/// Most lines of one stream that are logged.
+/// Maximum number of logged lines per stream.
 const MAX_LOGGED_LINES: usize = 100;
-/// Where programs are looked for.
+/// The `PATH` of external programs.
 const PROGRAM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// With which rights an agent's programs run.
+/// The privileges of an agent's programs.
 #[derive(Debug, Clone)]
 pub(super) struct ExecutionRights {
     pub(super) helper: SandboxHelper,
     pub(super) account: Option<UnixAccount>,
-    /// Of the account, or of the daemon's own user.
+    /// The home directory of the account, or of the daemon's own user.
     pub(super) home: PathBuf,
     pub(super) limits: ResourceLimits,
     pub(super) confinement: Option<SandboxConfinement>,
-    /// As root, where the configuration says so and nothing confines the agent.
+    /// Set when the program runs as root by configuration and is not confined.
     pub(super) keep_capabilities: bool,
 }
 
-/// An action that a program does.
+/// An action implemented by a program.
 #[derive(Debug)]
 pub(super) struct ExternalAction {
     pub(super) program: PathBuf,
     pub(super) action: ActionSchema,
-    /// `MCollective`'s convention for scripts instead of Choria's protocol.
+    /// Uses `MCollective`'s convention for scripts instead of Choria's protocol.
     pub(super) script: bool,
     pub(super) rights: Arc<ExecutionRights>,
 }
@@ -104,7 +104,7 @@ impl ExternalAction {
             .map_err(|error| program_error(&self.program, &error.to_string()))?
     }
 
-    /// A script's outputs count in spite of its failure, as far as they are declared.
+    /// The declared outputs of a script count even if the script fails.
     fn read_script_result(
         &self,
         ended: &ProgramOutput,
@@ -154,7 +154,7 @@ impl ExternalAction {
             .trace
             .map(|trace| (TRACEPARENT_VARIABLE.to_owned(), trace.to_string()));
         let mut environment = self.protocol_environment(cx, desk);
-        // What was authorised, for programs that cannot parse the request safely.
+        // The authorised agent, action and caller, for programs that cannot parse the request safely.
         environment.insert("MUSTER_ACTION".to_owned(), cx.action.to_string());
         environment.insert(
             "MUSTER_REQUEST_ID".to_owned(),
@@ -185,7 +185,7 @@ impl ExternalAction {
     }
 }
 
-/// Asks an agent whether it is of use on this node. Every doubt is a no, and says why.
+/// Runs an agent's activation check. Any error counts as "not active" and is logged with its reason.
 pub(super) async fn check_activation(
     program: &Path,
     agent: &str,
@@ -280,7 +280,7 @@ fn choria_environment(
     .into()
 }
 
-/// `plugin.d/NAME` beside the daemon's configuration, or `NAME.cfg`, as Choria's Puppet modules write it.
+/// `plugin.d/NAME` in the directory of the daemon's configuration, or `NAME.cfg`, the name that Choria's Puppet modules write.
 fn plugin_config_path(daemons: &Path, agent: &str) -> PathBuf {
     let plain = daemons.with_file_name("plugin.d").join(agent);
     let with_extension = plain.with_extension("cfg");
@@ -295,12 +295,12 @@ struct CallFiles {
     facts: Vec<u8>,
 }
 
-/// The private directory of one run. It goes away with the value, on a thread that may block.
+/// The private directory of one run. Removed on drop, on a thread that may block.
 struct CallDirectory {
     directory: TempDirGuard,
 }
 
-/// A directory that is removed where blocking is allowed: a program may leave much behind in it.
+/// A directory that is removed on a blocking thread: a program may leave many files in it.
 struct TempDirGuard(Option<TempDir>);
 
 impl TempDirGuard {
@@ -362,7 +362,7 @@ impl CallDirectory {
         self.directory.path().join(name)
     }
 
-    /// What the program wrote. The desk comes back, to be cleared away by the caller.
+    /// Reads the reply file. Returns the call directory too, so that the caller can remove it.
     async fn read_reply(self) -> (Result<Vec<u8>, ReplyFileError>, Self) {
         let path = self.file_path("reply");
         let read = tokio::task::spawn_blocking(move || read_reply_file(&path)).await;
@@ -383,7 +383,7 @@ enum ReplyFileError {
     Oversized(u64),
 }
 
-/// The program may have put anything in the place of the file: a link to a secret, a pipe that never ends.
+/// The program may have replaced the file, for example by a symlink to a secret or by a pipe that never ends.
 fn read_reply_file(path: &Path) -> Result<Vec<u8>, ReplyFileError> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => return Err(ReplyFileError::NoFile),
@@ -448,7 +448,7 @@ fn map_reply_error(program: &Path, error: &ReplyFileError) -> ActionError {
     }
 }
 
-/// How a program ended, with the last line that it wrote.
+/// The exit status of a program, with the last line of its standard error.
 fn exit_summary(ended: &ProgramOutput, secrets: &[String]) -> String {
     let said = redact_secrets(&String::from_utf8_lossy(&ended.stderr), secrets);
     let last = said.lines().rev().find(|line| !line.trim().is_empty());
@@ -462,7 +462,7 @@ fn exit_summary(ended: &ProgramOutput, secrets: &[String]) -> String {
     }
 }
 
-/// Standard output is logged as information, standard error as a warning; line by line, not without end, and without secrets.
+/// Logs standard output at info level and standard error at warning level; line by line, limited in number, with secrets redacted.
 fn log_output(agent: &str, ended: &ProgramOutput, secrets: &[String]) {
     for line in redact_lines(&ended.stdout, secrets) {
         tracing::info!(agent, "{line}");

@@ -1,7 +1,7 @@
-//! Which external agents there are, while their files come, change and go.
+//! The current set of external agents, while their files are added, changed and removed.
 //!
-//! A look compares files with what they were. A new or changed agent is taken over when two looks have found the same, so that one
-//! that is being copied is not taken half; what is wrong with it is told, and the version before it stays.
+//! A scan compares files with their recorded state. A new or changed agent is loaded when two consecutive scans find the same state, so that a file
+//! that is being copied is not loaded half-written. Errors are reported, and the previous version stays in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,32 +15,32 @@ use super::ddl_files::{self, FileStamps};
 use super::options::ExternalOptions;
 use super::process::SandboxHelper;
 
-/// Whether files must have been the same for one look before they count.
+/// Whether files must be unchanged for one scan before they are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanMode {
-    /// Somebody says that they are complete: the start, or HUP. Agents that were of no use are asked again.
+    /// The files are complete: at start and on HUP. Activation checks of inactive agents run again.
     Complete,
-    /// They may just be written.
+    /// The files may still be changing.
     Wait,
 }
 
-/// What a look changed.
+/// A change that a scan found.
 #[derive(Debug)]
 pub enum AgentChange {
-    /// An agent is new, or another version.
+    /// An agent is new or has changed.
     Offered(Agent),
-    /// An agent is gone.
+    /// An agent was removed.
     Withdrawn(String),
 }
 
-/// An agent that cannot be used as its files are.
+/// An agent that cannot be used because its files are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentFileProblem {
-    /// The agent, by the name of its DDL's file.
+    /// The agent's name, from the file name of its DDL.
     pub agent: String,
-    /// The DDL.
+    /// The DDL file.
     pub path: PathBuf,
-    /// What is wrong, with causes.
+    /// The error, with its causes.
     pub problem: String,
 }
 
@@ -55,20 +55,20 @@ pub struct AgentDirectory {
 
 #[derive(Debug, Default)]
 struct AgentEntry {
-    /// The files as they were when they were taken over.
+    /// The state of the files when they were loaded.
     taken: FileStamps,
-    /// The files as the last look found them, when that was something else.
+    /// The state of the files at the last scan, if it differs from the loaded one.
     seen: Option<FileStamps>,
     /// The name under which an agent is offered.
     offered: Option<String>,
-    /// It says that it is of no use here.
+    /// The activation check reported "not active".
     idle: bool,
     problem: Option<String>,
 }
 
-/// What became of a DDL.
+/// The result of loading a DDL.
 enum LoadOutcome {
-    /// Not of an external agent.
+    /// Not the DDL of an external agent.
     Foreign,
     Offered(Agent),
     Idle,
@@ -76,7 +76,7 @@ enum LoadOutcome {
 }
 
 impl AgentDirectory {
-    /// A shelf over these directories, which come before those of the options. Nothing is looked at yet.
+    /// Creates the set for these directories, which take precedence over those of the options. Does not scan yet.
     pub fn new(
         directory: PathBuf,
         options: ExternalOptions,
@@ -97,7 +97,7 @@ impl AgentDirectory {
         }
     }
 
-    /// What is wrong now.
+    /// The current problems.
     pub fn problems(&self) -> Vec<AgentFileProblem> {
         let entries = self.entries.iter();
         let problem = |(path, entry): (&PathBuf, &AgentEntry)| {
@@ -110,7 +110,7 @@ impl AgentDirectory {
         entries.filter_map(problem).collect()
     }
 
-    /// Looks at the directories, takes over what is complete, and tells what that changes.
+    /// Scans the directories, loads complete files, and returns the changes.
     pub async fn scan(&mut self, settle: ScanMode) -> Vec<AgentChange> {
         if !self.rules.options.enabled {
             return Vec::new();
@@ -134,7 +134,7 @@ impl AgentDirectory {
         self.entries.entry(path.to_owned()).or_default()
     }
 
-    /// Agents whose DDL is not there any more.
+    /// Withdraws agents whose DDL no longer exists.
     fn withdraw_missing(&mut self, found: &BTreeMap<PathBuf, FileStamps>) -> Vec<AgentChange> {
         let gone: Vec<PathBuf> = self
             .entries
@@ -179,7 +179,7 @@ impl AgentDirectory {
 }
 
 impl AgentEntry {
-    /// Whether the files, as they are now, are to be taken over; remembers them.
+    /// Whether the files in their current state are due for loading; records the state.
     fn is_due(&mut self, now: FileStamps, settle: ScanMode) -> bool {
         if self.taken == now {
             self.seen = None;
@@ -192,7 +192,7 @@ impl AgentEntry {
         false
     }
 
-    /// Notes what became of the files.
+    /// Records the result of loading.
     fn record_outcome(
         &mut self,
         path: &Path,
@@ -214,7 +214,7 @@ impl AgentEntry {
                 Some(AgentChange::Offered(agent))
             }
             LoadOutcome::Refused(problem) => {
-                // The version before it, if any, stays.
+                // The previous version, if any, stays in use.
                 if before.as_ref() != Some(&problem) {
                     let kept = self.offered.is_some();
                     tracing::error!(path = %path.display(), %problem, kept, "an external agent is refused");
@@ -231,7 +231,7 @@ impl AgentEntry {
     }
 }
 
-/// Every DDL with how it and its programs look.
+/// Every DDL with the state of its file and its programs' files.
 fn stamp_directories(directories: &[PathBuf]) -> BTreeMap<PathBuf, FileStamps> {
     let stamps = |path: PathBuf| {
         let files = std::iter::once(path.clone()).chain(candidate::companion_files(&path));

@@ -1,4 +1,4 @@
-//! From a DDL's file to an agent: what is believed of it, which programs do its actions, and with which rights. Blocks.
+//! Loads an agent from a DDL file: verifies file ownership, finds the programs of its actions, and resolves their privileges. Blocks.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,16 +22,16 @@ use super::options::{
 use super::process::SandboxHelper;
 use crate::sandbox::{SandboxConfinement, UnixAccount};
 
-/// An agent that could be offered, once it says that it is of use.
+/// An agent that can be offered once its activation check succeeds.
 #[derive(Debug)]
 pub(super) struct AgentCandidate {
     pub(super) agent: Agent,
-    /// The program to ask whether it is of use; scripts are not asked.
+    /// The program for the activation check; scripts have none.
     pub(super) activation: Option<PathBuf>,
     pub(super) rights: Arc<ExecutionRights>,
 }
 
-/// What a draft depends on.
+/// The settings that loading depends on.
 #[derive(Debug, Clone)]
 pub(super) struct AgentLoadRules {
     pub(super) options: ExternalOptions,
@@ -91,7 +91,7 @@ pub(super) enum AgentLoadError {
     Agent(#[from] AgentError),
 }
 
-/// Reads one DDL; nothing if it is not that of an external agent.
+/// Loads one DDL; `None` if it does not belong to an external agent.
 pub(super) fn load_candidate(
     path: &Path,
     rules: &AgentLoadRules,
@@ -140,7 +140,7 @@ pub(super) fn load_candidate(
     }))
 }
 
-/// The files beside the DDL whose change is a change of the agent, as far as they are known.
+/// The files besides the DDL whose change counts as a change of the agent, as far as they are known.
 pub(super) fn companion_files(ddl: &Path) -> Vec<PathBuf> {
     let Some(name) = ddl.file_stem() else {
         return Vec::new();
@@ -180,7 +180,7 @@ fn check_name(name: &str, path: &Path, rules: &AgentLoadRules) -> Result<(), Age
     Ok(())
 }
 
-/// `NAME`, or `NAME/NAME-linux_amd64` for several machines' programs side by side; scripts are in `NAME/` or beside the DDL.
+/// `NAME`, or `NAME/NAME-linux_amd64` so that programs for several architectures fit side by side; scripts are in `NAME/` or beside the DDL.
 fn find_program(
     directory: &Path,
     name: &str,
@@ -201,7 +201,7 @@ fn find_program(
     }
 }
 
-/// This machine's architecture by Go's name, which Choria's programs carry.
+/// This machine's architecture by its Go name, which the file names of Choria's programs contain.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -235,7 +235,7 @@ fn refuse_unsafe_template(program: &Path) -> Result<(), AgentLoadError> {
     Ok(())
 }
 
-/// One byte more than a DDL may have is enough for it to be refused.
+/// Reads at most one byte more than the DDL size limit, which suffices to reject the file.
 fn read_ddl(path: &Path) -> Result<Vec<u8>, AgentLoadError> {
     read_prefix(path, MAX_DDL_BYTES as u64 + 1)
 }
@@ -289,7 +289,7 @@ fn resolve_rights(
     })
 }
 
-/// What the agent is confined to, if it is.
+/// The confinement of the agent, if it is confined.
 pub(super) fn resolve_confinement(
     ddl: &AgentDdl,
     options: &ExternalAgentOptions,
@@ -314,7 +314,7 @@ pub(super) fn resolve_confinement(
     })
 }
 
-/// The user of agents for which the configuration names none.
+/// The user of agents for which the configuration sets none.
 fn find_unprivileged_user() -> Result<User, AgentLoadError> {
     for name in UNPRIVILEGED_USERS {
         match find_user(name) {

@@ -1,4 +1,4 @@
-//! Which files are agents, and who could have written them. Looks at names, owners and modes; reads no content.
+//! Finds DDL files and checks which users could have written them. Inspects names, owners and modes; reads no content.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -6,10 +6,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// How deep below `mcollective/agent` DDLs are looked for.
+/// Maximum search depth below `mcollective/agent`.
 const MAX_SEARCH_DEPTH: usize = 3;
 
-/// What tells that a file is not the one that was read before.
+/// File metadata that changes when a file is replaced or modified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileStamp {
     device: u64,
@@ -19,28 +19,28 @@ pub(super) struct FileStamp {
     changed: (i64, i64),
 }
 
-/// Files with what they looked like; nothing for one that is not there.
+/// Files with their metadata; `None` for a missing file.
 pub(super) type FileStamps = Vec<(PathBuf, Option<FileStamp>)>;
 
-/// Why a file is not believed.
+/// Why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileTrustError {
-    /// It cannot be looked at.
+    /// Its metadata cannot be read.
     #[error("cannot look at {}", path.display())]
     Look {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// Somebody else could have written it.
+    /// Another user owns it and could have written it.
     #[error("{} belongs to user {uid}; it must belong to root or to the daemon's user", path.display())]
     Owner { path: PathBuf, uid: u32 },
-    /// Somebody else could write it.
+    /// Other users can write it.
     #[error("{} can be written by others (mode {mode:o}); chmod go-w it", path.display())]
     Writable { path: PathBuf, mode: u32 },
 }
 
-/// The DDLs' files in these directories, the first of each name.
+/// The DDL files in these directories; the first file of each name wins.
 pub(super) fn find_ddls(directories: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for directory in directories {
@@ -59,7 +59,7 @@ pub(super) fn find_ddls(directories: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// A directory that is not there, or not for us, has no agents.
+/// A directory that is missing or unreadable contributes no agents.
 fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
@@ -86,7 +86,7 @@ fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// How the files look now.
+/// The current metadata of the files.
 pub(super) fn stamp_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> FileStamps {
     let look = |path: &PathBuf| {
         (
@@ -107,7 +107,7 @@ fn file_stamp(found: &Metadata) -> FileStamp {
     }
 }
 
-/// The file without links in its path, if nobody but root and `uid` can change it or replace it.
+/// The canonical path of the file, if only root and `uid` can change or replace it.
 pub(super) fn trusted_path(path: &Path, uid: u32) -> Result<PathBuf, FileTrustError> {
     let look = |path: &Path, source| FileTrustError::Look {
         path: path.to_owned(),
@@ -123,7 +123,7 @@ pub(super) fn trusted_path(path: &Path, uid: u32) -> Result<PathBuf, FileTrustEr
                 uid: owner,
             });
         }
-        // In a directory such as /tmp everybody may make files, and nobody replace another's.
+        // In a sticky directory such as /tmp, every user can create files but cannot replace those of other users.
         let sticky = above > 0 && mode & 0o1000 != 0;
         if mode & 0o022 != 0 && !sticky {
             return Err(FileTrustError::Writable {

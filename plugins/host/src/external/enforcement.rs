@@ -1,4 +1,4 @@
-//! What an external agent is held to on this machine, in words. Nothing is enforced here: the sandbox does that.
+//! Describes the restrictions of an external agent on this machine. The sandbox enforces them, not this module.
 
 use muster_api::ddl::AgentDdl;
 
@@ -6,7 +6,7 @@ use super::candidate::resolve_confinement;
 use super::options::ExternalAgentOptions;
 use crate::sandbox::LandlockSupport;
 
-/// What one agent's programs are held to on a kernel with this support. `root` says whether the daemon is root.
+/// The restrictions of one agent's programs on a kernel with this support. `root` is whether the daemon runs as root.
 pub fn describe_enforcement(
     ddl: &AgentDdl,
     options: &ExternalAgentOptions,

@@ -1,4 +1,4 @@
-//! The section `[plugins.external]` of the daemon's configuration: where agents are, which, and with which rights.
+//! The section `[plugins.external]` of the daemon's configuration: the directories, the accepted agents, and their privileges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,29 +8,29 @@ use serde::Deserialize;
 
 use crate::sandbox::ResourceLimits;
 
-/// Names that no program from outside may take: what callers, policies and other programs rely on to be the daemon's own.
+/// Names that external agents must not use. Callers, policies and other programs rely on these being built in.
 pub const RESERVED_NAMES: [&str; 1] = ["rpcutil"];
 
-/// Users that agents run as when the configuration names none, the first that the machine has.
+/// Default users for agents without a configured user; the first that exists on the machine is used.
 pub const UNPRIVILEGED_USERS: [&str; 2] = ["muster-agent", "nobody"];
-/// The user that keeps every right; an agent has it only when the configuration says so.
+/// The user with all privileges; an agent runs as it only if the configuration says so.
 pub const ROOT_USER: &str = "root";
 
-/// Where external agents are, and what they may do.
+/// The directories of external agents and their privileges.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExternalOptions {
-    /// Whether there are any.
+    /// Whether external agents are enabled.
     pub enabled: bool,
-    /// Directories beside `paths.ddls`. In each, and in `mcollective/agent` below it, agents are looked for.
+    /// Directories besides `paths.ddls`. Agents are searched in each of them and in `mcollective/agent` below it.
     pub paths: Vec<PathBuf>,
-    /// Names that are never taken in.
+    /// Names that are never loaded.
     pub deny: BTreeSet<String>,
-    /// Built-in agents whose place an external one may take.
+    /// Built-in agents that an external agent may replace.
     pub replace: BTreeSet<String>,
-    /// How often the directories are looked at; 0 is only at the start and at HUP.
+    /// Scan interval in seconds; 0 scans only at start and on HUP.
     pub poll_seconds: u64,
-    /// What single agents may do; `*` is for all that have no table of their own.
+    /// Options of single agents; `*` applies to all agents without a table of their own.
     pub agents: BTreeMap<String, ExternalAgentOptions>,
 }
 
@@ -47,13 +47,13 @@ impl Default for ExternalOptions {
     }
 }
 
-/// What one agent's programs may do.
+/// The options of one agent's programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExternalAgentOptions {
-    /// The user to be, by name; absent: an unprivileged one ([`UNPRIVILEGED_USERS`]), or that of a daemon that is not root.
+    /// The user name; absent: an unprivileged user ([`UNPRIVILEGED_USERS`]), or the daemon's user if the daemon does not run as root.
     pub user: Option<String>,
-    /// The group to be in, by name; absent: the user's.
+    /// The group name; absent: the user's group.
     pub group: Option<String>,
     /// Address space in bytes.
     pub memory_bytes: Option<u64>,
@@ -63,17 +63,17 @@ pub struct ExternalAgentOptions {
     pub processes: Option<u64>,
     /// Size of any one file in bytes.
     pub file_bytes: Option<u64>,
-    /// Processor time.
+    /// Processor time in seconds.
     pub cpu_seconds: Option<u64>,
-    /// Whether files are closed to it that its DDL, `read` and `write` do not name.
+    /// Whether access is limited to files that its DDL, `read` and `write` name.
     pub confine: ConfinementMode,
-    /// Files that it may read, beside those that its DDL names.
+    /// Files that it may read, besides those in its DDL.
     pub read: Vec<PathBuf>,
-    /// Files that it may change, beside those that its DDL names.
+    /// Files that it may change, besides those in its DDL.
     pub write: Vec<PathBuf>,
-    /// Whether it may use the network; absent: what its DDL says.
+    /// Whether it may use the network; absent: as its DDL declares.
     pub network: Option<bool>,
-    /// Whether it may connect to Unix sockets of other processes, although it is confined.
+    /// Whether it may connect to Unix sockets of other processes while confined.
     pub unix_sockets: bool,
 }
 
@@ -100,23 +100,23 @@ impl Default for ExternalAgentOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfinementMode {
-    /// When its DDL declares capabilities, as far as the kernel can.
+    /// When its DDL declares capabilities; enforced as far as the kernel supports it.
     #[default]
     Declared,
-    /// Always, and a kernel that cannot is a reason not to run it.
+    /// Always; the program does not run if the kernel does not support it.
     Required,
     /// Never.
     Off,
 }
 
 impl ExternalOptions {
-    /// What this agent may do.
+    /// The options of this agent.
     pub fn agent_options(&self, agent: &str) -> ExternalAgentOptions {
         let found = self.agents.get(agent).or_else(|| self.agents.get("*"));
         found.cloned().unwrap_or_default()
     }
 
-    /// The pause between two looks at the directories, if there are to be any.
+    /// The pause between two scans, if periodic scans are enabled.
     pub fn poll_interval(&self) -> Option<Duration> {
         (self.enabled && self.poll_seconds > 0).then(|| Duration::from_secs(self.poll_seconds))
     }

@@ -1,6 +1,6 @@
-//! One process group: started through the sandbox helper, listened to, and ended whole. Does not know what is asked.
+//! One process group: starts it through the sandbox helper, reads its output, and ends all of it. Independent of the protocol.
 //!
-//! A task of its own looks after the group, so that it ends and is reaped even when nobody waits for the answer any more.
+//! A separate task supervises the group, so that it is ended and reaped even if the caller stops waiting.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,26 +25,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::SandboxPlan;
 
-/// What a group has between TERM and KILL.
+/// Time between TERM and KILL for a group.
 const TERM_GRACE: Duration = Duration::from_secs(2);
-/// How long the rest of the output is awaited when somebody outside of the group keeps a stream open.
+/// How long to wait for the rest of the output if a process outside the group keeps a stream open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Bytes that are kept of each stream; the rest is read and dropped.
+/// Bytes kept of each stream; the rest is read and discarded.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// The program that applies a [`SandboxPlan`] to itself and becomes what the plan names: `rpcd exec-sandboxed`.
+/// The program that applies a [`SandboxPlan`] to itself and then executes the planned program: `rpcd exec-sandboxed`.
 #[derive(Debug, Clone)]
 pub struct SandboxHelper {
     /// The program.
     pub program: PathBuf,
-    /// What comes before the plan.
+    /// The arguments before the plan.
     pub arguments: Vec<OsString>,
 }
 
 impl SandboxHelper {
-    /// The daemon's own program.
+    /// Uses the daemon's own program.
     pub fn current_exe() -> io::Result<Self> {
-        // The running program itself, even when an upgrade has replaced its file.
+        // This path refers to the running program even if an upgrade replaced its file.
         let running = Path::new("/proc/self/exe");
         let program = if running.exists() {
             running.to_owned()
@@ -58,10 +58,10 @@ impl SandboxHelper {
     }
 }
 
-/// What a group left behind.
+/// The output of a group.
 #[derive(Debug)]
 pub(super) struct ProgramOutput {
-    /// How the leader ended.
+    /// The exit status of the leader.
     pub(super) status: ExitStatus,
     /// The beginning of its standard output.
     pub(super) stdout: Vec<u8>,
@@ -69,7 +69,7 @@ pub(super) struct ProgramOutput {
     pub(super) stderr: Vec<u8>,
 }
 
-/// Why a group did not end by itself.
+/// Why a group did not run or did not exit on its own.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramRunError {
     /// It was not started.
@@ -79,18 +79,18 @@ pub(super) enum ProgramRunError {
         #[source]
         source: io::Error,
     },
-    /// The plan cannot be told to the helper.
+    /// The plan cannot be serialised for the helper.
     #[error("cannot write down the plan of a sandbox")]
     Plan(#[from] serde_json::Error),
-    /// It was not done in time, and was ended.
+    /// It exceeded its deadline and was ended.
     #[error("the program did not end within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// Nobody wanted the answer any more.
+    /// The caller stopped waiting.
     #[error("the program was ended before it was done")]
     Abandoned,
 }
 
-/// Runs a plan to its end, at most until `deadline` or `cancel`. The group is ended when the future is dropped, too.
+/// Runs a plan until it exits, at most until `deadline` or `cancel`. Dropping the future also ends the group.
 pub(super) async fn run_sandboxed(
     helper: &SandboxHelper,
     plan: &SandboxPlan,
@@ -101,7 +101,7 @@ pub(super) async fn run_sandboxed(
         program: plan.program.clone(),
         source,
     };
-    // Listening begins before there is anything to hear.
+    // Install the SIGCHLD handler before the child starts, so that no signal is missed.
     let children = signal(SignalKind::child()).map_err(failed)?;
     let child = spawn_helper(helper, &plan.to_argument()?).map_err(failed)?;
     let group = ProgramGroup::from_child(&child).map_err(failed)?;
@@ -137,7 +137,7 @@ fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// The process group of a child that was not reaped yet, so that its number belongs to nobody else. Ended when dropped.
+/// The process group of an unreaped child: the kernel does not reuse its id. Killed on drop.
 struct ProgramGroup {
     leader: Pid,
     over: bool,
@@ -153,12 +153,12 @@ impl ProgramGroup {
         })
     }
 
-    /// Signals every process of the group; none can be forked past it.
+    /// Signals every process of the group; the kernel signals the whole group atomically, so no fork escapes.
     fn send_signal(&self, signal: Signal) {
         let _ = killpg(self.leader, signal);
     }
 
-    /// Whether the leader ended; it stays unreaped.
+    /// Whether the leader exited; does not reap it.
     fn has_leader_exited(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         !matches!(
@@ -210,7 +210,7 @@ impl ProgramSupervisor {
             )
             .await;
         }
-        // Whoever is left of the group has nobody to answer to.
+        // Kill the remaining processes of the group; no reply depends on them.
         self.group.send_signal(Signal::SIGKILL);
         let status = self.child.wait().await;
         self.group.over = true;
@@ -238,7 +238,7 @@ async fn wait_leader_exit(children: &mut Signals, group: &ProgramGroup) {
     }
 }
 
-/// Reads a stream to its end, and keeps its beginning: the writer must neither block nor get SIGPIPE.
+/// Reads a stream to its end and keeps its beginning: the writer must neither block nor get SIGPIPE.
 async fn read_capped(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = vec![0; 8192];

@@ -1,7 +1,7 @@
-//! What an external agent is asked, and what its answer means. Bytes in, values out: nothing is read or run here.
+//! Encodes requests to external agents and decodes their replies. Pure: does not read files or run programs.
 //!
-//! Two conventions: Choria's external agent protocol v1 (`io.choria.mcorpc.external.v1.*`), and that of `MCollective`'s
-//! `implemented_by` scripts, whose reply file holds the outputs alone while exit code and error output carry the rest.
+//! Two conventions: Choria's external agent protocol v1 (`io.choria.mcorpc.external.v1.*`), and that of `MCollective`'s `implemented_by` scripts,
+//! whose reply file holds only the outputs while exit code and standard error carry the rest.
 
 use muster_api::ActionError;
 use muster_api::ddl::ActionSchema;
@@ -10,23 +10,23 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The protocol of a call.
+/// The protocol of a request.
 pub const REQUEST_PROTOCOL: &str = "io.choria.mcorpc.external.v1.rpc_request";
-/// The protocol of its answer.
+/// The protocol of a reply.
 pub const REPLY_PROTOCOL: &str = "io.choria.mcorpc.external.v1.rpc_reply";
-/// The protocol of the question whether an agent is of use on this node.
+/// The protocol of an activation check, which asks whether an agent is active on this node.
 pub const ACTIVATION_REQUEST_PROTOCOL: &str = "io.choria.mcorpc.external.v1.activation_request";
-/// The protocol of its answer.
+/// The protocol of the activation reply.
 pub const ACTIVATION_REPLY_PROTOCOL: &str = "io.choria.mcorpc.external.v1.activation_reply";
 
 const REQUEST_SCHEMA: &str = "https://choria.io/schemas/mcorpc/external/v1/rpc_request.json";
 const ACTIVATION_SCHEMA: &str =
     "https://choria.io/schemas/mcorpc/external/v1/activation_request.json";
 
-/// The longest message of an agent that is passed on, in characters.
+/// Maximum length of an agent's message that is forwarded, in characters.
 const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// A call, as Choria writes it down for an agent.
+/// A request in Choria's format.
 #[derive(Debug, Serialize)]
 pub struct ExternalRequest<'a> {
     #[serde(rename = "$schema")]
@@ -38,22 +38,22 @@ pub struct ExternalRequest<'a> {
     pub action: &'a str,
     /// The request's id, 32 hexadecimal digits.
     pub requestid: String,
-    /// Who sends it.
+    /// The sender.
     pub senderid: &'a str,
-    /// Who asks, verified.
+    /// The verified caller.
     pub callerid: &'a str,
     /// The collective.
     pub collective: &'a str,
-    /// Seconds for which the request counts.
+    /// Lifetime of the request, in seconds.
     pub ttl: u64,
-    /// When it was taken up, in seconds since the epoch.
+    /// When the node accepted it, in seconds since the epoch.
     pub msgtime: u64,
     /// The inputs.
     pub data: &'a Map<String, Value>,
 }
 
 impl<'a> ExternalRequest<'a> {
-    /// A call of an action with these inputs; the rest is to be filled in.
+    /// A request for an action with these inputs; the caller sets the remaining fields.
     pub fn new(agent: &'a str, action: &'a str, data: &'a Map<String, Value>) -> Self {
         Self {
             schema: REQUEST_SCHEMA,
@@ -70,7 +70,7 @@ impl<'a> ExternalRequest<'a> {
         }
     }
 
-    /// The same call, as `MCollective` writes it down for a script.
+    /// The same request in `MCollective`'s format for scripts.
     pub fn to_script_json(&self) -> Value {
         serde_json::json!({
             "agent": self.agent,
@@ -83,29 +83,29 @@ impl<'a> ExternalRequest<'a> {
     }
 }
 
-/// The question whether an agent is of use on this node.
+/// The activation check of an agent.
 pub fn activation_request(agent: &str) -> Value {
     serde_json::json!({"$schema": ACTIVATION_SCHEMA, "protocol": ACTIVATION_REQUEST_PROTOCOL, "agent": agent})
 }
 
-/// What is wrong with an answer.
+/// What is wrong with a reply.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExternalReplyError {
-    /// There is none.
+    /// The reply is missing or empty.
     #[error("it wrote no reply")]
     Nothing,
-    /// Not JSON, or not of this shape.
+    /// Not JSON, or not of the expected structure.
     #[error("its reply is not one: {0}")]
     Malformed(String),
-    /// An answer to something else.
+    /// A reply of another protocol.
     #[error("its reply is of the protocol {found:?}, not {expected}")]
     Protocol {
-        /// What it says.
+        /// The protocol in the reply.
         found: String,
-        /// What was asked for.
+        /// The expected protocol.
         expected: &'static str,
     },
-    /// A status that does not exist.
+    /// An undefined status.
     #[error("its reply has the status {0}; there are 0 to 5")]
     Status(i64),
     /// Outputs that the DDL does not allow.
@@ -132,9 +132,9 @@ struct RawActivation {
     activate: bool,
 }
 
-/// Reads the answer to a call: the outputs with defaults, or the failure that the agent reports.
+/// Decodes a reply: the outputs with defaults, or the failure that the agent reports.
 ///
-/// An agent that fails may still answer with outputs; those that its DDL does not allow are left out then.
+/// A failed agent may still return outputs; those that its DDL does not allow are dropped.
 pub fn read_reply(
     bytes: &[u8],
     action: &ActionSchema,
@@ -166,7 +166,7 @@ pub fn read_reply(
     }))
 }
 
-/// Reads the outputs that a script left.
+/// Decodes the outputs of a script.
 pub fn read_outputs(
     bytes: &[u8],
     action: &ActionSchema,
@@ -174,14 +174,14 @@ pub fn read_outputs(
     validate_outputs(&parse_object(bytes)?, action)
 }
 
-/// Reads whether an agent is of use on this node.
+/// Decodes an activation reply.
 pub fn read_activation(bytes: &[u8]) -> Result<bool, ExternalReplyError> {
     let raw: RawActivation = parse_object(bytes)?;
     expect_protocol(raw.protocol, ACTIVATION_REPLY_PROTOCOL)?;
     Ok(raw.activate)
 }
 
-/// How a script's exit code and last words are told.
+/// Maps a script's exit code and last error line to an error.
 pub fn script_failure(code: i32, message: &str) -> ActionError {
     let message = match message.trim() {
         "" => format!("the script ended with {code} and gave no reason"),
@@ -204,7 +204,7 @@ fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ExternalReplyErr
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(ExternalReplyError::Nothing);
     }
-    // The parser's words are not passed on: a value that it repeats could be a secret.
+    // The parser's message is not forwarded: it may quote a value that is a secret.
     let object: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => "no JSON object",
@@ -213,13 +213,13 @@ fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ExternalReplyErr
         let (line, column) = (error.line(), error.column());
         ExternalReplyError::Malformed(format!("{what}, at line {line} column {column}"))
     })?;
-    // Through an object, because a list would pass for one whose fields are all left out.
+    // Deserialise through an object: serde also accepts a list in place of a struct, with all fields left out.
     serde_json::from_value(Value::Object(object)).map_err(|_| {
         ExternalReplyError::Malformed("a field is missing or of another type".to_owned())
     })
 }
 
-/// An answer need not say what it is; if it does, it must be right.
+/// The protocol field is optional in a reply; if present, it must match.
 fn expect_protocol(
     found: Option<String>,
     expected: &'static str,

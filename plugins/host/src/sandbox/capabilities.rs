@@ -1,4 +1,4 @@
-//! Takes every capability from the calling process, so that neither it nor a program that it becomes has or regains one.
+//! Drops every capability of the calling process, so that neither it nor a program that it executes has or regains one.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -6,11 +6,11 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// More capabilities than any kernel has; the kernel refuses the first number that it does not know.
+/// Upper bound of capability numbers; the kernel rejects the first number that it does not support.
 const MAX_CAPABILITIES: u32 = 64;
 
-/// Empties the bounding set, from which root would regain capabilities when it starts a program. Before the user changes:
-/// it takes `CAP_SETPCAP`. A process that is not root has none to regain.
+/// Empties the bounding set, from which root would regain capabilities on exec. Call it before the user changes: it needs `CAP_SETPCAP`. A process
+/// that is not root has none to regain.
 pub(super) fn drop_bounding_set() -> Result<(), Errno> {
     for number in 0..MAX_CAPABILITIES {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {

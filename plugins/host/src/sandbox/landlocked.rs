@@ -1,4 +1,4 @@
-//! The Landlock rules of a confined program, and which of their parts this kernel enforces.
+//! The Landlock rules of a confined program, and which of their features this kernel enforces.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,10 @@ use landlock::{
 
 use super::{SandboxConfinement, SandboxPlan};
 
-/// Newest kernel interface that is used; an older kernel enforces the rights that it has.
+/// The newest Landlock ABI in use; an older kernel enforces the access rights that it supports.
 const NEWEST_ABI: ABI = ABI::V9;
 
-/// What programs of any kind need to read: the system's programs, libraries, names and certificates, but not `/etc` as a
-/// whole, where keys are.
+/// Paths that any program needs to read: system programs, libraries, name databases and certificates, but not all of `/etc`, which contains keys.
 const SYSTEM_PATHS: [&str; 24] = [
     "/bin",
     "/sbin",
@@ -41,25 +40,25 @@ const SYSTEM_PATHS: [&str; 24] = [
     "/etc/ssl",
 ];
 
-/// What every program may write to.
+/// Devices that every program may write to.
 const WRITABLE_DEVICES: [&str; 1] = ["/dev/null"];
 
-/// What this kernel's Landlock can enforce.
+/// The Landlock features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a right of its own")]
 pub struct LandlockSupport {
-    /// Files (Linux 5.13).
+    /// File access (Linux 5.13).
     pub files: bool,
-    /// TCP ports (6.7).
+    /// TCP ports (Linux 6.7).
     pub tcp: bool,
-    /// Requests to devices (6.10).
+    /// Device ioctls (Linux 6.10).
     pub devices: bool,
-    /// Signals and abstract Unix sockets (6.12).
+    /// Signals and abstract Unix sockets (Linux 6.12).
     pub scopes: bool,
 }
 
 impl LandlockSupport {
-    /// Asks the running kernel.
+    /// Probes the running kernel.
     pub fn probe() -> Self {
         let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let made =
@@ -72,7 +71,7 @@ impl LandlockSupport {
         }
     }
 
-    /// The parts that are not enforced, although the kernel confines programs to files.
+    /// The features that are not enforced, although the kernel confines programs to files.
     pub fn missing_features(self) -> Vec<&'static str> {
         [
             (self.tcp, "TCP ports"),
@@ -85,7 +84,7 @@ impl LandlockSupport {
     }
 }
 
-/// The rules of a plan. They come into force with `restrict_self`.
+/// The rules of a plan. `restrict_self` applies them.
 pub(super) fn build_ruleset(
     plan: &SandboxPlan,
     confinement: &SandboxConfinement,
@@ -114,7 +113,7 @@ pub(super) fn build_ruleset(
         .map(Path::new)
         .chain(std::iter::once(plan.directory.as_path()))
         .chain(confinement.write.iter().map(PathBuf::as_path));
-    // The right to connect to Unix sockets is enforced from Linux 7.1 on; where it is granted, it is granted everywhere.
+    // Linux enforces the right to connect to Unix sockets from 7.1 on; where granted, it is granted for all paths.
     let sockets = confinement.unix_sockets.then_some(Path::new("/"));
     ruleset
         .create()?

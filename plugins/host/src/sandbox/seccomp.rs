@@ -1,7 +1,7 @@
-//! The filter of system calls of a confined program: what Landlock does not cover.
+//! The system call filter of a confined program: covers what Landlock does not.
 //!
-//! A list of refused calls, because programs of any language must run. It is closed upwards: calls that are newer than this
-//! list do not exist for the program, and neither does the x32 interface, whose numbers are higher.
+//! It is a deny list, because programs in any language must run. Calls newer than this list fail as not implemented, and so does the x32 interface,
+//! whose numbers are higher.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use seccompiler::{
 
 use super::SandboxConfinement;
 
-/// `mseal`, the newest call that was judged for the list. The numbers are the same on every architecture from 424 on.
+/// `mseal`, the newest call that was assessed for the list. The numbers are the same on every architecture from 424 on.
 const NEWEST_SYSCALL: u32 = 462;
 /// The bits of `socket`'s second argument that hold the type.
 const SOCKET_TYPE_BITS: u64 = 0xf;
 
-/// The old type of packet sockets, which `libc` has deprecated.
+/// The obsolete type of packet sockets, deprecated in `libc`.
 const SOCK_PACKET: libc::c_int = 10;
 
-/// Calls that are refused with `EPERM`.
+/// Calls that fail with `EPERM`.
 const REFUSED_SYSCALLS: [libc::c_long; 58] = [
     // Clock, names and state of the machine.
     libc::SYS_acct,
@@ -67,7 +67,7 @@ const REFUSED_SYSCALLS: [libc::c_long; 58] = [
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_ptrace,
-    // Interfaces of the kernel with a history of flaws, or that pass by this filter.
+    // Kernel interfaces with a history of vulnerabilities, or that bypass this filter.
     libc::SYS_add_key,
     libc::SYS_bpf,
     libc::SYS_fanotify_init,
@@ -87,7 +87,7 @@ const REFUSED_SYSCALLS: [libc::c_long; 58] = [
     libc::SYS_memfd_secret,
 ];
 
-/// Namespaces that `clone` could make.
+/// Namespaces that `clone` could create.
 const NAMESPACE_FLAGS: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -98,7 +98,7 @@ const NAMESPACE_FLAGS: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
-/// Applies both filters to this process and everything that it starts. The process has renounced new privileges before.
+/// Applies both filters to this process and its descendants. The process has set `no_new_privs` before.
 pub(super) fn install_filters(confinement: &SandboxConfinement) -> Result<(), Error> {
     apply_filter(&unknown_syscall_filter())?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED_SYSCALLS
@@ -134,7 +134,8 @@ fn syscall_number(call: libc::c_long) -> i64 {
     i64::from(call)
 }
 
-/// Makes calls beyond the list, and `clone3`, whose flags a filter cannot see, not exist. C libraries then use `clone`.
+/// Makes calls beyond the list fail as not implemented, and `clone3` too, because a filter cannot see its flags. C libraries then fall back to
+/// `clone`.
 fn unknown_syscall_filter() -> BpfProgram {
     let (load, greater, equal, answer) = (
         libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
@@ -161,7 +162,7 @@ fn unknown_syscall_filter() -> BpfProgram {
     .collect()
 }
 
-/// Which sockets are refused: every family that is not granted, and those that see packets of others.
+/// The denied sockets: every family that is not granted, and those that see other processes' packets.
 fn socket_rules(confinement: &SandboxConfinement) -> Result<Vec<SeccompRule>, Error> {
     let mut families = Vec::new();
     if confinement.unix_sockets {
@@ -183,7 +184,7 @@ fn socket_rules(confinement: &SandboxConfinement) -> Result<Vec<SeccompRule>, Er
         SeccompRule::new(other)?,
         SeccompRule::new(vec![netlink(SeccompCmpOp::Ne)?, kind(libc::SOCK_RAW)?])?,
         SeccompRule::new(vec![kind(SOCK_PACKET)?])?,
-        // Resolvers list the machine's addresses by it.
+        // Resolvers use it to list the machine's addresses.
         SeccompRule::new(vec![
             netlink(SeccompCmpOp::Eq)?,
             argument_condition(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
@@ -191,7 +192,7 @@ fn socket_rules(confinement: &SandboxConfinement) -> Result<Vec<SeccompRule>, Er
     ])
 }
 
-/// A pair of datagram sockets can be connected again, to a socket of somebody else; pairs of streams cannot.
+/// A pair of datagram sockets can be reconnected to another process's socket; pairs of stream sockets cannot.
 fn socketpair_rules() -> Result<Vec<SeccompRule>, Error> {
     [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .into_iter()
@@ -213,7 +214,7 @@ fn namespace_rules() -> Result<Vec<SeccompRule>, Error> {
         .collect()
 }
 
-/// Input that is typed into the terminal of another process.
+/// Denies ioctls that inject input into another process's terminal.
 fn terminal_rules() -> Result<Vec<SeccompRule>, Error> {
     let request =
         SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI)?;

@@ -1,4 +1,4 @@
-//! `connect`: opens a TCP connection and closes it again. A port that is not open is an answer, not a failure.
+//! `connect`: opens a TCP connection and closes it. A closed port is a successful reply, not a failure.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

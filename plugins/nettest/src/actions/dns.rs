@@ -1,4 +1,4 @@
-//! `dns`: what a name resolves to, by the node's own resolver: its files, then its name servers.
+//! `dns`: resolves a name with the node's resolver: its files, then its name servers.
 
 use std::collections::BTreeSet;
 

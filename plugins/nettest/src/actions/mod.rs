@@ -1,4 +1,4 @@
-//! One file for each action.
+//! The actions of `nettest`, one module each.
 
 mod connect;
 mod dns;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use muster_api::CallContext;
 use tokio::time::Instant;
 
-/// What is left of the call's time for the answer.
+/// Part of the call's time that is reserved for the reply.
 const REPLY_MARGIN: Duration = Duration::from_secs(1);
 
-/// So many seconds, or what the call still has.
+/// The requested timeout, limited by the remaining time of the call.
 fn effective_timeout(cx: &CallContext, seconds: u64) -> Duration {
     let left = cx.deadline.saturating_duration_since(Instant::now());
     Duration::from_secs(seconds).min(left.saturating_sub(REPLY_MARGIN).max(left / 2))
 }
 
-/// Milliseconds with the precision that is worth something.
+/// Rounds to a useful precision in milliseconds.
 fn round_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }

@@ -1,4 +1,4 @@
-//! `ping`: asks a host for echoes with the system's `ping`, and reads what that says. A host that is silent is an answer.
+//! `ping`: runs the system's `ping` and parses its output. An unreachable host is a successful reply, not a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl AgentAction for NettestPingAction {
         cx: &CallContext,
         input: NettestPingInput,
     ) -> Result<NettestPingOutput, ActionError> {
-        // The name becomes a word of a command line.
+        // The host is passed as an argument, so it must not look like an option.
         if input.host.starts_with('-') {
             return Err(ActionError::invalid_input(format!(
                 "{} is no host",
@@ -83,7 +83,7 @@ impl AgentAction for NettestPingAction {
     }
 }
 
-/// The balance, as the programs of iputils and busybox write it.
+/// Parses the summary that the `ping` programs of iputils and busybox print.
 fn parse_ping_output(text: &str) -> Option<NettestPingOutput> {
     let balance = text
         .lines()

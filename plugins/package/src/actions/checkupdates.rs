@@ -1,4 +1,4 @@
-//! `checkupdates`: which packages have newer versions. Changes nothing, and asks no source: see `refresh`.
+//! `checkupdates`: lists packages with newer versions. Changes nothing and contacts no repository; `refresh` does.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `install`: installs a package that is not there, or brings it to a certain version.
+//! `install`: installs a missing package, or changes it to a given version.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One file per action.
+//! The actions of `package`, one module each.
 
 mod checkupdates;
 mod install;

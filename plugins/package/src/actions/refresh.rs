@@ -1,4 +1,4 @@
-//! `refresh`: gets the package lists anew, so that there is something to update to.
+//! `refresh`: updates the package lists from the repositories.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `status`: whether a package is installed, and in which version. Changes nothing.
+//! `status`: shows whether a package is installed, and its version. Changes nothing.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `uninstall`: removes a package, and keeps its configuration.
+//! `uninstall`: removes a package and keeps its configuration.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `update`: brings a package that is installed to the newest version.
+//! `update`: updates an installed package to the newest version.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `list`: who holds a pool and who waits for it, as the broker has it.
+//! `list`: the holders and waiters of a pool, as stored at the broker.
 
 use muster_api::wire::Millis;
 use muster_api::wire::identity::SubjectName;
@@ -110,7 +110,7 @@ impl AgentAction for PermitListAction {
     }
 }
 
-/// A pool's name as a caller gives it.
+/// Parses a pool name from a caller's input.
 pub(super) fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
     SubjectName::parse(text).map_err(|error| ActionError::invalid_input(format!("pool: {error}")))
 }

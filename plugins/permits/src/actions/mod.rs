@@ -10,7 +10,7 @@ use std::error::Error;
 
 use muster_api::ActionError;
 
-/// A failure with its causes, for the caller.
+/// Converts an error and its sources into one action error.
 fn to_action_error(error: &dyn Error) -> ActionError {
     let mut line = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! `release`: ends this node's permit of a pool. What runs under it is stopped, as when the permit is lost.
+//! `release`: ends this node's permit of a pool. The run that holds it is stopped, as when the permit is lost.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! `kill`: signals processes, by number or by pattern; or tells with `plan` which ones it would be.
+//! `kill`: sends a signal to processes, selected by PID or by pattern. With `plan` it only lists them.
 //!
-//! Never signalled: process 1, the daemon itself, and what the daemon descends from.
+//! Never signals process 1, the daemon itself, or the daemon's ancestors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{ProcessDetails, ProcessFilter, read_stat};
 
-/// Most processes that one call signals: a pattern that means more is a mistake.
+/// Most processes that one call signals. A pattern that matches more is treated as a mistake.
 const MAX_SIGNALLED: usize = 200;
 
 pub(crate) struct ProcessKillAction;
@@ -36,7 +36,7 @@ pub(crate) struct ProcessKillOutput {
 }
 
 impl ProcessKillOutput {
-    /// This, or a failure that tells it: one process that cannot be signalled does not protect the others.
+    /// Fails if any process could not be signalled. Runs after all signals were sent, so one error does not stop the others.
     fn fail_on_errors(self, faults: &[String]) -> Result<Self, ActionError> {
         let Some(first) = faults.first() else {
             return Ok(self);
@@ -102,7 +102,7 @@ impl AgentAction for ProcessKillAction {
     }
 }
 
-/// Only the very process that was looked at, should its number belong to another one by now.
+/// Sends the signal only if the PID still belongs to the process that was matched.
 fn send_signal(system: &dyn System, seen: &ProcessDetails, signal: Signal) -> Result<bool, String> {
     let process = ProcessId {
         pid: seen.process.pid,
@@ -116,7 +116,7 @@ fn send_signal(system: &dyn System, seen: &ProcessDetails, signal: Signal) -> Re
         })
 }
 
-/// `TERM`, `SIGTERM` or `term`.
+/// Accepts `TERM`, `SIGTERM` or `term`.
 fn parse_signal(name: &str) -> Result<Signal, ActionError> {
     let upper = name.to_ascii_uppercase();
     let full = if upper.starts_with("SIG") {
@@ -128,7 +128,7 @@ fn parse_signal(name: &str) -> Result<Signal, ActionError> {
         .map_err(|_| ActionError::invalid_input(format!("there is no signal {name}")))
 }
 
-/// Process 1, and the daemon with everything that it descends from.
+/// The PIDs of process 1, of the daemon, and of its ancestors.
 fn daemon_ancestors(system: &dyn System) -> BTreeSet<u32> {
     let mut own = BTreeSet::from([1]);
     let mut next = Some(std::process::id());

@@ -1,4 +1,4 @@
-//! `list`: the processes of the node.
+//! `list`: lists the processes of the node.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ProcessDetails, ProcessFilter};
 
-/// Most processes of one answer, and most characters of a command line.
+/// Most processes in one reply, and most characters of a command line.
 const MAX_LISTED: usize = 1000;
 const MAX_COMMAND_CHARS: usize = 400;
 

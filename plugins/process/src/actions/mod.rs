@@ -1,4 +1,4 @@
-//! One file for each action, and what they have in common: which processes are meant.
+//! The actions of `process`, one module each, and their common process filter.
 
 mod kill;
 mod list;
@@ -19,19 +19,19 @@ use muster_api::wire::filter::FilterPattern;
 
 use crate::table::{self, ProcessEntry};
 
-/// Clock ticks per second in `/proc`: part of the kernel's interface, the same on every architecture.
+/// Clock ticks per second in `/proc`. Part of the kernel's interface and equal on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Largest passwd file that is read for names.
+/// Largest passwd file that is read for user names, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
-/// Longest `stat` and `status` of a process.
+/// Largest `stat` or `status` file of a process, in bytes.
 const MAX_PROC_FILE_BYTES: u64 = 16 * 1024;
 
-/// A process with all that is told of it.
+/// A process with all reported details.
 pub(crate) struct ProcessDetails {
     pub(crate) process: ProcessEntry,
     pub(crate) user: String,
     pub(crate) stat: ProcessStat,
-    /// Bytes of memory that are its own or shared, and present.
+    /// Resident memory in bytes, private and shared.
     pub(crate) memory: u64,
 }
 
@@ -40,7 +40,7 @@ impl ProcessDetails {
         u32::try_from(self.stat.ticks).map_or(f64::from(u32::MAX), f64::from) / TICKS_PER_SECOND
     }
 
-    /// Its words, or the name of a part of the kernel in brackets.
+    /// Its arguments, or the name of a kernel thread in brackets.
     fn command_line(&self) -> String {
         if self.process.arguments.is_empty() {
             format!("[{}]", self.process.name)
@@ -50,7 +50,7 @@ impl ProcessDetails {
     }
 }
 
-/// Which processes are meant; all, when nothing is given.
+/// Selects processes; an empty filter selects all.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessFilter {
     pub(crate) pattern: Option<FilterPattern>,
@@ -72,7 +72,7 @@ impl ProcessFilter {
         })
     }
 
-    /// Those of the machine's processes. One that ends while it is looked at is left out. Blocks.
+    /// The matching processes of the machine. Skips processes that exit meanwhile. Blocks.
     pub(crate) fn find_processes(
         &self,
         system: &dyn System,
@@ -87,7 +87,7 @@ impl ProcessFilter {
                 .then(|| read_details(system, &users, &process))
                 .flatten()
         });
-        // What is known of it was read before its words were read again, so both are of one process.
+        // The details were read before the arguments were read again, so both belong to the same process.
         let seen = seen.filter(|seen| self.matches_process(&seen.process));
         let of_user =
             |seen: &ProcessDetails| self.user.as_ref().is_none_or(|user| *user == seen.user);
@@ -103,7 +103,7 @@ impl ProcessFilter {
     }
 }
 
-/// All that is told of a process. Its words are read once more, after what tells it from others of its number.
+/// Reads the details of a process. Reads its arguments again after its start time, which tells it from another process with the same PID.
 fn read_details(
     system: &dyn System,
     users: &BTreeMap<u32, String>,
@@ -138,7 +138,7 @@ fn read_proc_file(system: &dyn System, pid: u32, file: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A line of `/proc/PID/status`. Of its users the second is the one that it acts as.
+/// A line of `/proc/PID/status`. The second user ID in the `Uid` line is the effective one.
 fn find_status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
     lines
@@ -146,14 +146,14 @@ fn find_status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// Resident memory in bytes, from `/proc/PID/status`; a part of the kernel has none.
+/// Resident memory in bytes, from `/proc/PID/status`. Kernel threads have none.
 fn resident_bytes(status: &str) -> Option<u64> {
     let size = find_status_field(status, "VmRSS:")?;
     let kibibytes: u64 = size.strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// Names of users by their numbers; a user without one goes by the number.
+/// User names by user ID. A user without a name is shown by ID.
 fn read_user_names(system: &dyn System) -> BTreeMap<u32, String> {
     let passwd = system
         .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)

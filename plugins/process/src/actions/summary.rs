@@ -1,4 +1,4 @@
-//! `summary`: the processes in numbers, and those that use the most memory and processor time.
+//! `summary`: counts processes, and lists those that use the most memory and processor time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -13,9 +13,9 @@ use crate::outcome::first_error_line;
 use crate::puppet::{PuppetRunner, PuppetSettings, printable_tail, to_action_error};
 use crate::step_context::StepContext;
 
-/// What is forgotten of an earlier authority, by the names of Puppet's settings. The request stays: asking twice must find it.
+/// Files of an earlier CA that are removed, by the names of Puppet's settings. The request is kept, so that a repeated call finds it.
 const STALE_CERTIFICATE_SETTINGS: [&str; 3] = ["hostcert", "localcacert", "hostcrl"];
-/// What Puppet says when the authority has something of that name.
+/// Puppet's message when the CA already has a certificate or request of that name.
 const CONFLICT_MESSAGE: &str = "due to a conflict on the server";
 
 pub(crate) struct HasCertAction(pub(crate) Arc<StepContext>);
@@ -82,7 +82,7 @@ impl AgentAction for HasCertAction {
     }
 }
 
-/// The certificate, and whether it is one.
+/// Reads the certificate and checks that it is valid.
 fn check_certificate(
     puppet: &PuppetRunner<'_>,
     places: &PuppetSettings,
@@ -167,7 +167,7 @@ impl AgentAction for RequestCertificateAction {
     }
 }
 
-/// Sends the request, and reads what was sent.
+/// Submits the request, and reads the submitted request from disk.
 fn submit_request(
     puppet: &PuppetRunner<'_>,
     places: &PuppetSettings,
@@ -218,7 +218,7 @@ fn submit_request(
                 request.name.escape_debug()
             )));
         }
-        // What was sent just now is on the disk. Of what was sent earlier, only a request for this key is ours.
+        // A request that was submitted just now is on disk. After a conflict, only a request with this key is ours.
         if !is_conflict || key.as_ref() == Some(&request.public_key) {
             answer.fingerprint = request.fingerprint;
             answer.public_key = request.public_key;
@@ -226,7 +226,7 @@ fn submit_request(
             return Ok(answer);
         }
     }
-    // An authority that signs by itself has answered with the certificate, and Puppet has removed the request.
+    // A CA with autosign has replied with the certificate, and Puppet has removed the request.
     let found = check_certificate(puppet, places, cx)?;
     if found.has_cert {
         answer.state = CertificateRequestState::Signed;

@@ -1,4 +1,4 @@
-//! `daemonize_puppet`: Puppet's agent runs in the background, now and after a boot.
+//! `daemonize_puppet`: starts Puppet's agent as a background service, and enables it at boot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl AgentAction for DaemonizePuppetAction {
     }
 }
 
-/// By the machine's own init system.
+/// Starts the service through the machine's init system.
 fn start_service(
     desk: &StepContext,
     cx: &CallContext,
@@ -72,7 +72,7 @@ fn start_service(
     }
 }
 
-/// By a command of the operator's.
+/// Starts it with the configured command.
 fn run_daemon_command(
     desk: &StepContext,
     cx: &CallContext,

@@ -1,4 +1,4 @@
-//! `set_puppet_host`: says in the hosts file where the Puppet server is.
+//! `set_puppet_host`: writes the address of the Puppet server to the hosts file.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -52,7 +52,7 @@ impl AgentAction for SetPuppetHostAction {
         self.0
             .run_step(cx, input.fence, move |desk, cx, _| {
                 let path = &desk.options.hosts;
-                // One at a time: of two edits none is lost.
+                // Serialise edits, so that no concurrent edit is lost.
                 let _guard = desk
                     .hold
                     .open_guarded()

@@ -1,4 +1,4 @@
-//! `lock`, `unlock`, `is_locked`: who has the node.
+//! `lock`, `unlock`, `is_locked`: the provisioning lock of the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::EmptyProvisionInput;
 use crate::fenced_lock::LockStatus;
 use crate::step_context::StepContext;
 
-/// Leases in seconds.
+/// Accepted leases, in seconds.
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 5..=3600;
 
 pub(crate) struct ProvisionLockAction(pub(crate) Arc<StepContext>);

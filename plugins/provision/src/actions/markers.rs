@@ -1,4 +1,4 @@
-//! `disable`, `is_disabled`, `release`, `reprovision`: whether the node is done.
+//! `disable`, `is_disabled`, `release`, `reprovision`: the marker of a provisioned node.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{EmptyProvisionInput, FencedStepInput};
 use crate::puppet::to_action_error;
 use crate::step_context::StepContext;
 
-/// What `wipe` removes, by the names of Puppet's settings.
+/// Files that `wipe` removes, by the names of Puppet's settings.
 const WIPED_SETTINGS: [&str; 6] = [
     "hostprivkey",
     "hostpubkey",
@@ -149,7 +149,7 @@ impl AgentAction for ReprovisionAction {
                         }
                     }
                 }
-                // Last: until then nobody begins with what is being removed.
+                // Last, so that no provisioning begins while files are being removed.
                 let begun = desk.hold.clear_disabled()?;
                 Ok(ReprovisionOutput {
                     changed: begun || !wiped.is_empty(),

@@ -1,4 +1,4 @@
-//! One file for each kind of step.
+//! The actions, one file for each kind of step.
 
 mod certificate;
 mod daemonize;
@@ -31,7 +31,7 @@ pub(crate) struct FencedStepInput {
     fence: Option<u64>,
 }
 
-/// Which server is asked, as arguments of Puppet.
+/// Puppet arguments that select the server.
 fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
     let mut words = Vec::new();
     if let Some(server) = server {
@@ -46,7 +46,7 @@ fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<Strin
         let port = u16::try_from(port).ok().filter(|port| *port > 0);
         let port =
             port.ok_or_else(|| ActionError::invalid_input("port must be between 1 and 65535"))?;
-        // Of the authority too: it follows the server's port only where nothing else is configured.
+        // Set the CA's port too: Puppet derives it from the server's port only if nothing else is configured.
         let port = port.to_string();
         words.extend([
             "--serverport".to_owned(),

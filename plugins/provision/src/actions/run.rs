@@ -1,4 +1,4 @@
-//! `bootstrap_puppet` and `run_puppet`: one run of Puppet, and what became of it.
+//! `bootstrap_puppet` and `run_puppet`: one run of Puppet, and its result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::puppet::{PuppetRunner, printable_tail, to_action_error};
 use crate::step_context::StepContext;
 use crate::summary::ProvisionRunSummary;
 
-/// A run in the foreground, once, with everything said and the detailed exit code.
+/// Arguments of a single run in the foreground, with full output and detailed exit codes.
 const RUN_ARGUMENTS: [&str; 9] = [
     "agent",
     "--onetime",
@@ -100,7 +100,7 @@ async fn run_puppet(
     if let Some(environment) = &input.environment {
         words.extend(["--environment".to_owned(), environment.clone()]);
     }
-    // First the node's own lock, then a place among the nodes, so that nobody waits for us who could run.
+    // Acquire the node's lock before the permit, so that this node holds no permit while it waits.
     let lock = desk
         .run_step(cx, input.fence, |desk, _, _| match acquire_run_lock(desk) {
             Ok(lock) => Ok(lock),
@@ -112,7 +112,7 @@ async fn run_puppet(
         })
         .await?;
     let permit = acquire_permit(desk, cx).await?;
-    // Ends with the call, and with the permit.
+    // The run ends with the call, and when the permit is lost.
     let mut call = cx.clone();
     call.cancel = cx.cancel.child_token();
     let work = desk.run_step(&call, input.fence, move |desk, cx, cancel| {
@@ -139,7 +139,7 @@ async fn run_puppet(
     stopped.map_err(|error| run_error(PuppetRunClass::Stopped, lost).with_data(error.data))
 }
 
-/// A place among the nodes that may run at once, where the operator wants that.
+/// Acquires a permit, if a limit is configured.
 async fn acquire_permit(
     desk: &StepContext,
     cx: &CallContext,
@@ -162,13 +162,13 @@ async fn acquire_permit(
         .map_err(|error| run_error(PuppetRunClass::NoPermit, &error_chain(&error)))
 }
 
-/// Our own lock of runs. Puppet's is Puppet's to take.
+/// Acquires the engine's run lock only; Puppet takes its own lock.
 fn acquire_run_lock(desk: &StepContext) -> Result<CatalogRunLock, LockError> {
     let state = StateDir::open(&desk.engine)?;
     CatalogRunLock::acquire(&state, &[], Duration::ZERO)
 }
 
-/// One run. What did not end well is an error that carries what is known.
+/// Runs Puppet once. An unsuccessful run is an error that carries the class and the known values.
 fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutput, ActionError> {
     let places = puppet.read_settings()?;
     let disabled = puppet.disabled_reason(&places);
@@ -233,7 +233,7 @@ fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutp
     Err(error)
 }
 
-/// A run that was none, or failed.
+/// Error for a run that failed or did not take place.
 fn run_error(class: PuppetRunClass, problem: &str) -> ActionError {
     let data = serde_json::to_value(class).map(|class| ("class".to_owned(), class));
     ActionError::failed(problem).with_data(data.into_iter().collect())

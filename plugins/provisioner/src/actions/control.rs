@@ -1,4 +1,4 @@
-//! `retry`, `pause`, `resume`, `retire`: what people ask for. It is written down, and whoever leads does it.
+//! `retry`, `pause`, `resume`, `retire`: requests of operators. They are written to the record, and the leader executes them.
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, AgentAction, CallContext};

@@ -1,4 +1,4 @@
-//! `status`: where every node stands, and who leads.
+//! `status`: the state of every node, and the current leader.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::handle::ProvisionerHandle;
 use crate::record::{EventKind, NodeRecord};
 
-/// Most nodes of one answer.
+/// Maximum number of nodes in one reply.
 const MAX_LISTED_NODES: usize = 1000;
 
 pub(crate) struct ProvisionerStatusAction(pub(crate) ProvisionerHandle);

@@ -2,30 +2,38 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_puppet::wrapper::follow::{Follower, Note};
-use muster_puppet::wrapper::relations::Relations;
+use muster_puppet::wrapper::interpreter::{RefreshEvent, TraceInterpreter};
+use muster_puppet::wrapper::relations::CatalogRelations;
 use muster_puppet::wrapper::replay;
-use muster_puppet::wrapper::trace::{Line, Lines};
+use muster_puppet::wrapper::trace::{TraceLine, TraceSplitter};
 
-fn notes(lines: &[Line], relations: &Relations) -> Vec<Note> {
-    let mut follower = Follower::new(false);
-    let mut notes: Vec<Note> = lines.iter().flat_map(|line| follower.hear(line, relations)).collect();
-    notes.extend(follower.end(relations));
+fn notes(lines: &[TraceLine], relations: &CatalogRelations) -> Vec<RefreshEvent> {
+    let mut follower = TraceInterpreter::new(false);
+    let mut notes: Vec<RefreshEvent> = lines
+        .iter()
+        .flat_map(|line| follower.process_line(line, relations))
+        .collect();
+    notes.extend(follower.finish_run(relations));
     notes
 }
 
 fuzz_target!(|input: (&[u8], &[u8], usize)| {
     let (log, catalog, cut) = input;
     let catalog: serde_json::Value = serde_json::from_slice(catalog).unwrap_or_default();
-    let relations = Relations::of(&catalog);
-    let whole = Lines::default().add(log);
+    let relations = CatalogRelations::from_catalog(&catalog);
+    let whole = TraceSplitter::default().push_bytes(log);
     let (before, after) = log.split_at(cut % (log.len() + 1));
-    let mut lines = Lines::default();
-    let mut pieces = lines.add(before);
-    pieces.extend(lines.add(after));
+    let mut lines = TraceSplitter::default();
+    let mut pieces = lines.push_bytes(before);
+    pieces.extend(lines.push_bytes(after));
     assert_eq!(whole, pieces);
     let _ = notes(&whole, &relations);
-    if let Some(patched) = replay::with(catalog, &["Exec[x]".to_owned()]) {
-        assert!(Relations::of(&patched).targets(&replay::reference()).len() <= 1);
+    if let Some(patched) = replay::add_replay_resource(catalog, &["Exec[x]".to_owned()]) {
+        assert!(
+            CatalogRelations::from_catalog(&patched)
+                .notify_targets(&replay::replay_reference())
+                .len()
+                <= 1
+        );
     }
 });

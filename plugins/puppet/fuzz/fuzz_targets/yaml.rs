@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use muster_puppet::yaml;
 
 fuzz_target!(|text: &str| {
-    if let Some(document) = yaml::mapping(text) {
+    if let Some(document) = yaml::parse_mapping(text) {
         assert!(document.is_object());
     }
 });

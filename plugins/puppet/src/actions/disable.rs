@@ -1,4 +1,4 @@
-//! `disable`: forbids Puppet's runs, by the same lock and with the same bytes as `puppet agent --disable`.
+//! `disable`: disables Puppet runs, with the same lock file and the same bytes as `puppet agent --disable`.
 
 use std::sync::Arc;
 

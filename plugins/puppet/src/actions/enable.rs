@@ -1,4 +1,4 @@
-//! `enable`: allows Puppet's runs again.
+//! `enable`: removes the lock that disables Puppet runs.
 
 use std::sync::Arc;
 

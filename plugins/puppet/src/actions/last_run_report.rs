@@ -1,4 +1,4 @@
-//! `last_run_report`: Puppet's own report of its last run.
+//! `last_run_report`: Puppet's report of its last run.
 
 use std::sync::Arc;
 

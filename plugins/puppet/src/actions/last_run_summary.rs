@@ -1,4 +1,4 @@
-//! `last_run_summary`: Puppet's own summary of its last run, judged with care.
+//! `last_run_summary`: Puppet's summary of its last run, with validated values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn summarise_last_run(
     })
 }
 
-/// How many resources of each type the last catalog had, by the list that Puppet keeps of them.
+/// Number of resources of each type in the last catalog, from Puppet's list of managed resources.
 fn count_types(system: &dyn System, path: &std::path::Path) -> BTreeMap<String, u64> {
     let bytes = system.read_file(path, 16 * 1024 * 1024).unwrap_or_default();
     let mut types = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `locks`: which locks there are on the node, and who holds them.
+//! `locks`: the run locks of the node and their holders.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn lock_row(name: &str, path: &Path, state: &str) -> PuppetLockRow {
     }
 }
 
-/// Our own: it is tried for, because nothing is written in it.
+/// Row for the engine's run lock. The lock file has no content, so the lock is probed by acquiring it.
 fn engine_lock_row(runs: &PuppetRunManager) -> Result<PuppetLockRow, ActionError> {
     let directory = runs.engine_dir();
     let state = StateDir::open(&directory).map_err(to_action_error)?;
@@ -118,7 +118,7 @@ fn puppet_lock_rows(
     Ok(locks)
 }
 
-/// What a process is called.
+/// Name of a process, from `/proc/PID/comm`.
 fn process_name(system: &dyn System, pid: u32) -> Option<String> {
     let name = system
         .read_file(format!("/proc/{pid}/comm").as_ref(), 4096)

@@ -1,4 +1,4 @@
-//! One file per action, and what they share.
+//! The actions, one file each, and their shared helpers.
 
 mod disable;
 mod enable;
@@ -28,7 +28,7 @@ use uuid::Uuid;
 use crate::options::Options;
 use crate::paths::PuppetPaths;
 
-/// An error of the machine, as an answer.
+/// Converts an error of the system layer into an action error.
 fn to_action_error(error: impl Error) -> ActionError {
     ActionError::failed(error_chain(&error))
 }
@@ -42,7 +42,7 @@ fn parse_run_id(text: &str) -> Result<Uuid, ActionError> {
         .map_err(|error| ActionError::invalid_input(format!("run `{text}` is no UUID: {error}")))
 }
 
-/// `1 hours 05 minutes 07 seconds`, as the `puppet` agent of the field has it.
+/// Formats a duration as `1 hours 05 minutes 07 seconds`, the format of MCollective's `puppet` agent.
 fn format_elapsed(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);

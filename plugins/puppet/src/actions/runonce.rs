@@ -1,6 +1,6 @@
-//! `runonce`: runs Puppet once, and answers how the run ended.
+//! `runonce`: runs Puppet once, and replies with the result.
 //!
-//! A request that names a run which was begun already waits for that one, or is told how it ended: asking again is safe.
+//! A request with the identity of an existing run attaches to that run, or gets its result if it has ended. A retry is therefore safe.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::outcome::PuppetRunOutcome;
 use crate::permit::PermitParameters;
 use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter, unix_millis_now};
 
-/// The answer leaves so long before the request's time is up.
+/// The reply is sent this long before the request's deadline.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct PuppetRunOnceAction(pub(crate) Arc<PuppetRunManager>);
@@ -78,7 +78,7 @@ impl AgentAction for PuppetRunOnceAction {
 }
 
 impl PuppetRunOnceAction {
-    /// Waits for the end of the run, and tells how far it is.
+    /// Waits for the end of the run, and sends progress.
     async fn wait_for_outcome(
         &self,
         cx: &CallContext,
@@ -118,9 +118,9 @@ impl PuppetRunOnceAction {
     }
 }
 
-/// The outcome, when it has changed.
+/// Waits for the next change of the outcome.
 async fn next_outcome(news: &mut watch::Receiver<PuppetRunOutcome>) -> PuppetRunOutcome {
-    // The sender lives as long as we are attached.
+    // The sender lives as long as this waiter is attached.
     let _ = news.changed().await;
     news.borrow_and_update().clone()
 }
@@ -151,7 +151,7 @@ fn error_with_outcome(message: String, outcome: PuppetRunOutcome) -> ActionError
     }
 }
 
-/// What is asked for, judged before anything is begun.
+/// Validates the input before a run is begun.
 fn parse_request(
     cx: &CallContext,
     runs: &PuppetRunManager,
@@ -225,7 +225,7 @@ fn parse_request(
     })
 }
 
-/// What only Puppet knows.
+/// Rejects inputs that the native engine does not support.
 fn refuse_puppet_inputs(wish: &PuppetRunOptions) -> Result<(), ActionError> {
     let given = [
         ("environment", wish.environment.is_some()),
@@ -251,7 +251,7 @@ fn parse_seconds(name: &str, value: i64) -> Result<u64, ActionError> {
         })
 }
 
-/// Words between commas.
+/// Splits a comma-separated list.
 fn split_words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     let words = text.split(',').map(str::trim);

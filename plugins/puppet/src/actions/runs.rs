@@ -1,4 +1,4 @@
-//! `runs`: how runs ended that were asked for here.
+//! `runs`: results of the runs that were requested through this agent.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `status`: what Puppet is doing on the node.
+//! `status`: current activity of Puppet on the node.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -63,7 +63,7 @@ fn build_status(
 ) -> Result<PuppetStatusOutput, ActionError> {
     let doing = match find_paths(&runs.options, system) {
         Ok(places) => read_activity(system, &places).map_err(to_action_error)?,
-        // Where our own engine does the work, there need not be a Puppet.
+        // With the native engine, Puppet need not be installed.
         Err(_) if runs.options.engine == CatalogEngine::Native => {
             crate::files::activity::AgentActivity::without_puppet()
         }

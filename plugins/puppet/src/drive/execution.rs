@@ -1,4 +1,4 @@
-//! The run itself: Puppet's program, started, written down and followed to its end; or our own engine.
+//! Executes a run: starts Puppet's program, records it and follows it to its end; or runs the native engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::runs::unix_millis_now;
 use crate::session::{SessionOutcome, StopRequest};
 
 impl RunDriver {
-    /// Starts a program, and writes down which.
+    /// Starts a program, and records its process.
     pub(super) async fn start_program(
         &mut self,
         wish: PuppetRunOptions,
@@ -79,7 +79,7 @@ impl RunDriver {
             .map_err(|error| RunFailure(RunFailureReason::NotStarted, error_chain(&error)))
     }
 
-    /// Follows the program that was started until it has ended, by itself or because it must.
+    /// Follows the started program until it ends or is stopped.
     pub(super) async fn follow_program(
         &mut self,
         room: &OptionalPermit,

@@ -1,4 +1,4 @@
-//! A run's turn: the node's own lock, nobody else's Puppet, a permit of the fleet's; and leaving, so that it is another's turn.
+//! Acquires what a run needs before it starts (the node's lock, no other Puppet, a permit) and releases it afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::outcome::{PuppetRunState, RunFailureReason};
 use crate::permit::OptionalPermit;
 use crate::runs::unix_millis_now;
 
-/// How often a lock that others hold is looked at.
+/// How often a lock held by another process is checked.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The node's lock, while the run goes on.
+/// The node's lock, held while the run is in progress.
 #[expect(dead_code, reason = "held until they are dropped")]
 pub(super) enum HeldRunLock {
     Own(MusterRunLock),
@@ -26,7 +26,7 @@ pub(super) enum HeldRunLock {
 }
 
 impl RunDriver {
-    /// The node's own lock; Puppet's too, when our own engine is to run.
+    /// Acquires the node's lock; with the native engine Puppet's lock too.
     pub(super) async fn acquire_lock(&self, until: Instant) -> Result<HeldRunLock, RunFailure> {
         loop {
             let (engine, states) = (self.runs.engine_dir(), self.puppet_state());
@@ -58,7 +58,7 @@ impl RunDriver {
         }
     }
 
-    /// Waits until no Puppet of somebody else's runs here.
+    /// Waits until no Puppet that was started outside is running.
     pub(super) async fn wait_for_puppet(&self, until: Instant) -> Result<(), RunFailure> {
         loop {
             self.check_disabled()?;
@@ -96,7 +96,7 @@ impl RunDriver {
         })
     }
 
-    /// Gives the permit back; from then on it is somebody else's turn.
+    /// Releases the permit, so that another node may run.
     pub(super) async fn release_permit(&mut self, room: OptionalPermit) {
         if let Some(started) = self.record.outcome.started_at {
             let now = unix_millis_now(&*self.system);
@@ -121,7 +121,7 @@ impl RunDriver {
         }
     }
 
-    /// A Puppet that somebody else started. When our own engine runs, its lock keeps others out instead.
+    /// Process id of a Puppet that was started outside. Always `None` with the native engine, whose lock already excludes Puppet.
     pub(super) fn foreign_puppet(&self) -> Option<u32> {
         if self.runs.options.engine == CatalogEngine::Native {
             return None;

@@ -1,6 +1,6 @@
-//! What Puppet's agent is doing, and how its last run went, from the files that it leaves.
+//! Activity of Puppet's agent and results of its last run, from the files that Puppet writes.
 //!
-//! A lock counts only while a live Puppet holds it, as Puppet itself sees it. Paths are the node's own.
+//! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own. Paths are the node's own.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use super::report::{self, PuppetRunReport};
 use super::summary::{self, PuppetRunSummary};
 use crate::paths::PuppetPaths;
 
-/// Largest lock or number file, in bytes.
+/// Largest lock or pid file, in bytes.
 const MAX_LOCK_BYTES: u64 = 16 * 1024;
 
-/// What a lock of Puppet's says.
+/// Holder of one of Puppet's lock files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockHolder {
-    /// There is no lock.
+    /// There is no lock file.
     Nobody,
-    /// Nobody holds it: Puppet would take it.
+    /// The lock is stale: Puppet would take it over.
     Stale(Option<u32>),
-    /// A process that Puppet takes for itself.
+    /// A process that Puppet recognises as a Puppet.
     Process(u32),
 }
 
@@ -39,7 +39,7 @@ impl LockHolder {
     }
 }
 
-/// What Puppet is doing.
+/// Current activity of Puppet.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentActivity {
     pub(crate) disabled: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) struct AgentActivity {
 }
 
 impl AgentActivity {
-    /// Of a machine without a Puppet.
+    /// Activity of a machine without Puppet.
     pub(crate) fn without_puppet() -> Self {
         Self {
             disabled: None,
@@ -63,7 +63,7 @@ impl AgentActivity {
         self.daemon_present && !self.run.is_held()
     }
 
-    /// In the field's words; the first that is true.
+    /// Status name of MCollective's `puppet` agent; the first that applies.
     pub(crate) fn status_name(&self) -> &'static str {
         match (&self.disabled, self.run.is_held(), self.daemon_present) {
             (Some(_), ..) => "disabled",
@@ -74,7 +74,7 @@ impl AgentActivity {
     }
 }
 
-/// Looks at everything.
+/// Reads all locks and pid files.
 pub(crate) fn read_activity(
     system: &dyn System,
     places: &PuppetPaths,
@@ -91,7 +91,7 @@ pub(crate) fn read_activity(
     })
 }
 
-/// Why runs are disabled. An empty or garbled lock disables without a reason.
+/// The reason for which runs are disabled. An empty or malformed lock disables without a reason.
 pub(crate) fn disabled_reason(
     system: &dyn System,
     places: &PuppetPaths,
@@ -109,7 +109,7 @@ pub(crate) fn disabled_reason(
     }))
 }
 
-/// Who holds a lock that carries a process number.
+/// Holder of a lock file that contains a process id.
 pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder, SystemError> {
     let Some(text) = read_bounded(system, path, MAX_LOCK_BYTES)? else {
         return Ok(LockHolder::Nobody);
@@ -137,7 +137,7 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     })
 }
 
-/// The newest summary of a run that can be understood. One that is being written is none.
+/// The newest summary that can be parsed. A partially written one counts as missing.
 pub(crate) fn read_summary(
     system: &dyn System,
     places: &PuppetPaths,
@@ -150,7 +150,7 @@ pub(crate) fn read_summary(
     Ok(None)
 }
 
-/// The report of the last run; one that is being written is none.
+/// The report of the last run. A partially written one counts as missing.
 pub(crate) fn read_report(
     system: &dyn System,
     places: &PuppetPaths,
@@ -159,7 +159,7 @@ pub(crate) fn read_report(
     Ok(text.as_deref().and_then(PuppetRunReport::parse))
 }
 
-/// A file's text; nothing, where no file is, or where it went while we looked.
+/// Reads a file as text; `None` if it does not exist or was removed meanwhile.
 fn read_bounded(
     system: &dyn System,
     path: &Path,

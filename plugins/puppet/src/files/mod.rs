@@ -1,4 +1,4 @@
-//! What Puppet leaves on the disk, read with care: summary, report, locks. Nothing here changes anything.
+//! Reads the files that Puppet writes: summary, report, locks. Read-only.
 
 pub(crate) mod activity;
 pub(crate) mod report;

@@ -1,4 +1,4 @@
-//! Reads `last_run_report.yaml`: Puppet's own account of a run, which there is only when the run came to its end.
+//! Reads `last_run_report.yaml`, Puppet's report of a run. Puppet writes it only if the run completed.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 use super::summary::value_text;
 use super::yaml;
 
-/// Largest report, in bytes. One of a thousand resources with every line of its log has about two megabytes.
+/// Largest report, in bytes. A report of 1000 resources with all log lines has about 2 MB.
 pub(crate) const MAX_REPORT_BYTES: u64 = 64 * 1024 * 1024;
-/// Most events, and most names, of one answer.
+/// Maximum number of events, and of names, in one reply.
 const MAX_LISTED_ITEMS: usize = 500;
 
-/// A report, as far as it is of use here.
+/// A parsed report.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PuppetRunReport {
     document: Value,
 }
 
-/// Which report it is: every run has another one. Old Puppets have no number, but a time.
+/// Identifies a report: it differs for every run. Old versions of Puppet have no transaction UUID, only a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub(crate) struct ReportIdentity {
     transaction_uuid: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct PuppetResourceEvent {
     message: String,
 }
 
-/// How a resource fared.
+/// Status flags of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ResourceOutcome {
     pub(crate) failed: bool,
@@ -43,7 +43,7 @@ pub(crate) struct ResourceOutcome {
 }
 
 impl PuppetRunReport {
-    /// A whole report.
+    /// Parses a complete report.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let document = yaml::parse_mapping(text)?;
         document.get("status")?;
@@ -65,7 +65,7 @@ impl PuppetRunReport {
         self.document.get(name)?.as_bool()
     }
 
-    /// One of the numbers of a metric: `resources`, `total`.
+    /// A value of a metric, such as `resources`, `total`.
     pub(crate) fn metric_value(&self, metric: &str, name: &str) -> Option<f64> {
         let values = self.document.get("metrics")?.get(metric)?.get("values")?;
         let value = values.as_array()?.iter().find_map(|value| {
@@ -75,7 +75,7 @@ impl PuppetRunReport {
         value.as_f64()
     }
 
-    /// One of the counters of resources.
+    /// A counter of the metric `resources`.
     pub(crate) fn resource_count(&self, name: &str) -> Option<u64> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -86,20 +86,19 @@ impl PuppetRunReport {
             .map(|value| value as u64)
     }
 
-    /// All numbers, by metric and name.
+    /// All values, by metric and name.
     pub(crate) fn all_metrics(&self) -> Map<String, Value> {
         let metrics = self.document.get("metrics").and_then(Value::as_object);
         metrics.into_iter().flatten().map(metric_by_name).collect()
     }
 
-    /// Whether there was no catalog to apply, or it was given up before everybody had a turn. Older reports do not say whether
-    /// they were completed.
+    /// Whether there was no catalog to apply, or the run ended before all resources were evaluated. Older reports lack `transaction_completed`.
     pub(crate) fn is_failed_run(&self) -> bool {
         let total = self.resource_count("total").unwrap_or_default();
         total == 0 || self.flag_field("transaction_completed") == Some(false)
     }
 
-    /// Whether the run, or something in it, failed.
+    /// Whether the run or any resource failed.
     pub(crate) fn has_failures(&self) -> bool {
         self.text_field("status").as_deref() == Some("failed")
             || self.resource_count("failed").unwrap_or_default() > 0
@@ -107,7 +106,7 @@ impl PuppetRunReport {
             || self.is_failed_run()
     }
 
-    /// How a resource fared; nothing if the catalog does not have it.
+    /// Status flags of a resource; `None` if it is not in the catalog.
     pub(crate) fn resource_outcome(&self, reference: &str) -> Option<ResourceOutcome> {
         let status = self.document.get("resource_statuses")?.get(reference)?;
         let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
@@ -123,7 +122,7 @@ impl PuppetRunReport {
         statuses.and_then(Value::as_object).into_iter().flatten()
     }
 
-    /// The resources of which this is true, the first of them.
+    /// Resources with any of these flags set, up to [`MAX_LISTED_ITEMS`].
     pub(crate) fn resources_with(&self, flags: &[&str]) -> Vec<String> {
         let is = |status: &Value, flag: &str| status.get(flag).and_then(Value::as_bool);
         self.resource_statuses()
@@ -133,7 +132,7 @@ impl PuppetRunReport {
             .collect()
     }
 
-    /// What happened, the first of it.
+    /// Events of the run, up to [`MAX_LISTED_ITEMS`].
     pub(crate) fn resource_events(&self) -> Vec<PuppetResourceEvent> {
         let of = |(reference, status): (&String, &Value)| -> Vec<PuppetResourceEvent> {
             let events = status.get("events").and_then(Value::as_array);
@@ -154,7 +153,7 @@ impl PuppetRunReport {
             .collect()
     }
 
-    /// Lines of the log, the last ones: those of these levels, all when none is given.
+    /// Last lines of the log, of these levels; of all levels when none is given.
     pub(crate) fn log_lines(&self, levels: &[&str]) -> Vec<String> {
         let logs = self.document.get("logs").and_then(Value::as_array);
         let line = |log: &Value| {

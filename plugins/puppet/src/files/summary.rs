@@ -7,12 +7,12 @@ use super::yaml;
 /// Largest summary, in bytes.
 pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
 
-/// What a run left. Sections that a failed run does not write are not there.
+/// A parsed summary. Sections that a failed run does not write are missing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PuppetRunSummary(Map<String, Value>);
 
 impl PuppetRunSummary {
-    /// A whole summary; Puppet 3 writes the word `false` first.
+    /// Parses a complete summary; Puppet 3 writes `false` as the first document.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match yaml::parse_mapping(text)? {
             Value::Object(sections) => Some(Self(sections)),
@@ -29,39 +29,39 @@ impl PuppetRunSummary {
         self.section_value("time", "last_run")?.as_u64()
     }
 
-    /// One of the times, in seconds.
+    /// A value of the section `time`, in seconds.
     pub(crate) fn time_value(&self, name: &str) -> Option<f64> {
         self.section_value("time", name)?.as_f64()
     }
 
-    /// The catalog's version, whatever the site writes there.
+    /// The catalog's version; its format depends on the site.
     pub(crate) fn config_version(&self) -> Option<String> {
         value_text(self.section_value("version", "config")?)
     }
 
-    /// The environment that counted in the end.
+    /// The environment that the run ended with.
     pub(crate) fn environment(&self) -> Option<String> {
         value_text(self.section_value("application", "converged_environment")?)
     }
 
-    /// One of the counters of resources.
+    /// A counter of the section `resources`.
     pub(crate) fn resource_count(&self, name: &str) -> Option<u64> {
         self.section_value("resources", name)?.as_u64()
     }
 
-    /// Seconds spent by type: what `time` has besides the phases of a run.
+    /// All sections. `time` contains seconds per resource type besides the phases of the run.
     pub(crate) fn all_sections(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// Whether the run failed as a whole. A run without a catalog counts no failures: it is told by what it lacks.
+    /// Whether the run failed as a whole. A run without a catalog counts no failures; it is recognised by missing values.
     pub(crate) fn is_failed_run(&self) -> bool {
         self.config_version().is_none()
             || self.time_value("config_retrieval").is_none()
             || self.resource_count("total").unwrap_or_default() == 0
     }
 
-    /// Whether the run, or something in it, failed.
+    /// Whether the run or any resource failed.
     pub(crate) fn has_failures(&self) -> bool {
         let some = |name| self.resource_count(name).unwrap_or_default() > 0;
         let failures = self
@@ -74,7 +74,7 @@ impl PuppetRunSummary {
     }
 }
 
-/// A value as text; nothing and the empty text are none.
+/// A value as text; `None` for null and the empty string.
 pub(crate) fn value_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

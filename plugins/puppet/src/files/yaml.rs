@@ -1,8 +1,8 @@
-//! Ruby's YAML as plain values: tags are passed over, symbols become words. Bounded in size and in depth.
+//! Parses Ruby's YAML into plain values: ignores tags, converts symbols to strings. Bounded in size and depth.
 
 use serde_json::Value;
 
-/// Reads a document. `None` when it cannot be read, or is not a mapping: Puppet 3 writes the word `false` before the summary.
+/// Parses a document. `None` if it is invalid or not a mapping: Puppet 3 writes `false` before the summary.
 pub fn parse_mapping(text: &str) -> Option<Value> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -15,7 +15,7 @@ pub fn parse_mapping(text: &str) -> Option<Value> {
     document.is_object().then(|| strip_symbols(document))
 }
 
-/// Without Ruby's symbols: `:changed` is the word `changed`, as a key and as a value.
+/// Strips the colon of Ruby symbols: `:changed` becomes `changed`, in keys and values.
 fn strip_symbols(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(strip_symbol(text)),

@@ -1,7 +1,7 @@
-//! Follows a run of Puppet by its log: who owes whom a refresh, and who got one.
+//! Derives from a run's log which refreshes are owed and which were made.
 //!
-//! Pure: lines go in, [`RefreshEvent`]s for the ledger come out. What a run forgets without a word is found at its end: containers that
-//! were changed inside and told nobody, and whoever was at work when the run broke off.
+//! Pure: lines go in, [`RefreshEvent`]s for the ledger come out. Refreshes that Puppet drops without a log line are found at the end of the run:
+//! those of changed containers whose notifications were not sent, and those of the resource that was being evaluated when the run broke off.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::relations::{CatalogRelations, comparison_key};
 use super::replay;
 use super::trace::{TraceEvent, TraceLine};
 
-/// Types of Puppet's own that refresh nothing, whoever tells them to.
+/// Puppet types without a refresh; a notification has no effect on them.
 const NON_REFRESHABLE: [&str; 13] = [
     "File",
     "Filebucket",
@@ -26,56 +26,56 @@ const NON_REFRESHABLE: [&str; 13] = [
     "Sshkey",
 ];
 
-/// What a line means for the ledger.
+/// Effect of a log line on the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefreshEvent {
     /// The target is owed a refresh.
     Owed {
-        /// Who was changed.
+        /// The changed resource.
         source: String,
-        /// Who is to be refreshed.
+        /// The resource to be refreshed.
         target: String,
-        /// Whether the change was made for certain.
+        /// Whether the change is certain.
         is_certain: bool,
     },
-    /// The target was refreshed, or needs it no more.
+    /// The target was refreshed, or no longer needs it.
     Paid {
-        /// Who.
+        /// The target.
         target: String,
     },
-    /// A refresh of the target was begun and failed.
+    /// A refresh of the target began and failed.
     Tried {
-        /// Who.
+        /// The target.
         target: String,
-        /// Puppet's words.
+        /// Puppet's message.
         reason: String,
     },
     /// The target could not be refreshed in this run.
     Kept {
-        /// Who.
+        /// The target.
         target: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 }
 
-/// What is known of a run so far.
+/// State of a run, as derived from its log so far.
 #[derive(Debug, Default)]
 pub struct TraceInterpreter {
-    /// Whether nothing is changed in this run.
+    /// Whether the run is in noop mode.
     is_noop: bool,
     turn: Option<ResourceEvaluation>,
     changed: BTreeSet<String>,
     failed: BTreeSet<String>,
-    /// Who told whom, as keys.
+    /// Pairs of source and target that were notified, as comparison keys.
     scheduled: BTreeSet<(String, String)>,
-    /// Containers that were told, and have not passed it on yet.
+    /// Containers that were notified and have not passed it on yet.
     due: BTreeSet<String>,
-    /// Whether the resource that stands for what earlier runs owe had its turn.
+    /// Whether the replay resource was evaluated.
     replayed: bool,
 }
 
-/// The turn of one resource or container.
+/// Evaluation of one resource or container.
 #[derive(Debug)]
 struct ResourceEvaluation {
     place: String,
@@ -85,7 +85,7 @@ struct ResourceEvaluation {
 }
 
 impl TraceInterpreter {
-    /// At the beginning of a run; `is_noop` when all of it is only told.
+    /// State at the beginning of a run; `is_noop` if the run changes nothing.
     pub fn new(is_noop: bool) -> Self {
         Self {
             is_noop,
@@ -93,7 +93,7 @@ impl TraceInterpreter {
         }
     }
 
-    /// What a line means.
+    /// Returns the effects of a log line.
     pub fn process_line(
         &mut self,
         line: &TraceLine,
@@ -175,7 +175,7 @@ impl TraceInterpreter {
         }
     }
 
-    /// The run is over, in whatever way: what it forgot without a word.
+    /// Returns the refreshes that the run dropped without a log line. Call it at the end of the run, however it ended.
     pub fn finish_run(&mut self, relations: &CatalogRelations) -> Vec<RefreshEvent> {
         let mut notes = Vec::new();
         if self.is_noop {
@@ -217,7 +217,7 @@ impl TraceInterpreter {
         notes
     }
 
-    /// Of the targets of a replay, those that cannot be refreshed at all: the run told nobody that they are to be.
+    /// Of the targets of a replay, those that cannot be refreshed: Puppet did not schedule them although the replay resource was evaluated.
     pub fn unrefreshable_targets(&self, targets: &[String]) -> Vec<RefreshEvent> {
         let source = replay::replay_reference();
         let is_deaf = |target: &&String| self.replayed && !self.has_scheduled(&source, target);
@@ -257,7 +257,7 @@ impl TraceInterpreter {
         }))
     }
 
-    /// The resource that speaks: what is said of a property is said of its resource.
+    /// The resource that logged a line; a property is mapped to its resource.
     fn resource_reference(&self, place: &str, relations: &CatalogRelations) -> String {
         if let Some(turn) = &self.turn
             && place.starts_with(&turn.place)

@@ -1,10 +1,11 @@
-//! A ledger of refreshes for an unmodified Puppet: what it logs is read as it grows, and what it forgets is written down here.
+//! Keeps a ledger of refreshes for an unmodified Puppet: reads its log while it grows, and records the refreshes that Puppet loses.
 //!
-//! - [`trace`]: a line of Puppet's log becomes a step. [`relations`]: who notifies whom, by the catalog.
-//! - [`interpreter`]: steps become debts and payments; `books` enters them. [`replay`]: a catalog that pays debts.
+//! - [`trace`]: parses a log line into an event. [`relations`]: the notifications of the catalog.
+//! - [`interpreter`]: derives owed and made refreshes from events; `refresh_tracker` writes them. [`replay`]: a catalog that makes the owed
+//!   refreshes.
 //!
-//! Puppet forgets a refresh when its target is skipped, fails, is in noop, or when Puppet is killed. A log line comes right after
-//! each change, and one before each resource, so that even after a kill it is known who was changed, and who may have been.
+//! Puppet loses a refresh when its target is skipped, fails or is in noop, or when Puppet is killed. It logs one line right after each change and one
+//! before each resource, so that even after a kill it is known which resources were changed and which one may have been.
 
 pub mod interpreter;
 pub(crate) mod refresh_tracker;

@@ -1,6 +1,6 @@
-//! The ledger of one run of Puppet: notes become entries, on the disk before the next line is read.
+//! Writes the ledger of one Puppet run: events become entries, which are on disk before the next line is read.
 //!
-//! The same log may be read twice, by a daemon that was started anew: what is owed already is not entered again.
+//! A restarted daemon may read the same log twice; a refresh that is already owed is not entered again.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use super::trace::{TraceEvent, TraceLine};
 /// Largest catalog that is read, in bytes.
 pub(crate) const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Ledger, catalog and what is known of the run.
+/// The ledger, the catalog and the interpreter's state for one run.
 #[derive(Debug)]
 pub(crate) struct RefreshTracker {
     ledger: RefreshLedger,
     run: String,
     follower: TraceInterpreter,
-    /// Where the catalog will be, once the run has it; the node's own path.
+    /// Path of the catalog once the run has it; a path of the node.
     catalog: Option<PathBuf>,
     relations: Option<CatalogRelations>,
     now: i64,
@@ -44,7 +44,7 @@ impl RefreshTracker {
         })
     }
 
-    /// Takes in a line.
+    /// Processes a log line.
     pub(crate) fn process_line(
         &mut self,
         line: &TraceLine,
@@ -56,13 +56,13 @@ impl RefreshTracker {
         let relations = self.relations.get_or_insert_default();
         let notes = self.follower.process_line(line, relations);
         if line.classify_line() == TraceEvent::Applying {
-            // Read again: the lines before came without a catalog.
+            // Read the catalog again: the earlier lines were processed before the run had its catalog.
             self.relations = None;
         }
         self.apply_events(notes, system)
     }
 
-    /// The run is over. `replayed` are the targets that it was to pay.
+    /// Processes the end of the run. `replayed` are the targets that it was to refresh.
     pub(crate) fn finish_run(
         &mut self,
         replayed: &[String],
@@ -134,13 +134,13 @@ impl RefreshTracker {
     }
 }
 
-/// A catalog of the node; what is none is nothing.
+/// Reads a catalog of the node; `None` if it is missing or invalid.
 pub(crate) fn read_catalog(system: &dyn System, path: &std::path::Path) -> Option<Value> {
     let bytes = system.read_file(path, MAX_CATALOG_BYTES).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Who is owed a refresh, each once, in the order of the oldest debts.
+/// Targets that are owed a refresh, without duplicates, oldest entry first.
 pub(crate) fn owed_targets(engine: &StateDir) -> Result<Vec<String>, SystemError> {
     let mut targets: Vec<String> = Vec::new();
     for debt in RefreshLedger::read_owed(engine)? {

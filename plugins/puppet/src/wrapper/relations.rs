@@ -1,24 +1,24 @@
-//! Who notifies whom, and what contains what, by a catalog in Puppet's JSON. Only names are looked at.
+//! Notifications and containment of the resources in a Puppet catalog (JSON). Reads only references.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Most steps from a resource to its outermost container.
+/// Maximum depth of nested containers.
 const MAX_CONTAINER_DEPTH: usize = 100;
 
 /// The relations of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogRelations {
-    /// How the catalog spells each reference, by how it is compared.
+    /// The catalog's spelling of each reference, by comparison key.
     spelled: BTreeMap<String, String>,
     notifies: BTreeMap<String, BTreeSet<String>>,
     container: BTreeMap<String, String>,
-    /// Resources that never change anything by themselves, whatever they are told.
+    /// Resources with the metaparameter `noop`.
     noop: BTreeSet<String>,
 }
 
-/// A reference as it is compared: class names have no case.
+/// Key by which references are compared: class names are case-insensitive.
 pub fn comparison_key(reference: &str) -> String {
     if reference.starts_with("Class[") {
         reference.to_lowercase()
@@ -27,13 +27,13 @@ pub fn comparison_key(reference: &str) -> String {
     }
 }
 
-/// Whether a reference is that of a container: a class, or a type that Puppet's language defined.
+/// Whether a reference is that of a container: a class or a defined type.
 fn is_container(reference: &str, members: &BTreeMap<String, String>) -> bool {
     members.values().any(|container| container == reference)
 }
 
 impl CatalogRelations {
-    /// Reads a catalog; what is no catalog has no relations.
+    /// Reads a catalog; an invalid one has no relations.
     pub fn from_catalog(catalog: &Value) -> Self {
         let mut relations = Self::default();
         let resources = catalog.get("resources").and_then(Value::as_array);
@@ -79,24 +79,24 @@ impl CatalogRelations {
         self.notifies.entry(source).or_default().insert(target);
     }
 
-    /// How the catalog spells a reference; nothing if it does not have it.
+    /// The catalog's spelling of a reference; `None` if it is not in the catalog.
     pub fn catalog_spelling(&self, reference: &str) -> Option<&str> {
         self.spelled
             .get(&comparison_key(reference))
             .map(String::as_str)
     }
 
-    /// Whether the resource is in noop by itself.
+    /// Whether the resource itself is in noop.
     pub fn is_noop(&self, reference: &str) -> bool {
         self.noop.contains(&comparison_key(reference))
     }
 
-    /// Whether something is inside of it.
+    /// Whether the resource contains others.
     pub fn is_container(&self, reference: &str) -> bool {
         is_container(&comparison_key(reference), &self.container)
     }
 
-    /// Whom it notifies by itself, in the catalog's spelling.
+    /// Targets that the resource itself notifies, in the catalog's spelling.
     pub fn notify_targets(&self, reference: &str) -> Vec<String> {
         let targets = self
             .notifies
@@ -108,7 +108,7 @@ impl CatalogRelations {
             .collect()
     }
 
-    /// Its containers, the innermost first.
+    /// The containers of a resource, innermost first.
     pub fn container_chain(&self, reference: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut at = comparison_key(reference);
@@ -122,7 +122,7 @@ impl CatalogRelations {
         found
     }
 
-    /// The resource that a place in the log stands for: `/Stage[main]/Main/File[/etc/motd]` is `File[/etc/motd]`.
+    /// Resource of a log source: `/Stage[main]/Main/File[/etc/motd]` is `File[/etc/motd]`.
     pub fn resource_for_source(&self, place: &str) -> String {
         if !place.starts_with('/') {
             return place.to_owned();
@@ -144,7 +144,7 @@ impl CatalogRelations {
     }
 }
 
-/// One reference, or a list of them.
+/// Keys of one reference or of a list of references.
 fn reference_keys(value: &Value) -> Vec<String> {
     match value {
         Value::String(one) => vec![comparison_key(one)],

@@ -1,18 +1,18 @@
-//! A catalog that pays debts: the same catalog, with one resource more that notifies whoever is owed a refresh.
+//! Builds a replay catalog: the same catalog with one more resource that notifies the targets of owed refreshes.
 //!
-//! Puppet does the rest: dependencies, schedules and noop hold for these refreshes as for any other.
+//! Puppet does the rest: dependencies, schedules and noop apply to these refreshes as to any other.
 
 use serde_json::{Map, Value, json};
 
-/// The title of that resource.
+/// Title of the replay resource.
 const REPLAY_TITLE: &str = "Refreshes that earlier runs owe";
 
-/// Its reference.
+/// Reference of the replay resource.
 pub fn replay_reference() -> String {
     format!("Notify[{REPLAY_TITLE}]")
 }
 
-/// The catalog with it; what was there of an earlier replay is taken out. `None` when it is no catalog.
+/// Adds the replay resource, after removing that of an earlier replay. `None` if this is not a catalog.
 pub fn add_replay_resource(mut catalog: Value, targets: &[String]) -> Option<Value> {
     let map = catalog.as_object_mut()?;
     let is_ours = |resource: &Value| {
@@ -44,7 +44,7 @@ fn main_class(resource: &Value) -> Option<String> {
     is_main.then(|| format!("Class[{title}]"))
 }
 
-/// The containment of the resource: without it, it would stand outside of every stage.
+/// Adds the resource to a container; otherwise it would be outside of every stage.
 fn add_containment(catalog: &mut Map<String, Value>, container: Option<&str>) {
     let own = replay_reference();
     let edges = catalog.entry("edges").or_insert_with(|| json!([]));

@@ -1,60 +1,60 @@
-//! One line of Puppet's log in JSON (`--logdest FILE.jsonl --verbose --evaltrace`), and what it tells of a run.
+//! Parses the lines of Puppet's JSON log (`--logdest FILE.jsonl --verbose --evaltrace`) into events.
 
 use serde::Deserialize;
 
-/// Largest line, in bytes; a longer one is left out.
+/// Largest line, in bytes; longer ones are skipped.
 pub const MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct TraceLine {
-    /// How loud: `info`, `notice`, `warning`, `err`.
+    /// Log level: `info`, `notice`, `warning`, `err`.
     pub level: String,
-    /// What is said.
+    /// The message.
     pub message: String,
-    /// Who says it: `Puppet`, `Class[Main]`, `/Stage[main]/Main/File[/etc/motd]/ensure`.
+    /// Source of the message: `Puppet`, `Class[Main]`, `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
 }
 
-/// What a line tells.
+/// Meaning of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceEvent {
     /// The run has a catalog and begins to apply it.
     Applying,
-    /// The turn of the source has come.
+    /// Evaluation of the source begins.
     Started,
-    /// The turn of the source is over.
+    /// Evaluation of the source has ended.
     Evaluated,
-    /// The source tells the target to refresh.
+    /// The source notifies the target.
     Scheduled {
         /// The target: `Exec[reload]`.
         target: String,
     },
     /// The source was refreshed.
     Triggered,
-    /// The source would have been refreshed, were it not in noop.
+    /// The source would have been refreshed, but is in noop.
     WouldTrigger,
     /// The refresh of the source failed.
     RefreshFailed {
-        /// Puppet's words.
+        /// Puppet's message.
         reason: String,
     },
-    /// The source was skipped or failed, and what it was told is forgotten.
+    /// The source was skipped or failed, and Puppet drops its scheduled refresh.
     Unscheduled,
     /// The source needs no refresh any more: it was just started.
     Needless,
-    /// The source would have been changed, were it not in noop.
+    /// The source would have been changed, but is in noop.
     Noop,
-    /// Something louder than a notice.
+    /// A message of a level above notice.
     Failed,
-    /// Anything else that the source says at the level of a change.
+    /// Any other message of the source at the level of a change.
     Said,
-    /// Of no matter here.
+    /// Not relevant for refreshes.
     Other,
 }
 
 impl TraceLine {
-    /// Reads a line without its newline; `None` when it is none.
+    /// Parses a line without its newline; `None` if it is invalid.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = line.strip_suffix(b",").unwrap_or(line);
         if line.len() > MAX_LINE_BYTES {
@@ -63,7 +63,7 @@ impl TraceLine {
         serde_json::from_slice(line).ok()
     }
 
-    /// What it tells.
+    /// Returns the meaning of the line.
     pub fn classify_line(&self) -> TraceEvent {
         let message = self.message.as_str();
         match self.level.as_str() {
@@ -110,18 +110,18 @@ fn classify_info(message: &str) -> TraceEvent {
     }
 }
 
-/// Cuts a log that grows into lines. A line that is not whole yet stays for later.
+/// Splits a growing log into lines. Keeps an incomplete line until the rest arrives.
 #[derive(Debug, Default)]
 pub struct TraceSplitter {
     rest: Vec<u8>,
 }
 
 impl TraceSplitter {
-    /// The lines that these bytes complete, those that can be understood.
+    /// Appends bytes; returns the completed lines that can be parsed.
     pub fn push_bytes(&mut self, bytes: &[u8]) -> Vec<TraceLine> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
-            // A line without an end is not kept for ever.
+            // Discard an overlong line without a newline to bound memory.
             if self.rest.len() > MAX_LINE_BYTES {
                 self.rest.clear();
             }

@@ -1,4 +1,4 @@
-//! `clean`: revokes the certificate of a name and forgets it, so that the name is free and what was leaked is worth nothing.
+//! `clean`: revokes the certificate of a name and deletes it, so that the name can be used again.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl AgentAction for PuppetcaCleanAction {
     }
 }
 
-/// What was done.
+/// Name of the outcome in the reply.
 fn describe_outcome(done: &CleanOutcome) -> &'static str {
     match (done.found, done.revoked) {
         (false, _) => "the authority does not know this name",

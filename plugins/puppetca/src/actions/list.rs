@@ -1,4 +1,4 @@
-//! `list`: the names that the authority knows.
+//! `list`: lists the names that the authority has requests or certificates for.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::run_blocking;
 use crate::authority::CertState;
 use crate::ca_service::CaService;
 
-/// Names of each kind in one answer.
+/// Most names of each state in one reply.
 const MAX_NAMES_PER_STATE: usize = 5000;
 
 pub(crate) struct PuppetcaListAction(pub(crate) Arc<CaService>);

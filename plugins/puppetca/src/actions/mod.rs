@@ -1,4 +1,4 @@
-//! One file for each action.
+//! The actions of `puppetca`, one module each.
 
 mod clean;
 mod list;
@@ -27,7 +27,7 @@ pub(crate) struct CertNameInput {
     pub(crate) certname: String,
 }
 
-/// Does the work at the authority, on a thread of its own.
+/// Runs a blocking call to the authority on a separate thread.
 async fn run_blocking<T: Send + 'static>(
     desk: &Arc<CaService>,
     cx: &CallContext,

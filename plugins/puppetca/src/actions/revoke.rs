@@ -1,4 +1,4 @@
-//! `revoke`: voids the certificate of a name, which stays known.
+//! `revoke`: revokes the certificate of a name and keeps its entry.
 
 use std::sync::Arc;
 

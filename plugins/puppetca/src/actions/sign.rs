@@ -1,4 +1,4 @@
-//! `sign`: signs the request of a name, if it is the one that the caller means.
+//! `sign`: signs the request of a name if it matches the fingerprint or public key that the caller gave.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `status`: what the authority knows of a name.
+//! `status`: shows the authority's entry of a name.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `do`: brings one resource to the described state.
+//! `do`: applies one resource.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ impl AgentAction for PuppetralFindAction {
         cx.run_blocking(move |_| {
             let (type_name, name) = (input.type_name.to_lowercase(), input.name);
             let refused = |error: EngineError| action_errors::from_engine_error(&error);
-            // The name goes to whatever program provides the type, so that an operator has to have allowed the type.
+            // The name is passed to the program that provides the type, so the operator must have allowed the type.
             check_foreign(&options, &engine, &type_name)?;
             let engine = read_only_for_own_types(engine, &type_name);
             let state = engine.find_state(&type_name, &name).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! One file per action.
+//! The actions, one file each.
 
 mod r#do;
 mod find;

@@ -1,4 +1,4 @@
-//! `plan`: tells what `do` would change, or that it would be refused.
+//! `plan`: reports what `do` would change, or that it would be rejected.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `search`: the state of every resource of a type.
+//! `search`: the state of all resources of a type.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The actions, one file each.
+//! The actions of `restart`, one module each.
 
 mod request;
 mod status;
@@ -10,7 +10,7 @@ use muster_api::ActionError;
 
 use crate::target::RestartTarget;
 
-/// The service of that name.
+/// Parses the name of a service.
 fn parse_unit(name: &str) -> Result<RestartTarget, ActionError> {
     RestartTarget::parse_unit(name).map_err(|error| ActionError::invalid_input(error.to_string()))
 }

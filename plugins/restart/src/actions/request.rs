@@ -1,4 +1,4 @@
-//! `request`: asks for a restart when no run is in progress, and answers at once, or when it is known what came of it.
+//! `request`: requests a restart when no run is in progress. Replies at once, or after the outcome is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::target::RestartTarget;
 use crate::target_status::query_target;
 use crate::worker::unknown_service_message;
 
-/// How often it is looked what came of a restart.
+/// Interval at which the outcome of a restart is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// What an answer needs to be written and sent.
+/// Time reserved before the caller's deadline to send the reply.
 const REPLY_MARGIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct RestartRequestAction(pub(crate) Arc<RestartManager>);
@@ -113,7 +113,7 @@ impl AgentAction for RestartRequestAction {
 }
 
 impl RestartRequestAction {
-    /// Waits until it is known what came of it. The restart goes on when nobody waits for it any more.
+    /// Waits for the outcome. The restart continues even if the caller stops waiting.
     async fn await_outcome(
         &self,
         cx: &CallContext,
@@ -170,7 +170,7 @@ impl RestartRequestAction {
     }
 }
 
-/// A name that is none is better told now than in the outcome.
+/// Fails if the machine has no such service, so that the caller gets the error at once.
 fn check_known(system: &Arc<dyn System>, target: &RestartTarget) -> Result<(), ActionError> {
     let found = query_target(system, target, None)
         .map_err(|error| ActionError::failed(error.one_line_message()))?;

@@ -1,4 +1,4 @@
-//! `status`: where the restart of a service is, or what came of the last one.
+//! `status`: shows the state of a service's restart, or the outcome of the last one.
 
 use std::sync::Arc;
 

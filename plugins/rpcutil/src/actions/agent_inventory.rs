@@ -1,4 +1,4 @@
-//! `agent_inventory`: the metadata of every agent.
+//! `agent_inventory`: returns the metadata of every agent.
 
 use muster_api::{ActionError, AgentAction, AgentInfo, AgentProblem, CallContext};
 use serde::Serialize;

@@ -1,7 +1,7 @@
-//! `cancel` and `cancel_any`: take a request back that is at work on the node, or waits for its turn.
+//! `cancel` and `cancel_any`: cancel a request that is running or queued on the node.
 //!
-//! `cancel` takes back the caller's own requests only; who may take back those of others is who the node's policy lets ask
-//! for `cancel_any`. What the request had done before is told in its own reply.
+//! `cancel` cancels the caller's own requests only. `cancel_any` cancels requests of all callers, so the node's policy must allow it
+//! separately. The cancelled request reports in its own reply what it had done before.
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, AgentAction, CallContext};

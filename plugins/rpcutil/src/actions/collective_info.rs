@@ -1,4 +1,4 @@
-//! `collective_info`: which collectives the node is a member of.
+//! `collective_info`: lists the collectives of the node.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;

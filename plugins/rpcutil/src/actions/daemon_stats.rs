@@ -1,7 +1,7 @@
-//! `daemon_stats`: what the daemon counted since it started, and what it uses of the machine.
+//! `daemon_stats`: returns the daemon's counters since its start, and its resource usage.
 //!
-//! Threads, memory and processor time are those of the process itself, from `/proc/self`; null where the kernel does not
-//! tell them.
+//! Threads, memory and processor time are those of the daemon's process, from `/proc/self`. They are null if the kernel does not
+//! provide them.
 
 use std::fs;
 use std::process;
@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::EmptyInput;
 
-/// Clock ticks per second in `/proc`: part of the kernel's interface, the same on every architecture that Rust's standard
-/// library runs on (see `times(2)` and `proc_pid_stat(5)`).
+/// Clock ticks per second in `/proc`. Part of the kernel's interface and equal on every architecture that Rust's standard library supports
+/// (see `times(2)` and `proc_pid_stat(5)`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(crate) struct RpcutilDaemonStatsAction;
@@ -100,11 +100,11 @@ impl AgentAction for RpcutilDaemonStatsAction {
     }
 }
 
-/// Processor time and number of threads, from `/proc/PID/stat`. The second field is the program's name in parentheses,
-/// which may hold blanks and parentheses itself.
+/// Processor time and number of threads, from `/proc/PID/stat`. The second field is the program's name in parentheses, which may itself
+/// contain blanks and parentheses.
 fn parse_usage(stat: &str) -> Option<(CpuTimes, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
-    // The next field is the third of the file.
+    // The fields after the name start with field 3.
     let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
     let seconds = |number| field(number)?.parse::<u32>().ok().map(f64::from);
     let times = CpuTimes {
@@ -114,7 +114,7 @@ fn parse_usage(stat: &str) -> Option<(CpuTimes, u64)> {
     Some((times, field(20)?.parse().ok()?))
 }
 
-/// The proportional set size in bytes, from `/proc/PID/smaps_rollup`: what is shared with other processes counts in part.
+/// The proportional set size in bytes, from `/proc/PID/smaps_rollup`: shared memory counts in proportion to its number of users.
 fn proportional_set(rollup: &str) -> Option<u64> {
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! `ddl`: what an agent of this node takes and answers, as its document, so that callers need no copies.
+//! `ddl`: returns the DDL document of an agent of this node, so that callers need no copies.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

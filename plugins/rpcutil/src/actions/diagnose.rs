@@ -1,4 +1,4 @@
-//! `diagnose`: what the daemon finds wrong with itself and its surroundings, and which agents it has. Mends nothing.
+//! `diagnose`: reports problems of the daemon and its environment, and lists its agents. Repairs nothing.
 
 use std::collections::BTreeMap;
 

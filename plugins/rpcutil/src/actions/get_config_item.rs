@@ -1,4 +1,4 @@
-//! `get_config_item`: one value of the daemon's configuration, secrets hidden.
+//! `get_config_item`: returns one value of the daemon's configuration with secrets redacted.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `get_data`: asks one of the node's data sources.
+//! `get_data`: queries one of the node's data sources.
 
 use muster_api::{ActionError, AgentAction, CallContext, ValidatedDataSource};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `get_fact`: one fact by its dotted path.
+//! `get_fact`: returns one fact by its dotted path.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `get_facts`: several facts by their dotted paths.
+//! `get_facts`: returns several facts by their dotted paths.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};

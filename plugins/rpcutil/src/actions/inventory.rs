@@ -1,4 +1,4 @@
-//! `inventory`: all that the node knows about itself, in one answer.
+//! `inventory`: returns agents, facts, classes, collectives and other node data in one reply.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;

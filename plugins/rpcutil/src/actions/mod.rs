@@ -1,4 +1,4 @@
-//! One file per action.
+//! The actions of `rpcutil`, one module each.
 
 mod agent_inventory;
 mod cancel;
@@ -31,7 +31,7 @@ pub(crate) use running::RpcutilRunningAction;
 use muster_api::CallContext;
 use serde::Deserialize;
 
-/// The version of the daemon: all crates of the workspace share one.
+/// The version of the daemon. All crates of the workspace share it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The input of an action that takes none.

@@ -1,4 +1,4 @@
-//! `ping`: answers, to show that the node is there.
+//! `ping`: replies to show that the node is reachable.
 
 use std::time::UNIX_EPOCH;
 

@@ -1,4 +1,4 @@
-//! `running`: which requests are at work on the node, or wait for their turn; without the one that asks.
+//! `running`: lists the requests that run or wait on the node, without the calling request.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `agent("puppetral")`: whether the node offers the agent, and its metadata.
+//! Data source `agent("puppetral")`: whether the node offers the agent, and its metadata.
 
 use muster_api::{ActionError, AgentInfo, CallContext, DataSource};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `class("mysql::master")`: whether configuration management gave the node the class.
+//! Data source `class("mysql::master")`: whether configuration management assigned the class to the node.
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
@@ -20,7 +20,7 @@ impl DataSource for ClassDataSource {
         cx: &CallContext,
         query: Option<&str>,
     ) -> Result<ClassDataOutput, ActionError> {
-        // The node keeps its classes in lower case, as Puppet compares them.
+        // The node stores class names in lower case, because Puppet compares them case-insensitively.
         let name = query.unwrap_or_default().to_lowercase();
         let exists = cx.node.classes().contains(&name);
         Ok(ClassDataOutput { exists })

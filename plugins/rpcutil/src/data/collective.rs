@@ -1,4 +1,4 @@
-//! `collective("eu")`: whether the node is a member of the collective.
+//! Data source `collective("eu")`: whether the node is a member of the collective.
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `config_item("identity")`: one value of the daemon's configuration, secrets hidden.
+//! Data source `config_item("identity")`: one value of the daemon's configuration with secrets redacted.
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;

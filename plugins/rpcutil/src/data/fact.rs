@@ -1,4 +1,4 @@
-//! `fact("os.family")`: whether the node has the fact, its value, and how that is written.
+//! Data source `fact("os.family")`: whether the node has the fact, and its value.
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;

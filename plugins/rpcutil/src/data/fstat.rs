@@ -1,7 +1,7 @@
-//! `fstat("/etc/hosts")`: what is at a path. A symbolic link at its end is told, not followed.
+//! Data source `fstat("/etc/hosts")`: the metadata of a path. A symbolic link at its end is described, not followed.
 //!
-//! `MCollective`'s names, except that `present` is a boolean and `mode` the permission bits alone; SHA-256 is added, and
-//! the times of access and of the last change of attributes are not told.
+//! Uses `MCollective`'s names, except that `present` is a boolean and `mode` holds the permission bits only. Adds SHA-256; omits access time
+//! and change time.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// Largest file with checksums, in bytes. Files that not every user may read have none: a checksum proves a guess of the content.
+/// Largest file with checksums, in bytes. Files that are not world-readable get none, because a checksum confirms a guess of the content.
 const MAX_CHECKSUM_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(crate) struct FstatDataSource;
@@ -94,12 +94,12 @@ fn kind_name(kind: FileEntryKind) -> &'static str {
     }
 }
 
-/// Whole seconds; 0 when `later` is not.
+/// Whole seconds from `earlier` to `later`; 0 if `later` is not later.
 fn seconds_since(later: SystemTime, earlier: SystemTime) -> u64 {
     later.duration_since(earlier).unwrap_or_default().as_secs()
 }
 
-/// The bytes of a regular file within the limit that every user may read.
+/// The content of a world-readable regular file within the size limit.
 fn read_content(
     system: &dyn System,
     path: &Path,

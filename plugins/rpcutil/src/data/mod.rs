@@ -1,4 +1,4 @@
-//! One file per data source.
+//! The data sources of `rpcutil`, one module each.
 
 mod agent;
 mod class;
@@ -16,7 +16,7 @@ pub(crate) use fstat::FstatDataSource;
 
 use serde_json::Value;
 
-/// A value in a flat answer: scalars as they are, tables and lists as JSON text.
+/// Flattens a value for a reply: scalars stay, tables and lists become JSON text.
 fn flatten_value(value: Value) -> Value {
     match value {
         Value::Array(_) | Value::Object(_) => Value::String(value.to_string()),

@@ -1,4 +1,4 @@
-//! One file per action.
+//! The actions of `service`, one module each.
 
 mod restart;
 mod start;

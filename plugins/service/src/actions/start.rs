@@ -1,4 +1,4 @@
-//! `start`: lets a service run that does not.
+//! `start`: starts a stopped service.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 

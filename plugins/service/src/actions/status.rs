@@ -1,4 +1,4 @@
-//! `status`: tells whether a service runs. Changes nothing.
+//! `status`: shows whether a service runs. Changes nothing.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;

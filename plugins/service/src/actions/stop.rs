@@ -1,4 +1,4 @@
-//! `stop`: ends a service that runs.
+//! `stop`: stops a running service.
 
 use muster_api::{ActionError, AgentAction, CallContext};
 

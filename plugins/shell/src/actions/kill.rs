@@ -1,4 +1,4 @@
-//! `kill`: ends a job and everything in its process group.
+//! `kill`: ends a job and every process in its process group.
 
 use std::sync::Arc;
 use std::time::Duration;

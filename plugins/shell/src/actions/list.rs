@@ -1,4 +1,4 @@
-//! `list`: the jobs that the node remembers, the oldest first.
+//! `list`: lists the recorded jobs, oldest first.
 
 use std::sync::Arc;
 

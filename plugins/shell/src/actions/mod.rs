@@ -1,4 +1,4 @@
-//! One file for each action.
+//! The actions of `shell`, one module each.
 
 mod kill;
 mod list;
@@ -44,11 +44,11 @@ pub(crate) struct ShellJobView {
 }
 
 impl ShellJobView {
-    /// Looks at a job. Blocks.
+    /// Builds the row of a job from its record and current state. Blocks.
     fn from_record(jobs: &ShellJobStore, record: ShellJobRecord, system: &dyn System) -> Self {
         let (state, exitcode, signal) = match jobs.job_state(&record, system) {
             ShellJobState::Running => ("running", None, None),
-            // As shells say it; a program may also choose such a code itself.
+            // Shell convention: 128 + signal. A program can also exit with such a code itself.
             ShellJobState::Exited(code) if code > 128 => ("exited", Some(code), Some(code - 128)),
             ShellJobState::Exited(code) => ("exited", Some(code), None),
             ShellJobState::Killed(signal) => ("killed", None, Some(signal)),

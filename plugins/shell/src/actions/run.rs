@@ -1,4 +1,4 @@
-//! `run`: runs a program to its end, and answers with what it printed. Told line by line to callers who want to hear it.
+//! `run`: runs a program until it exits and returns its output. Streams the output line by line to callers that subscribe to progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::output::LiveOutputBuffer as Heard;
 use crate::program::ShellProgramInput;
 
-/// What is left of the call's time when the program is stopped, so that the answer still arrives in time.
+/// Part of the call's time that is reserved for the reply after the program is stopped.
 const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
 pub(crate) struct ShellRunAction;
@@ -47,6 +47,7 @@ impl AgentAction for ShellRunAction {
         input: ShellRunInput,
     ) -> Result<ShellRunOutput, ActionError> {
         let left = cx.deadline.saturating_duration_since(Instant::now());
+        // With a short deadline, half of the time remains for the program.
         let left = left.saturating_sub(REPLY_MARGIN).max(left / 2);
         let timeout = input
             .timeout
@@ -59,7 +60,7 @@ impl AgentAction for ShellRunAction {
                 let mut command = input.program.build_command(&*system)?;
                 command.timeout = Some(timeout);
                 command.cancel = cancel;
-                // What is printed is kept by the listener.
+                // The output callback keeps the output, so the command itself need not.
                 command.output_limit = 0;
                 command.listener = Some(OutputListener::new(move |stream, bytes| {
                     ear.append_bytes(stream, bytes);
@@ -90,7 +91,7 @@ impl AgentAction for ShellRunAction {
     }
 }
 
-/// The output, read from what was gathered.
+/// The collected output.
 #[derive(Deserialize)]
 struct CollectedRunOutput {
     exitcode: i32,
@@ -110,7 +111,7 @@ impl From<CollectedRunOutput> for ShellRunOutput {
     }
 }
 
-/// A program that could not be started, or was stopped.
+/// The error for a program that could not be started or was stopped.
 fn run_error(error: &SystemError) -> ActionError {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let message = format!("{error}{}", cause.unwrap_or_default());

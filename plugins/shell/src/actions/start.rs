@@ -1,4 +1,4 @@
-//! `start`: starts a program as a job, which outlives the call and the daemon.
+//! `start`: starts a program as a job that outlives the call and the daemon.
 
 use std::sync::Arc;
 

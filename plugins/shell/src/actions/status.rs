@@ -1,4 +1,4 @@
-//! `status`: how it is with a job.
+//! `status`: shows the state of a job.
 
 use std::sync::Arc;
 

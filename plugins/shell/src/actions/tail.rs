@@ -1,4 +1,4 @@
-//! `tail`: what a job has printed, from some place on; and, for callers who want to hear it, what it prints from then on.
+//! `tail`: returns the output of a job from an offset, and streams further output to callers that subscribe to progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use crate::jobs::{ShellJobRecord, ShellJobStore};
 use crate::output::{LineSplitter, emit_line};
 
-/// Bytes of one answer.
+/// Largest chunk of output in one reply, in bytes.
 const MAX_CHUNK_BYTES: u64 = 64 * 1024;
-/// How often a job that is followed is looked at.
+/// Poll interval while a job is followed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Following ends so long before the call's time is up.
+/// Part of the call's time that is reserved for the reply after following.
 const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
 pub(crate) struct ShellTailAction(pub(crate) Arc<ShellJobStore>);
@@ -92,7 +92,7 @@ impl AgentAction for ShellTailAction {
     }
 }
 
-/// A stream of a job that is read piece by piece.
+/// Reads a stream of a job in chunks.
 struct StreamFollower {
     jobs: Arc<ShellJobStore>,
     system: Arc<dyn System>,
@@ -104,9 +104,9 @@ struct StreamFollower {
 }
 
 impl StreamFollower {
-    /// The next piece, and whether more can come. Blocks.
+    /// Reads the next chunk. Returns it with whether more output may follow. Blocks.
     fn read_chunk(&mut self) -> Result<(Vec<u8>, bool), ActionError> {
-        // Asked first: what is printed before the end is read after it.
+        // Checked before the read, so that output printed before the exit is not missed.
         let talking = ShellJobStore::is_running(&self.record, &*self.system);
         let piece =
             self.jobs
@@ -115,7 +115,7 @@ impl StreamFollower {
         Ok((piece, talking))
     }
 
-    /// Tells line by line until the job has ended, or the call's time is nearly up. The answer says where to go on.
+    /// Streams lines until the job ends or the call's time is nearly over. The reply contains the offset to continue at.
     async fn follow_stream(mut self, cx: &CallContext) -> Result<ShellTailOutput, ActionError> {
         let last = cx.deadline - REPLY_MARGIN;
         loop {

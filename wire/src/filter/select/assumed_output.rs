@@ -1,5 +1,5 @@
-//! Questions to data sources, and their answers, as people state them: `service("sshd")`, `puppet().enabled=false`. Read as expressions
-//! are, so that there is one way to write them.
+//! Data source lookups and outputs in text form: `service("sshd")`, `puppet().enabled=false`. Uses the expression parser, so
+//! that there is one syntax.
 
 use std::str::FromStr;
 
@@ -12,14 +12,14 @@ use crate::filter::lookup::DataLookup;
 use crate::filter::number::NumericValue;
 use crate::filter::term::{FactOperand, FactOperator, LiteralOperand};
 
-/// What an output of a data source is said to be: `puppet().enabled=false`.
+/// An assumed output of a data source: `puppet().enabled=false`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AssumedOutput {
-    /// The question.
+    /// The lookup.
     pub lookup: DataLookup,
     /// The output's name.
     pub output: String,
-    /// Its value: a boolean or a number if it looks like one, else a text.
+    /// Its value: a boolean or a number if the text parses as one, else a text.
     pub value: Value,
 }
 

@@ -1,4 +1,4 @@
-//! What an expression is made of: as it was written ([`SelectStatement`]), and as it was understood ([`SelectCondition`]).
+//! The syntax trees of expressions: as written ([`SelectStatement`]), and as checked ([`SelectCondition`]).
 
 use super::semver::VersionConstraint;
 use crate::filter::lookup::DataLookup;
@@ -6,8 +6,8 @@ use crate::filter::pattern::FilterPattern;
 use crate::filter::term::{FactOperand, FactOperator, LiteralOperand};
 use crate::state::FactPath;
 
-/// Statements or conditions joined by `and`, `or` and `not`. Lists have two elements or more, and none of the
-/// list's own kind: however an expression was bracketed, what means the same on sight is the same tree.
+/// Statements or conditions joined by `and`, `or` and `not`. Lists have two elements or more, and no element of the list's
+/// own kind, so redundant parentheses do not change the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BooleanTree<T> {
     All(Vec<BooleanTree<T>>),
@@ -52,7 +52,7 @@ impl<T> BooleanTree<T> {
         Self::Not(Box::new(tree))
     }
 
-    /// What stands between `and`, `or` and `not`, as written.
+    /// The operands of `and`, `or` and `not`, in the order as written.
     pub(super) fn leaf_terms(&self) -> Vec<&T> {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::leaf_terms).collect(),
@@ -61,7 +61,7 @@ impl<T> BooleanTree<T> {
         }
     }
 
-    /// How deep the tree is; no print of it nests deeper.
+    /// The depth of the tree; its printed form nests no deeper.
     pub(super) fn depth(&self) -> usize {
         match self {
             Self::All(list) | Self::Any(list) => {
@@ -73,17 +73,17 @@ impl<T> BooleanTree<T> {
     }
 }
 
-/// What stands between `and`, `or` and `not`, as written.
+/// One operand of `and`, `or` and `not`, as written.
 #[derive(Debug)]
 pub(super) struct SelectStatement {
     pub(super) left: SelectValue,
-    /// How it is compared, and with what; nothing, if it stands alone.
+    /// The comparison operator and right side; `None` if the value stands alone.
     pub(super) comparison: Option<(ComparisonOperator, SelectValue)>,
-    /// Where the statement ends, in bytes.
+    /// End offset of the statement, in bytes.
     pub(super) end: usize,
 }
 
-/// How two values are compared.
+/// A comparison operator.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ComparisonOperator {
     Operator(FactOperator),
@@ -91,7 +91,7 @@ pub(super) enum ComparisonOperator {
     NotIn,
 }
 
-/// Something written, and where: in bytes from the start of the expression.
+/// A parsed value with its byte offset from the start of the expression.
 #[derive(Debug)]
 pub(super) struct SelectValue {
     pub(super) at: usize,
@@ -102,7 +102,7 @@ pub(super) struct SelectValue {
 pub(super) enum SelectValueKind {
     /// Without quotes.
     Word(String),
-    /// Between quotes, which are gone.
+    /// A quoted text, without its quotes.
     Text(String),
     /// With its slashes.
     Regex(String),
@@ -118,17 +118,17 @@ pub(super) struct FunctionCall {
     pub(super) field: Option<CallField>,
 }
 
-/// What stands behind the dot of a call, and where.
+/// The field after the dot of a call, with its offset.
 #[derive(Debug)]
 pub(super) struct CallField {
     pub(super) at: usize,
     pub(super) name: String,
 }
 
-/// What is asked of a node.
+/// A condition on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SelectCondition {
-    /// A value, and what it must satisfy.
+    /// A value and its test.
     Of(ConditionSubject, ValueTest),
     Class(FilterPattern),
     Agent(FilterPattern),
@@ -136,7 +136,7 @@ pub(super) enum SelectCondition {
     With(FilterPattern),
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConditionSubject {
     Fact(FactPath),
@@ -150,12 +150,12 @@ pub(super) struct SourceOutput {
     pub(super) name: String,
 }
 
-/// What is demanded of a value.
+/// A test of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueTest {
     Compare(FactOperator, FactOperand),
-    /// It is a list or a map, and this is in it.
+    /// The value is a list or a map that contains this.
     Include(LiteralOperand),
-    /// It is a version of this kind.
+    /// The value is a version that satisfies this.
     Version(VersionConstraint),
 }

@@ -1,5 +1,5 @@
-//! Turns what was written into conditions, or says what is wrong with it: every statement must be true or false
-//! of a node, every operator must have values that it can compare, every function its arguments.
+//! Converts the syntax tree to conditions or reports errors: every statement must be boolean, every operator must have
+//! comparable operands, and every function its arguments.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::filter::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
 use crate::filter::sources::{DeclaredSources, OutputKind};
 use crate::filter::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
 
-/// Checks a whole expression; its data sources too, if it is known which there are.
+/// Checks a whole expression, and its data sources if declarations are given.
 pub(super) fn check_tree(
     tree: BooleanTree<SelectStatement>,
     declared: Option<&DeclaredSources>,
@@ -33,7 +33,7 @@ pub(super) fn check_tree(
     checker.check_subtree(tree)
 }
 
-/// What the data sources are, and what there has been of that is limited.
+/// The declarations and the counters of limited items.
 pub(super) struct SelectChecker<'a> {
     pub(super) declared: Option<&'a DeclaredSources>,
     terms: usize,
@@ -41,7 +41,7 @@ pub(super) struct SelectChecker<'a> {
     pub(super) lookups: BTreeSet<DataLookup>,
 }
 
-/// Where a member is looked for.
+/// The collection of a membership test.
 enum MemberCollection {
     Of(ConditionSubject),
     Classes,
@@ -99,7 +99,7 @@ impl SelectChecker<'_> {
         }
     }
 
-    /// What stands without a comparison: a class, or a function that is true or false.
+    /// A value without a comparison: a class, or a boolean function.
     fn check_bare_value(
         &mut self,
         value: SelectValue,
@@ -178,7 +178,7 @@ impl SelectChecker<'_> {
         }
     }
 
-    /// An output that is true or false by itself: `service("sshd").running`.
+    /// A boolean output without a comparison: `service("sshd").running`.
     fn check_bare_output(
         &mut self,
         at: usize,
@@ -280,7 +280,7 @@ impl SelectChecker<'_> {
         }
     }
 
-    /// What a fact is compared with; an expression turns equality into a match, as everywhere in filters.
+    /// The operand of a fact comparison; a regular expression turns equality into a match, as everywhere in filters.
     fn parse_operand(
         &mut self,
         operator: FactOperator,
@@ -357,8 +357,8 @@ impl SelectChecker<'_> {
         }
     }
 
-    /// An expression that reads back between slashes whatever follows it: slashes inside are escaped where they
-    /// would end it. Written in quotes, they needed no escape.
+    /// Converts a quoted regular expression to one that parses between slashes in any context: inner slashes that would end it
+    /// are escaped.
     fn delimit_regex(
         &mut self,
         at: usize,
@@ -378,7 +378,7 @@ impl SelectChecker<'_> {
             .map_err(|fault| FilterFault::new(at, fault.into_expected()))
     }
 
-    /// A condition, if there are not too many.
+    /// Counts a condition against the limit.
     fn count_term(
         &mut self,
         at: usize,
@@ -393,7 +393,7 @@ impl SelectChecker<'_> {
     }
 }
 
-/// A text between quotes, and where it begins behind them.
+/// A quoted text, and the offset of its content.
 pub(super) fn expect_quoted_text(value: SelectValue) -> Result<(usize, String), FilterFault> {
     match value.kind {
         SelectValueKind::Text(text) => Ok((value.at + 1, text)),

@@ -1,8 +1,8 @@
-//! Holds an expression against a node. Cannot fail; costs at most each condition once.
+//! Evaluates an expression for a node. Cannot fail; evaluates each condition at most once.
 //!
-//! Three truths: what depends on a data source that did not answer is *unknown*, `not` leaves it unknown, `and` is
-//! false as soon as one side is, and `or` true as soon as one side is. Facts and classes are unknown until their sources
-//! were read once; agents are always known. All of these are looked at before the first data source is asked for.
+//! Evaluation uses three truth values: a condition on a data source without a result is *unknown*, `not` keeps it unknown, `and`
+//! is false if one side is, and `or` is true if one side is. Facts and classes are unknown until their sources were read once;
+//! agents are always known. All of these are evaluated before the first data source lookup.
 
 use serde_json::Value;
 
@@ -15,23 +15,23 @@ use crate::filter::lookup::{
 use crate::filter::term::{FactOperand, FactOperator, LiteralOperand};
 use crate::state::{FactPath, NodeView};
 
-/// Where answers of data sources come from.
+/// Returns the results of lookups.
 type LookupAnswers<'a> = &'a dyn Fn(&DataLookup) -> Option<&'a DataLookupResult>;
 
 impl SelectExpression {
-    /// Whether the node is meant, when no data source can be asked: each is unknown.
+    /// Whether the expression matches the node. All data sources are unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
         let not_asked = DataLookupResult::Unknown(String::new());
         self.0.evaluate_tree(node, &|_| Some(&not_asked))
             == EvaluationProgress::Decided(TruthValue::True)
     }
 
-    /// Whether the node is meant, or which data source must be asked to tell: the first, as written, that matters.
+    /// Evaluates the expression, or returns the first needed lookup, in the order as written.
     pub fn evaluate(&self, node: &NodeView<'_>, known: &KnownLookups) -> EvaluationProgress<'_> {
         self.0.evaluate_tree(node, &|lookup| known.get(lookup))
     }
 
-    /// Each condition in its normal form, and whether it holds; nothing, if its data source was not asked.
+    /// Each condition in its normal form with its truth value; `None` if its data source was not queried.
     pub fn evaluate_conditions(
         &self,
         node: &NodeView<'_>,
@@ -47,7 +47,7 @@ impl SelectExpression {
         self.0.leaf_terms().into_iter().map(judge).collect()
     }
 
-    /// The facts that the expression asks for, as often as it does.
+    /// The facts in the expression, including duplicates.
     pub fn fact_paths(&self) -> Vec<&FactPath> {
         let terms = self.0.leaf_terms().into_iter();
         terms
@@ -58,14 +58,13 @@ impl SelectExpression {
             .collect()
     }
 
-    /// Whether the expression asks for classes or agents.
+    /// Whether the expression has class or agent conditions.
     pub fn has_name_conditions(&self) -> bool {
         let is_name = |condition: &&SelectCondition| !matches!(condition, SelectCondition::Of(..));
         self.0.leaf_terms().iter().any(is_name)
     }
 
-    /// The outputs of data sources that the expression asks for, as often as it does; the empty name is what a source stands for
-    /// by itself.
+    /// The data source outputs in the expression, including duplicates; the empty name is a source's default output.
     pub fn source_outputs(&self) -> Vec<(&DataLookup, &str)> {
         let output = |condition| match condition {
             &SelectCondition::Of(
@@ -80,7 +79,7 @@ impl SelectExpression {
         self.0.leaf_terms().into_iter().filter_map(output).collect()
     }
 
-    /// The questions to data sources that the expression may need answered, each once.
+    /// The distinct data source lookups that evaluation may need.
     pub fn data_lookups(&self) -> Vec<&DataLookup> {
         let mut found = Vec::new();
         for condition in self.0.leaf_terms() {
@@ -113,7 +112,7 @@ impl BooleanTree<SelectCondition> {
     }
 }
 
-/// What a list is worth in which one element of the `decisive` truth settles all.
+/// Evaluates a list in which one element with the `decisive` truth value decides the result.
 fn evaluate_list<'a>(
     list: &'a [BooleanTree<SelectCondition>],
     decisive: TruthValue,
@@ -199,7 +198,7 @@ impl LiteralOperand {
 }
 
 impl VersionConstraint {
-    /// Whether a value is such a version, or a list with such a version in it.
+    /// Whether a value is a matching version, or a list that contains one.
     fn matches_value(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => self.accepts_version(text),

@@ -1,5 +1,5 @@
-//! Says an expression in English. `not` is carried inwards to what it denies: `not (a or b)` is said as "that do
-//! not have class a and that do not have class b".
+//! Describes an expression in English. `not` is moved inwards: `not (a or b)` becomes "that do not have class a and that
+//! do not have class b".
 
 use super::SelectExpression;
 use super::ast::{BooleanTree, ConditionSubject, SelectCondition, ValueTest};
@@ -8,12 +8,12 @@ use crate::filter::pattern::FilterPattern;
 use crate::filter::term::FactOperator;
 
 impl SelectExpression {
-    /// The expression as an English phrase, to stand behind "nodes".
+    /// The expression as an English phrase that follows "nodes".
     pub fn explain(&self) -> String {
         self.0.explain_tree(false)
     }
 
-    /// The phrases that, joined by "and", say the expression.
+    /// The phrases whose conjunction is the expression.
     pub(in crate::filter) fn explain_clauses(&self) -> Vec<String> {
         match &self.0 {
             BooleanTree::All(list) => list
@@ -40,7 +40,7 @@ impl BooleanTree<SelectCondition> {
         join_phrases(&said, if all == denied { "or" } else { "and" })
     }
 
-    /// The same as a part of a longer phrase.
+    /// The phrase as a part of a longer one.
     fn explain_subtree(&self, denied: bool) -> String {
         let said = self.explain_tree(denied);
         match self {
@@ -98,7 +98,7 @@ impl ValueTest {
     }
 }
 
-/// What the negation of a term says of its fact, which may also be missing.
+/// The English phrase of a negated operator. A missing fact satisfies it too.
 fn negated_operator_phrase(operator: FactOperator) -> &'static str {
     match operator {
         FactOperator::Equal => operator_phrase(FactOperator::NotEqual),

@@ -1,10 +1,10 @@
-//! Splits an expression into tokens. Knows spellings, and nothing of their order.
+//! Splits an expression into tokens, without checking their order.
 
 use crate::filter::error::FilterFault;
 use crate::filter::parse::{OPERATOR_SPELLINGS, unquote_text};
 use crate::filter::term::FactOperator;
 
-/// A token, and where it begins: in bytes from the start of the expression.
+/// A token with its byte offset from the start of the expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SelectToken {
     pub(super) at: usize,
@@ -28,7 +28,7 @@ pub(super) enum SelectTokenKind {
     Regex(String),
 }
 
-/// Tokens that are not words; one that begins another stands after it, and operators of comparison stand before.
+/// Tokens that are not words. Longer tokens precede their prefixes; comparison operators are tried before this list.
 const SYMBOL_TOKENS: [(&str, SelectTokenKind); 8] = [
     ("(", SelectTokenKind::Open),
     (")", SelectTokenKind::Close),
@@ -40,7 +40,7 @@ const SYMBOL_TOKENS: [(&str, SelectTokenKind); 8] = [
     ("!", SelectTokenKind::Not),
 ];
 
-/// Words of the language, in any case.
+/// Keywords, case-insensitive.
 const KEYWORD_TOKENS: [(&str, SelectTokenKind); 5] = [
     ("and", SelectTokenKind::And),
     ("or", SelectTokenKind::Or),
@@ -62,17 +62,17 @@ pub(super) fn tokenize_select(text: &str) -> Result<Vec<SelectToken>, FilterFaul
     Ok(tokens)
 }
 
-/// Whether a text that stands alone is read as one word, and as no word of the language.
+/// Whether a text is tokenized as one word that is not a keyword.
 pub(super) fn is_plain_word(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('/') && text.chars().all(is_plain) && !is_keyword(text)
 }
 
-/// Whether a regular expression between slashes is read as just that, whatever follows it in a print.
+/// Whether a regular expression between slashes is tokenized unchanged in any context.
 pub(super) fn is_whole_regex(slashed: &str) -> bool {
     regex_end(slashed).is_ok_and(|end| end == slashed.len())
 }
 
-/// The token at the front of a text that is not empty, and what follows it.
+/// The first token of a non-empty text, and the rest.
 fn next_token(text: &str) -> Result<(SelectTokenKind, &str), FilterFault> {
     let spelled = OPERATOR_SPELLINGS
         .iter()
@@ -111,12 +111,12 @@ fn is_keyword(word: &str) -> bool {
     !matches!(keyword_or_word(word), SelectTokenKind::Word(_))
 }
 
-/// May stand in a word without quotes.
+/// Whether a character is allowed in an unquoted word.
 fn is_plain(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !"()[],\"'=<>!~&|".contains(c)
 }
 
-/// The length of the quoted text at the front.
+/// The length of the leading quoted text.
 fn text_end(text: &str) -> Result<usize, FilterFault> {
     let quote = text.chars().next();
     let mut escaped = false;
@@ -129,8 +129,8 @@ fn text_end(text: &str) -> Result<usize, FilterFault> {
     Err(FilterFault::new(0, "a closing quote for this one"))
 }
 
-/// The length of the `/regex/` at the front: to a slash, or `/i`, that white space, a bracket, a comma or the end
-/// follows. A backslash keeps a slash inside.
+/// The length of the leading `/regex/`: to a slash, or `/i`, that is followed by white space, a bracket, a comma or the end.
+/// A backslash escapes a slash.
 fn regex_end(text: &str) -> Result<usize, FilterFault> {
     let ends = |rest: &str| {
         let next = rest.chars().next();
@@ -153,7 +153,7 @@ fn regex_end(text: &str) -> Result<usize, FilterFault> {
     Err(FilterFault::new(text.len(), expected))
 }
 
-/// The length of the word at the front; quotes may hold a segment of a fact's path together.
+/// The length of the leading word; quotes may group a segment of a fact path.
 fn word_end(text: &str) -> Result<usize, FilterFault> {
     let mut open: Option<(usize, char)> = None;
     let mut segment_begins = false;

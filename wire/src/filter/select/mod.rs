@@ -1,11 +1,11 @@
-//! One expression over all that is known of a node: `(country=uk or customer=acme) and not environment=production`.
+//! Select expressions over node data: `(country=uk or customer=acme) and not environment=production`.
 //!
-//! A [`SelectExpression`] is read, checked and compiled at once, within limits, and from then on cannot fail. Its print is
-//! its normal form: what requests carry, and what reads back as the same expression. It runs nothing: what a node would
-//! have to look up, such as `service("sshd").running`, it only names, as a [`Lookup`](super::Lookup).
+//! A [`SelectExpression`] is parsed, checked and compiled within limits, so evaluation cannot fail. `Display` prints its normal
+//! form: requests carry it, and it parses back as the same expression. Evaluation runs nothing on the node: data sources
+//! such as `service("sshd").running` are only named, as a [`DataLookup`](super::DataLookup).
 //!
-//! The stages: `lex` and `parse` read what was written, `check` turns that into conditions or says what is
-//! wrong with it, `subject` reads what values are taken from, `eval`, `explain` and `print` are functions of the conditions.
+//! The stages: `lex` and `parse` read the text, `check` converts it to conditions or reports errors, `subject` parses the
+//! value sources; `eval`, `explain` and `print` are functions of the conditions.
 
 mod assumed_output;
 mod ast;
@@ -33,24 +33,24 @@ pub const MAX_SELECT_BYTES: usize = 4096;
 pub const MAX_SELECT_DEPTH: usize = 32;
 /// Most conditions in an expression.
 pub const MAX_SELECT_TERMS: usize = 200;
-/// Most regular expressions in an expression: each costs a compilation.
+/// Most regular expressions in an expression: each is compiled.
 pub const MAX_SELECT_REGEXES: usize = 64;
 
-/// Most questions to data sources in an expression: each may cost the node something.
+/// Most data source lookups in an expression: each may be expensive on the node.
 pub const MAX_SELECT_LOOKUPS: usize = 16;
 
-/// A checked expression. Prints in its normal form.
+/// A checked expression. `Display` prints its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectExpression(BooleanTree<SelectCondition>);
 
 impl SelectExpression {
-    /// Reads an expression. Data sources may have any name, query and output: whoever evaluates it knows which there are.
+    /// Parses an expression. Data source names, queries and outputs are not checked; the evaluating node has the declarations.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         Self::parse_checked(text, None).map_err(|fault| fault.into_filter_error(text))
     }
 
-    /// The same, checked against the data sources that are declared: that there are such sources and outputs, that
-    /// queries are given where needed and only there, and that every comparison fits the type of its output.
+    /// Parses an expression and checks it against the declared data sources: sources and outputs exist, query arguments are
+    /// present where required and only there, and every comparison fits the type of its output.
     pub fn parse_declared(text: &str, sources: &DeclaredSources) -> Result<Self, FilterError> {
         Self::parse_checked(text, Some(sources)).map_err(|fault| fault.into_filter_error(text))
     }
@@ -70,12 +70,12 @@ impl SelectExpression {
         Ok(select)
     }
 
-    /// Both expressions, the other one as though it stood behind `and`.
+    /// Joins both expressions with `and`.
     pub(super) fn join_and(self, other: &Self) -> Result<Self, FilterFault> {
         Self::parse_checked(&format!("({self}) and ({other})"), None)
     }
 
-    /// Bytes of the printed expression.
+    /// Length of the printed expression in bytes.
     pub(super) fn printed_bytes(&self) -> usize {
         self.to_string().len()
     }

@@ -1,4 +1,4 @@
-//! Puts tokens in order: `not` binds before `and`, and `and` before `or`.
+//! Parses tokens: `not` binds tighter than `and`, and `and` tighter than `or`.
 //!
 //! ```text
 //! expression = all { or all }                    or  = "or"  | "||"
@@ -10,7 +10,7 @@
 //! value      = word | "text" | /regex/ | word "(" [ value { "," value } ] ")" [ ".field" ]
 //! ```
 //!
-//! What the values mean, and whether they fit together, is told by [`check`](super::check).
+//! [`check`](super::check) interprets the values and checks that they fit together.
 
 use std::iter::Peekable;
 use std::vec;
@@ -23,7 +23,7 @@ use super::ast::{
 use super::lex::{SelectToken, SelectTokenKind, tokenize_select};
 use crate::filter::error::FilterFault;
 
-/// Reads an expression.
+/// Parses an expression.
 pub(super) fn parse_select(text: &str) -> Result<BooleanTree<SelectStatement>, FilterFault> {
     let mut parser = SelectParser {
         tokens: tokenize_select(text)?.into_iter().peekable(),
@@ -118,7 +118,7 @@ impl SelectParser {
         Ok(Some(found))
     }
 
-    /// What stands after an operator. Choria's own examples write `matches('x')`.
+    /// The right operand. Parentheses are accepted because Choria's own examples write `matches('x')`.
     fn parse_right_operand(&mut self) -> Result<SelectValue, FilterFault> {
         let expected = "a value after the operator (in quotes, if it is a word of the language)";
         let at = self.next_offset();
@@ -136,7 +136,7 @@ impl SelectParser {
         Ok(value)
     }
 
-    /// What stands after `in`.
+    /// The right side of `in`.
     fn parse_members(&mut self) -> Result<SelectValue, FilterFault> {
         let at = self.next_offset();
         if !self.accept_token(&SelectTokenKind::OpenList) {
@@ -148,7 +148,7 @@ impl SelectParser {
         Ok(SelectValue { at, kind })
     }
 
-    /// Values and commas up to the end that is given; none if it comes at once.
+    /// Comma-separated values up to the given end token; possibly none.
     fn parse_values(
         &mut self,
         end: &SelectTokenKind,
@@ -191,7 +191,7 @@ impl SelectParser {
         Ok(SelectValue { at, kind })
     }
 
-    /// A call after its opening parenthesis.
+    /// A call, after its opening parenthesis.
     fn parse_call(&mut self, source: String) -> Result<FunctionCall, FilterFault> {
         let arguments =
             self.parse_values(&SelectTokenKind::Close, "a comma or a closing parenthesis")?;
@@ -241,7 +241,7 @@ impl SelectParser {
         Err(FilterFault::new(self.next_offset(), expected))
     }
 
-    /// Where the next token begins.
+    /// Byte offset of the next token.
     fn next_offset(&mut self) -> usize {
         self.tokens.peek().map_or(self.end, |token| token.at)
     }

@@ -1,5 +1,5 @@
-//! Prints an expression in its normal form, which reads back as the same expression. [`explain`](super::explain)
-//! is for people.
+//! Prints an expression in its normal form, which parses back as the same expression. [`explain`](super::explain) writes
+//! the English form.
 
 use std::fmt::{self, Display as _};
 
@@ -58,7 +58,7 @@ impl fmt::Display for SourceOutput {
     }
 }
 
-/// Whether a word stands for a value and cannot name a class unless it is told so.
+/// Whether a word parses as a value, so that it can name a class only in `with(...)`.
 pub(super) fn is_value(word: &str) -> bool {
     NumericValue::parse(word).is_some() || ["true", "false"].contains(&word)
 }
@@ -105,12 +105,12 @@ fn print_comparison(
             out.write_str(&literal.text)
         }
         FactOperand::Literal(literal) => QuotedText(&literal.text).fmt(out),
-        // A regular expression was made whole when it was checked.
+        // `check` delimited the regular expression already.
         FactOperand::Regex(expression) => expression.fmt(out),
     }
 }
 
-/// A subject in the style of a function.
+/// Prints a subject in function syntax.
 struct SubjectCall<'a>(&'a ConditionSubject);
 
 impl fmt::Display for SubjectCall<'_> {

@@ -1,23 +1,23 @@
-//! Versions (semver.org 2.0.0), and what may be demanded of them: `>= 1.2, < 2 || ~3.1`.
+//! Versions (semver.org 2.0.0) and version constraints: `>= 1.2, < 2 || ~3.1`.
 //!
-//! Commas and white space mean "and", `||` means "or". `~1.2.3` allows another patch, `^1.2.3` whatever does not
-//! change the first number that is not zero. Numbers may be left out: `1.2` demanded is any 1.2, and found is
-//! 1.2.0. A leading `v` is ignored. A pre-release satisfies only demands that name a pre-release themselves.
+//! Commas and white space mean "and", `||` means "or". `~1.2.3` allows later patches, `^1.2.3` allows changes that keep the
+//! first non-zero number. Numbers may be omitted: `1.2` in a constraint means any 1.2, in a value it means 1.2.0.
+//! A leading `v` is ignored. A pre-release satisfies only constraints that name a pre-release themselves.
 
 use std::ops::{Bound, RangeBounds as _};
 
 use crate::filter::error::FilterFault;
 use crate::filter::pattern::MAX_PATTERN_BYTES;
 
-/// A demand on a version.
+/// A version constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VersionConstraint {
     text: String,
-    /// One of these is demanded.
+    /// Alternatives; one must match.
     alternatives: Vec<VersionRangeSet>,
 }
 
-/// Ranges, all of which are demanded.
+/// Ranges; all must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct VersionRangeSet {
     ranges: Vec<VersionRange>,
@@ -36,7 +36,7 @@ struct SemanticVersion {
     stage: ReleaseStage,
 }
 
-/// In the order in which versions are made.
+/// In release order: pre-releases before the release.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ReleaseStage {
     Pre(Vec<PrereleaseIdentifier>),
@@ -49,13 +49,13 @@ enum PrereleaseIdentifier {
     Text(String),
 }
 
-/// One that begins another stands after it.
+/// Longer operators precede their prefixes.
 const VERSION_OPERATORS: [&str; 12] = [
     "==", "!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^",
 ];
 
 impl VersionConstraint {
-    /// Reads a demand. White space around it is ignored.
+    /// Parses a constraint. White space around it is ignored.
     pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(FilterFault::new(0, "a demand of at most 1,024 bytes"));
@@ -71,12 +71,12 @@ impl VersionConstraint {
         Ok(Self { text, alternatives })
     }
 
-    /// The demand as written.
+    /// The constraint as written.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether a text is a version that satisfies this.
+    /// Whether a text is a version that satisfies the constraint.
     pub(super) fn accepts_version(&self, version: &str) -> bool {
         let Some((version, 1..=3)) = read_version(version) else {
             return false;
@@ -132,12 +132,12 @@ impl VersionRangeSet {
 }
 
 impl VersionRange {
-    /// The versions that stand so to this one, of which only some numbers were given. Without any, there is
-    /// nothing to be less or greater than.
+    /// The range of an operator and a version of which `given` numbers were written. Without numbers there is no ordering, so
+    /// `<` and `>` are invalid.
     fn from_operator(operator: &str, version: &SemanticVersion, given: usize) -> Option<Self> {
         use Bound::{Excluded, Included, Unbounded};
         let from = || Included(version.clone());
-        // After all versions that begin with the numbers that were given.
+        // The end of all versions that begin with the written numbers.
         let to = || match given {
             3 => Some(Included(version.clone())),
             _ => version.before_next(given.saturating_sub(1)).map(Excluded),
@@ -167,8 +167,8 @@ impl VersionRange {
 }
 
 impl SemanticVersion {
-    /// What comes before all versions, and pre-releases of versions, whose number at this place is one greater.
-    /// None if there is no greater number.
+    /// The lower bound, pre-releases included, of versions whose number at this place is one greater.
+    /// `None` on overflow.
     fn before_next(&self, place: usize) -> Option<Self> {
         let [major, minor, patch] = self.numbers;
         let numbers = match place {
@@ -181,7 +181,7 @@ impl SemanticVersion {
     }
 }
 
-/// A version, and how many of its numbers were given. `x` and `*` stand for numbers that were not.
+/// A version, and how many of its numbers were written. `x` and `*` count as omitted.
 fn read_version(text: &str) -> Option<(SemanticVersion, usize)> {
     let text = text.trim();
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);

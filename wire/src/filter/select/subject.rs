@@ -1,4 +1,4 @@
-//! Reads what a value is taken from, a fact or an output of a data source, and says whether it can be compared so.
+//! Parses the value source of a condition (a fact or an output of a data source) and checks its comparison.
 
 use super::ast::{
     CallField, ConditionSubject, FunctionCall, SelectValue, SelectValueKind, SourceOutput,
@@ -13,14 +13,14 @@ use crate::filter::sources::{OutputKind, nearest_name};
 use crate::filter::term::{FactOperand, FactOperator, read_path};
 use crate::state::FactPath;
 
-/// Functions of the language. Those that are also data sources are such when an output follows.
+/// Built-in functions. Names that are also data sources are lookups if an output follows.
 pub(super) const FUNCTION_NAMES: [&str; 6] =
     ["agent", "class", "fact", "include", "semver", "with"];
 
 /// Longest name of a source or an output, in bytes.
 const MAX_SOURCE_NAME_BYTES: usize = 64;
 
-/// Whether this asks a data source, and is no function of the language.
+/// Whether this call is a data source lookup rather than a built-in function.
 pub(super) fn is_lookup(call: &FunctionCall) -> bool {
     match (call.source.as_str(), &call.field) {
         ("include" | "semver" | "with", _) | ("agent" | "class" | "fact", None) => false,
@@ -101,7 +101,7 @@ impl SelectChecker<'_> {
         })
     }
 
-    /// What a source stands for by itself, if it is declared to.
+    /// The declared default output of a source.
     fn default_output(&self, at: usize, source: &str) -> Option<CallField> {
         let declared = self.declared?.get(source)?;
         declared.outputs.contains_key("").then(|| CallField {
@@ -110,7 +110,7 @@ impl SelectChecker<'_> {
         })
     }
 
-    /// Whether this can be a data source. A mistyped function is told from a mistyped source by what follows.
+    /// Checks that the call can be a data source. The following field distinguishes a mistyped function from a mistyped source.
     fn check_source(&self, at: usize, call: &FunctionCall) -> Result<(), FilterFault> {
         let name = call.source.as_str();
         let declared = self.declared.map(|sources| (sources, sources.get(name)));
@@ -133,7 +133,7 @@ impl SelectChecker<'_> {
         }
     }
 
-    /// What an output is declared to hold.
+    /// The declared type of an output.
     pub(super) fn declared_kind(&self, subject: &ConditionSubject) -> Option<OutputKind> {
         match subject {
             ConditionSubject::Fact(_) => None,
@@ -144,7 +144,7 @@ impl SelectChecker<'_> {
         }
     }
 
-    /// Whether a test makes sense of what is declared; `at` is where its value stands.
+    /// Checks a test against the declared type; `at` is the offset of its value.
     pub(super) fn check_test_kind(
         &self,
         at: usize,
@@ -173,7 +173,7 @@ impl SelectChecker<'_> {
     }
 }
 
-/// What would have fitted, if this does not.
+/// What was expected, if the operand does not fit.
 fn unfitting_operand(
     kind: OutputKind,
     operator: FactOperator,
@@ -207,7 +207,7 @@ fn unfitting_operand(
     }
 }
 
-/// The one query of a data source, and where it begins behind its quote.
+/// The single query argument of a data source, and the offset of its content.
 fn parse_query(
     source: &str,
     arguments: Vec<SelectValue>,

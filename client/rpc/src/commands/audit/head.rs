@@ -1,4 +1,4 @@
-//! The daemon's own records of where its logs must end, read from its state directory on the node itself.
+//! Reads the daemon's head records, which say where its logs must end, from its state directory on the node.
 
 use std::fs;
 use std::io;
@@ -8,8 +8,8 @@ use muster_wire::audit::{AuditAnchor, HeadRecord};
 
 use super::{AuditReadError, lines};
 
-/// The anchors of these files, by the head records in this directory that name one of them. A record counts where the log that it names is
-/// among the files, or is gone and an older file of it is among them; and where the files reach back to it.
+/// Builds anchors for these files from the head records in the directory that name one of them. A record applies if its log is among the
+/// files, or if its log is gone and an older file of it is among them. The files must reach back to the record.
 pub(super) fn read_anchors(
     state: &Path,
     files: &[PathBuf],
@@ -28,7 +28,7 @@ pub(super) fn read_anchors(
             path: path.clone(),
             source,
         })?;
-        // A crash may leave it empty: then there is nothing to hold the log against.
+        // A crash may leave the record empty; it then gives no anchor.
         let Ok(record) = text.parse::<HeadRecord>() else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! A log file line by line: no more of it is in memory than its longest line may have.
+//! Reads a log file line by line. Memory use is bounded by the maximum line length.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -12,13 +12,13 @@ use super::AuditReadError;
 /// A part of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFilePart<'a> {
-    /// A line, without its end; of one that is too long, its beginning.
+    /// A line without its line end. Lines that are too long are truncated.
     Line(&'a [u8]),
-    /// What stands behind the last line end.
+    /// Bytes after the last line end.
     Torn(&'a [u8]),
 }
 
-/// Reads a file to its end.
+/// Calls a function for each part of a file.
 pub(super) fn for_each_part(
     path: &Path,
     mut take: impl FnMut(LogFilePart<'_>),
@@ -48,7 +48,7 @@ pub(super) fn for_each_part(
     }
 }
 
-/// Up to behind the next line end.
+/// Skips to the start of the next line.
 fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let waiting = input.fill_buf()?;
@@ -63,7 +63,7 @@ fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
     }
 }
 
-/// The number of a file's first line, if it is one of a chain.
+/// Sequence number of a file's first line, if it belongs to a chain.
 pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditReadError> {
     let failed = |source| AuditReadError::Read {
         path: path.to_owned(),

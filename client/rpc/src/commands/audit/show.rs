@@ -1,4 +1,4 @@
-//! `rpc audit show`: the records of log files, those that are wanted. It believes the files; `verify` does not.
+//! `rpc audit show`: prints the records of log files that match the filters. Does not verify the files; `verify` does.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::exit::CommandExitCode;
 use crate::printer::PrintError;
 use crate::render::audit::render_record;
 
-/// Shows.
+/// Runs the command.
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let (mut unread, mut printed) = (0_u64, Ok(()));
     for file in &args.files {
@@ -47,7 +47,7 @@ fn print_record(
     }
 }
 
-/// A record, and not one of the chain's own lines, with everything that was asked for.
+/// Whether the line is a record, not a line of the chain itself, and matches all filters.
 fn matches_filters(args: &AuditShowArgs, fields: &Map<String, Value>) -> bool {
     let has = |field: &str, wanted: Option<&str>| {
         wanted.is_none_or(|wanted| fields.get(field).and_then(Value::as_str) == Some(wanted))

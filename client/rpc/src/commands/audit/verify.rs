@@ -1,4 +1,4 @@
-//! `rpc audit verify`: puts the files in the chain's order, reads them, and tells what is wrong with them.
+//! `rpc audit verify`: sorts the files in the order of the chain, verifies them, and reports errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
 
-/// Where a daemon keeps its state.
+/// Default state directory of the daemon.
 const STATE_DIRECTORY: &str = "/var/lib/muster";
 
-/// Verifies.
+/// Runs the command.
 pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let json = form::parse_json_form(&args.json)?;
     let trusting = resolve_key_trust(&args, cx)?;
     let mut anchors = args.anchors;
-    // Read before the logs: a daemon that is at work only adds to them.
+    // Read before the logs, because a running daemon only appends to them.
     anchors.extend(head_anchors(args.state.as_deref(), &args.files, cx)?);
     let files = sort_by_sequence(args.files)?;
     let mut reader = ChainVerifier::new(trusting, anchors);
@@ -49,7 +49,7 @@ pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<Comma
     })
 }
 
-/// What the daemon's own records demand. A directory that is named must have one; the usual one is looked at where it is there.
+/// Anchors from the daemon's head records. A directory given by the user must contain one; the default directory is used if it exists.
 fn head_anchors(
     state: Option<&Path>,
     files: &[PathBuf],
@@ -78,7 +78,7 @@ fn head_anchors(
     Ok(found)
 }
 
-/// Keys that are named count; otherwise an operator that is named, or the configuration's.
+/// Uses the given keys, otherwise the given operator, otherwise the operator of the configuration.
 fn resolve_key_trust(
     args: &AuditVerifyArgs,
     cx: CommandContext<'_>,
@@ -95,7 +95,7 @@ fn resolve_key_trust(
     }
 }
 
-/// By the numbers of their first lines; what has none comes last, as it was named.
+/// Sorts files by the sequence number of their first line. Files without one come last, in the given order.
 fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, AuditReadError> {
     let mut numbered = Vec::with_capacity(files.len());
     for file in files {

@@ -1,4 +1,4 @@
-//! `rpc broker config`: prints a configuration for nats-server, or writes it.
+//! `rpc broker config`: prints or writes a configuration for nats-server.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::files;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it.
+/// Runs the command.
 pub fn run(
     args: &BrokerConfigArgs,
     organisation: &Organisation,
@@ -43,7 +43,7 @@ pub fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// nats-server takes relative paths from wherever it is started.
+/// Makes a path absolute, because nats-server resolves relative paths from its working directory.
 fn absolute_path(path: &std::path::Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `rpc broker rename`: gives the broker other names, in its certificate and for everybody who looks for it.
+//! `rpc broker rename`: changes the broker's host names in its certificate and in the URLs of nodes and clients.
 
 use crate::cli::broker::BrokerRenameArgs;
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::exit::CommandExitCode;
 use crate::organisation::Organisation;
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it.
+/// Runs the command.
 pub fn run(
     args: &BrokerRenameArgs,
     mut organisation: Organisation,

@@ -1,4 +1,4 @@
-//! `rpc broker run`: becomes nats-server, so that signals and exit codes are the broker's own.
+//! `rpc broker run`: replaces the process with nats-server, so that signals and exit codes are those of the broker.
 
 use std::os::unix::process::CommandExt as _;
 #[expect(
@@ -15,7 +15,7 @@ use crate::exit::CommandExitCode;
 use crate::organisation::Organisation;
 use crate::printer::OutputPrinter;
 
-/// Runs it. Returns only if nats-server cannot be run.
+/// Runs nats-server. Returns only if the exec fails.
 #[expect(
     clippy::disallowed_types,
     reason = "becomes the broker; starts nothing beside itself"

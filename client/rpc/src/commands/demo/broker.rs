@@ -1,4 +1,4 @@
-//! Starts the demonstration's broker, and learns on which port it listens from the file that nats-server writes.
+//! Starts the demonstration's broker, and reads its port from the ports file that nats-server writes.
 
 use std::fs;
 use std::path::Path;
@@ -16,20 +16,20 @@ use crate::broker::conf::NatsServerConfig;
 use crate::files;
 use crate::organisation::Organisation;
 
-/// How long the broker may take to listen.
+/// Timeout for the broker to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often the file is looked for.
+/// Poll interval for the ports file.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Largest file in bytes.
+/// Largest ports file in bytes.
 const MAX_PORTS_BYTES: u64 = 64 * 1024;
 
-/// What nats-server writes: the addresses for clients.
+/// The ports file of nats-server: addresses for clients.
 #[derive(Debug, Deserialize)]
 struct PortsFile {
     nats: Vec<String>,
 }
 
-/// A broker that was started and does not listen yet.
+/// A started broker that does not listen yet.
 #[derive(Debug)]
 pub struct StartingBroker {
     child: Child,
@@ -37,7 +37,7 @@ pub struct StartingBroker {
     pub process: DemoProcess,
 }
 
-/// Starts it on loopback.
+/// Starts the broker on the loopback interface.
 pub fn start_broker(
     program: &Path,
     organisation: &Organisation,
@@ -58,7 +58,7 @@ pub fn start_broker(
 }
 
 impl StartingBroker {
-    /// Waits until it listens, and says where.
+    /// Waits until the broker listens and returns its URL.
     pub async fn await_url(
         &mut self,
         directory: &Path,
@@ -93,7 +93,7 @@ impl StartingBroker {
     }
 }
 
-/// The address in the file, once it is there as a whole.
+/// The URL in the ports file, once the file is complete.
 fn read_client_url(directory: &Path) -> Option<String> {
     let mut entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
     let file = entries.find(|entry| entry.path().extension().is_some_and(|end| end == "ports"))?;

@@ -1,4 +1,4 @@
-//! `rpc demo down`: stops exactly what `up` started, nodes first, and removes what it made.
+//! `rpc demo down`: stops the processes that `up` started, nodes first, and removes the directory.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{GOOD, OutputPrinter};
 
-/// How long a node may take to finish what it does.
+/// Time for a node to finish its running requests.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
     let record = DemoRecord::load(directory)?;
     let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();

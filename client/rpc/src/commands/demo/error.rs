@@ -1,4 +1,4 @@
-//! What can go wrong with a demonstration, and what to do about it.
+//! Errors of the demonstration, and hints for each.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,101 +11,101 @@ use crate::files::RpcFileError;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
 
-/// Why the demonstration does not run, or does not end.
+/// Starting or stopping the demonstration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// There is no home directory, and none was named.
+    /// There is no home directory, and no directory was given.
     #[error("there is no place for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
     NoPlace,
-    /// One is there already.
+    /// The directory already holds a demonstration.
     #[error("there is a demonstration in {} already", .0.display())]
     Already(PathBuf),
-    /// There is something else.
+    /// The directory holds other files.
     #[error("{} is not empty; nothing there was touched", .0.display())]
     Occupied(PathBuf),
-    /// There is none.
+    /// The directory holds no demonstration.
     #[error("{} holds no demonstration; nothing there was touched", .0.display())]
     None(PathBuf),
-    /// More than can be processes of one machine.
+    /// More nodes than one machine can run as processes.
     #[error("{nodes} nodes would be {nodes} processes; at most {most} are started")]
     TooMany {
-        /// How many were asked for.
+        /// Number of requested nodes.
         nodes: u32,
-        /// How many there may be.
+        /// Maximum number of nodes.
         most: u32,
     },
-    /// The daemon's program is nowhere.
+    /// The rpcd program was not found.
     #[error("there is no rpcd beside rpc, nor in PATH")]
     NoDaemon,
-    /// The variable names something else.
+    /// The environment variable does not name a file.
     #[error("{RPCD} is {}, which is no file", .0.display())]
     NamedDaemon(PathBuf),
-    /// The organisation could not be made.
+    /// Creating the organisation failed.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
-    /// The broker does not keep what it should.
+    /// Creating the broker's stores failed.
     #[error(transparent)]
     Stores(#[from] PushError),
-    /// The broker's program.
+    /// The broker program failed.
     #[error(transparent)]
     Broker(#[from] BrokerProgramError),
-    /// A file.
+    /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] RpcFileError),
-    /// What is recorded of the demonstration cannot be read or written.
+    /// The process record cannot be read or written.
     #[error("{} is no record of a demonstration", path.display())]
     Record {
         /// The file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// A program could not be started.
+    /// Starting a program failed.
     #[error("cannot start {}", program.display())]
     Start {
         /// The program.
         program: PathBuf,
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// Where a node reports that it is ready could not be made.
+    /// Creating the readiness socket of a node failed.
     #[error("cannot listen on {}", path.display())]
     Listen {
         /// The socket.
         path: PathBuf,
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// A program ended instead of getting ready.
+    /// A program exited before it was ready.
     #[error("{name} ended ({status}) before it was ready; its last words:\n{words}")]
     Ended {
-        /// Who.
+        /// Name of the process.
         name: String,
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
-        /// The end of its log.
+        /// Last lines of its log.
         words: String,
     },
-    /// A program did not get ready.
+    /// A program was not ready before the timeout.
     #[error("{name} was not ready within {} s; its last words:\n{words}", within.as_secs())]
     Late {
-        /// Who.
+        /// Name of the process.
         name: String,
-        /// How long was waited.
+        /// The timeout.
         within: Duration,
-        /// The end of its log.
+        /// Last lines of its log.
         words: String,
     },
-    /// Processes that do not end.
+    /// Processes that survived SIGKILL.
     #[error("these processes do not end: {}", join_pids(.0))]
     Survivors(Vec<u32>),
 }
 
 impl DemoError {
-    /// What the user may do about it.
+    /// Hints on how to resolve the error.
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::NoPlace | Self::Occupied(_) => "name another directory with `--dir`",

@@ -1,23 +1,23 @@
-//! Who is in the demonstration's fleet: names, facts and classes, different enough that filters have something to do.
+//! The nodes of the demonstration: names, facts and classes with enough variety to try filters on.
 
 use muster_wire::identity::{Identity, NameError};
 use serde::Serialize;
 
-/// The user that asks.
+/// Name of the demonstration's user.
 pub const DEMO_USER: &str = "demo";
 
-/// A node as it shall be.
+/// Description of a node to create.
 #[derive(Debug)]
 pub struct DemoNode {
     /// Its name.
     pub name: Identity,
-    /// Its facts, besides those of this machine.
+    /// Its facts, in addition to those of this machine.
     pub facts: DemoFacts,
     /// Its classes.
     pub classes: Vec<&'static str>,
 }
 
-/// The facts that differ.
+/// Facts that differ between the nodes.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct DemoFacts {
     country: &'static str,
@@ -26,7 +26,7 @@ pub struct DemoFacts {
     role: &'static str,
 }
 
-/// A kind of node: what comes before and after its number, environment, customer, and class beside `common`.
+/// Pattern of a node: prefix and suffix of its number, environment, customer, and a class in addition to `common`.
 struct DemoNodePattern(
     &'static str,
     &'static str,
@@ -35,7 +35,7 @@ struct DemoNodePattern(
     &'static str,
 );
 
-/// Every round of five has two nodes that `environment=development customer=acme mysql::master` finds.
+/// Two of every five nodes match `environment=development customer=acme mysql::master`.
 const NODE_PATTERNS: [DemoNodePattern; 5] = [
     DemoNodePattern("db", "dev.acme.net", "development", "acme", "mysql::master"),
     DemoNodePattern("db", "dev.acme.net", "development", "acme", "mysql::master"),
@@ -46,7 +46,7 @@ const NODE_PATTERNS: [DemoNodePattern; 5] = [
 
 const COUNTRIES: [&str; 4] = ["de", "nl", "us", "br"];
 
-/// The first so many nodes.
+/// The first `count` nodes.
 pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
     let endless = NODE_PATTERNS
         .iter()

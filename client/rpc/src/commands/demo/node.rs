@@ -1,4 +1,4 @@
-//! Writes what a node of the demonstration needs: its configuration, and a machine of its own in a directory.
+//! Writes the files of a demonstration node: its configuration and its scratch root.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
 };
 
-/// How long the credentials of a demonstration are valid.
+/// Validity of the credentials of a demonstration.
 pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
 
-/// The agents that the demonstration's user may ask.
+/// Agents that the demonstration's user may call.
 const ALLOWED_AGENTS: [&str; 5] = ["package", "permit", "puppetral", "rpcutil", "service"];
 
-/// Where everything of a node is, relative to its directory.
+/// Configuration of a node. Paths are relative to its directory.
 #[derive(Debug, Serialize)]
 struct DemoNodeConfig {
     paths: DemoPathsSection,
@@ -30,7 +30,7 @@ struct DemoNodeConfig {
     log: Option<DemoLogSection>,
 }
 
-/// What thousands of nodes say about being connected is left out of their log.
+/// Log settings that omit the connection messages of thousands of nodes.
 #[derive(Debug, Serialize)]
 struct DemoLogSection {
     level: &'static str,
@@ -43,7 +43,8 @@ struct DemoPluginsSection {
     external: Option<DemoExternalSection>,
 }
 
-/// A demonstration of root's is below root's home, where no unprivileged user reaches the programs of external agents.
+/// Settings of external agents. If root runs the demonstration, it is below root's home directory, where unprivileged users cannot reach
+/// the programs of external agents.
 #[derive(Debug, Serialize)]
 struct DemoExternalSection {
     agents: BTreeMap<&'static str, DemoExternalAgentSection>,
@@ -54,7 +55,7 @@ struct DemoExternalAgentSection {
     user: &'static str,
 }
 
-/// A scratch root may have every type tried on it, `exec` too; a real node refuses that one unless it is told otherwise.
+/// Allows every resource type in the scratch root, including `exec`. A real node rejects `exec` unless it is configured otherwise.
 #[derive(Debug, Serialize)]
 struct DemoPuppetralSection {
     deny_types: [&'static str; 0],
@@ -95,7 +96,7 @@ const PATHS: DemoPathsSection = DemoPathsSection {
     root: "root",
 };
 
-/// The files of the machine. Only root is there, as on a fresh one.
+/// Files of the scratch root. Its only user is root, as on a fresh machine.
 const ROOT_FILES: [(&str, &str); 6] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\n"),
     ("etc/group", "root:x:0:\n"),
@@ -111,13 +112,13 @@ const ROOT_FILES: [(&str, &str); 6] = [
     ),
 ];
 
-/// Those that hold secrets on a real machine.
+/// Files that hold secrets on a real machine.
 const ROOT_SECRETS: [(&str, &str); 2] = [
     ("etc/shadow", "root:*:19000:0:99999:7:::\n"),
     ("etc/gshadow", "root:*::\n"),
 ];
 
-/// The empty directories of the machine.
+/// Empty directories of the scratch root.
 const ROOT_DIRECTORIES: [&str; 8] = [
     "etc/cron.d",
     "etc/skel",
@@ -129,7 +130,7 @@ const ROOT_DIRECTORIES: [&str; 8] = [
     "var/spool/cron/crontabs",
 ];
 
-/// Makes the node, and returns where its configuration is.
+/// Creates the node's files and returns the path of its configuration.
 pub fn make_node(
     organisation: &Organisation,
     lock: &OrganisationLock,
@@ -155,7 +156,7 @@ pub fn make_node(
     Ok(directory.join(bundle::name::NODE_CONFIG))
 }
 
-/// Lets the demonstration's user ask, and nobody else.
+/// Writes policies that allow requests of the demonstration's user only.
 fn write_policies(directory: &Path) -> Result<(), DemoError> {
     for agent in ALLOWED_AGENTS {
         let policy = format!("policy default deny\nallow\tcaller={DEMO_USER}\t*\t*\t*\n");
@@ -165,7 +166,7 @@ fn write_policies(directory: &Path) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Makes what a process needs that runs many nodes: the configuration of one, whose name is nobody's; returns where it is.
+/// Creates the files of a process that runs many nodes. Its configuration has a name that no node uses. Returns the configuration's path.
 pub fn make_virtual_host(
     organisation: &Organisation,
     lock: &OrganisationLock,
@@ -195,7 +196,7 @@ fn credential_spec(name: &Identity) -> CredentialSpec {
     }
 }
 
-/// Makes the directory that is the node's machine.
+/// Creates the node's scratch root.
 fn make_scratch_root(root: &Path, member: &DemoNode) -> Result<(), DemoError> {
     for directory in ROOT_DIRECTORIES {
         files::create_private_directory(&root.join(directory))?;

@@ -1,6 +1,6 @@
-//! Processes that outlive this command: started with a log, known again by their start time, and ended for sure.
+//! Manages processes that outlive this command: starts them with a log, identifies them by start time, and stops them.
 //!
-//! A process number alone is never trusted: after a while it may be somebody else's.
+//! A PID alone does not identify a process, because the kernel reuses it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,22 +21,22 @@ use tokio::time::{Instant, interval};
 use super::DemoError;
 use crate::files;
 
-/// How long the kernel may take to end a process.
+/// Timeout for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often it is looked at meanwhile.
+/// Poll interval during that time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A process that can be recognised.
+/// A process identified by PID and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DemoProcess {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// When it was started, in clock ticks since the machine was.
+    /// Start time in clock ticks since boot.
     pub start_time: u64,
 }
 
-/// Starts a program in a process group of its own, so that neither the terminal nor the shell takes it down. It reads
-/// nothing, and what it says goes to the log.
+/// Starts a program in its own process group, so that signals from the terminal or the shell do not reach it. Its standard input is
+/// empty and its output goes to the log.
 #[expect(
     clippy::disallowed_types,
     reason = "a demonstration is made of processes"
@@ -63,18 +63,18 @@ pub fn start_process(
         .spawn()
         .map_err(failed)?;
     let pid = child.id();
-    // A child that was not waited for keeps its entry, even if it has ended by now.
+    // The entry in /proc exists until the child is waited for, even if it has exited by now.
     let start_time = read_stat(pid).map_or(0, |stat| stat.start_time);
     Ok((child, DemoProcess { pid, start_time }))
 }
 
 impl DemoProcess {
-    /// Whether it is still there. One that ended and waits for its parent to notice is not.
+    /// Whether the process is alive. Zombies do not count.
     pub fn is_alive(&self) -> bool {
         read_stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.is_dead)
     }
 
-    /// The memory that would be free without it, in bytes: its own, and its share of what it shares.
+    /// Proportional set size in bytes: private memory plus the process's share of shared memory.
     pub fn memory_bytes(&self) -> Option<u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         proportional_set_size(&rollup)
@@ -83,18 +83,19 @@ impl DemoProcess {
     fn raw_pid(self) -> Option<Pid> {
         i32::try_from(self.pid)
             .ok()
+            // kill(2) interprets 0 and negative numbers as process groups; 1 is init.
             .filter(|pid| *pid > 1)
             .map(Pid::from_raw)
     }
 }
 
-/// Asks processes to end, waits, and ends those that do not, with what they started.
+/// Sends SIGTERM to the processes, waits, then sends SIGKILL to the process groups of those that are left.
 pub async fn stop_processes(
     processes: &[DemoProcess],
     patience: Duration,
 ) -> Result<(), DemoError> {
     for process in processes.iter().filter(|process| process.is_alive()) {
-        // One that ended in between is what was wanted.
+        // The process may have exited in between, so errors are ignored.
         let _ = process.raw_pid().map(|pid| kill(pid, Signal::SIGTERM));
     }
     if await_exit(processes, patience).await.is_ok() {
@@ -122,7 +123,7 @@ async fn await_exit(processes: &[DemoProcess], patience: Duration) -> Result<(),
     }
 }
 
-/// What the kernel says of a process.
+/// Fields of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcStatFields {
     is_dead: bool,
@@ -133,7 +134,7 @@ fn read_stat(pid: u32) -> Option<ProcStatFields> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads `/proc/PID/stat` (proc(5)). The name in brackets may hold anything, brackets too.
+/// Parses `/proc/PID/stat` (proc(5)). The name in parentheses may itself contain parentheses.
 fn parse_stat(text: &str) -> Option<ProcStatFields> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();

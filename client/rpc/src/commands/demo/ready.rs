@@ -1,4 +1,4 @@
-//! Waits until a node says that it is ready, as systemd does: `READY=1` on a datagram socket (`sd_notify(3)`).
+//! Waits until a node reports readiness with `READY=1` on a datagram socket, the protocol of systemd (`sd_notify(3)`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::time::{Instant, interval, timeout_at};
 
 use super::DemoError;
 
-/// The variable that tells a program where to report.
+/// Environment variable with the path of the socket.
 pub const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
-/// Largest report in bytes.
+/// Largest message in bytes.
 const MAX_REPORT_BYTES: usize = 4096;
-/// How often a waiting node is looked after.
+/// Poll interval for the exit of a waiting node.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where one node reports.
+/// Socket on which one node reports.
 #[derive(Debug)]
 pub struct ReadinessListener {
     socket: UnixDatagram,
@@ -23,7 +23,7 @@ pub struct ReadinessListener {
 }
 
 impl ReadinessListener {
-    /// Listens there.
+    /// Listens on this path.
     pub fn new(path: PathBuf) -> Result<Self, DemoError> {
         match UnixDatagram::bind(&path) {
             Ok(socket) => Ok(Self { socket, path }),
@@ -31,18 +31,18 @@ impl ReadinessListener {
         }
     }
 
-    /// What to tell the node.
+    /// Path of the socket, for the node's environment.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits until the node is ready: true; false when `is_over` says that there is no use in waiting, or at the deadline.
+    /// Waits until the node is ready. Returns false when `is_over` returns true, or at the deadline.
     pub async fn await_ready(&self, deadline: Instant, is_over: impl FnMut() -> bool) -> bool {
         self.await_ready_with_status(deadline, is_over, |_| {})
             .await
     }
 
-    /// The same, and `tell` hears what the node says of its way there.
+    /// As [`Self::await_ready`], and calls `tell` with each status message of the node.
     pub async fn await_ready_with_status(
         &self,
         deadline: Instant,
@@ -74,14 +74,14 @@ impl ReadinessListener {
     }
 }
 
-/// A report has one assignment a line.
+/// Whether the message contains `READY=1`. A message has one assignment per line.
 fn is_ready(report: &[u8]) -> bool {
     report
         .split(|byte| *byte == b'\n')
         .any(|line| line == b"READY=1")
 }
 
-/// What a report says in words.
+/// The status text of a message.
 fn status_text(report: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(report).ok()?;
     text.lines().find_map(|line| line.strip_prefix("STATUS="))

@@ -1,4 +1,4 @@
-//! What was started, in `demo.json`: written after every start, so that everything can be stopped again.
+//! Stores the started processes in `demo.json`. The file is written after every start, so that every process can be stopped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::DemoError;
 use super::process::DemoProcess;
 use crate::files;
 
-/// Says that a directory is a demonstration's, and so may be emptied.
+/// Marks a directory as one of a demonstration, which may be deleted.
 const MARKER_FILE: &str = ".muster-demo";
 /// Largest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1024 * 1024;
@@ -26,19 +26,19 @@ pub struct DemoRecord {
 /// The broker's process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BrokerProcess {
-    /// Where it listens.
+    /// URL of the broker.
     pub url: String,
     /// The process.
     #[serde(flatten)]
     pub process: DemoProcess,
 }
 
-/// A node's process, or that of many.
+/// The process of one node, or of many virtual nodes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeProcess {
     /// Its name, and that of its directory.
     pub name: String,
-    /// How many nodes it runs, if they are virtual.
+    /// Number of virtual nodes that it runs.
     #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
     pub in_memory: Option<u32>,
     /// The process.
@@ -55,7 +55,7 @@ impl DemoRecord {
             .collect()
     }
 
-    /// Writes it.
+    /// Writes the record.
     pub fn save(&self, directory: &Path) -> Result<(), DemoError> {
         let path = record_path(directory);
         let text = serde_json::to_vec_pretty(self).map_err(|source| DemoError::Record {
@@ -65,7 +65,7 @@ impl DemoRecord {
         Ok(files::replace_public(&path, &text)?)
     }
 
-    /// Reads it. A demonstration that failed early has none.
+    /// Reads the record. A demonstration that failed early has none and gives an empty record.
     pub fn load(directory: &Path) -> Result<Self, DemoError> {
         if !directory.join(MARKER_FILE).is_file() {
             return Err(DemoError::None(directory.to_owned()));
@@ -83,7 +83,7 @@ fn record_path(directory: &Path) -> PathBuf {
     directory.join("demo.json")
 }
 
-/// Takes an empty or new directory for a demonstration.
+/// Marks an empty or new directory as a demonstration.
 pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
     if directory.join(MARKER_FILE).exists() {
         return Err(DemoError::Already(directory.to_owned()));
@@ -99,7 +99,7 @@ pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
     )?)
 }
 
-/// Removes the directory of a demonstration. Links in it are removed, not followed.
+/// Deletes the directory of a demonstration. Symbolic links in it are removed, not followed.
 pub fn remove_directory(directory: &Path) -> Result<(), DemoError> {
     if !directory.join(MARKER_FILE).is_file() {
         return Err(DemoError::None(directory.to_owned()));

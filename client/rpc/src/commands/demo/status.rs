@@ -1,4 +1,4 @@
-//! `rpc demo status`: what runs, and how much memory it takes.
+//! `rpc demo status`: lists the processes and their memory.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 
-/// Runs it. Ends with [`CommandExitCode::Local`] if something that was started is gone.
+/// Runs the command. Returns [`CommandExitCode::Local`] if a started process has exited.
 pub fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
     let record = DemoRecord::load(directory)?;
     let mut rows = Vec::new();
@@ -53,7 +53,7 @@ fn process_row(name: &str, process: DemoProcess, place: String) -> [String; 5] {
     ]
 }
 
-/// The process's share of memory in MiB, if it runs and may be looked at.
+/// Memory of the process in MiB, if it runs and is readable.
 fn memory_text(process: DemoProcess) -> String {
     let bytes = process.is_alive().then(|| process.memory_bytes()).flatten();
     bytes.map_or_else(

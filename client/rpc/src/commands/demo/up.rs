@@ -1,4 +1,4 @@
-//! `rpc demo up`: makes an organisation, starts its broker and some nodes, and waits until all of them answer.
+//! `rpc demo up`: creates an organisation, starts its broker and some nodes, and waits until all nodes are ready.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
@@ -25,28 +25,28 @@ use crate::organisation::{
 };
 use crate::printer::{GOOD, OutputPrinter};
 
-/// How long all nodes together may take to be ready.
+/// Timeout for all nodes together to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most nodes that are processes.
+/// Most nodes as separate processes.
 const MAX_PROCESS_NODES: u32 = 500;
-/// Most bytes of a log that are read for its end.
+/// Bytes read from the end of a log.
 const MAX_LOG_BYTES: u64 = 1024 * 1024;
-/// How many lines of a failed node's log are shown.
+/// Lines shown of a failed node's log.
 const SHOWN_LOG_LINES: usize = 15;
-/// How long what was started may take to end after a failure.
+/// Time for processes to stop after a failed start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A node that was started and is not ready yet.
+/// A started node that is not ready yet.
 pub struct StartingNode {
-    /// Who.
+    /// Its name.
     pub name: Identity,
     /// Its process.
     pub child: Child,
-    /// Where it reports.
+    /// The socket on which it reports.
     pub listener: ReadinessListener,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     args: &DemoUpArgs,
     directory: PathBuf,
@@ -107,7 +107,7 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
     }
 }
 
-/// Starts everything, and records each process before it waits for anything.
+/// Starts all processes. Records each process before waiting for any.
 async fn start_demo(
     args: &DemoUpArgs,
     directory: &Path,
@@ -171,7 +171,7 @@ fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoEr
     Ok(organisation::create_organisation(plan, clock::now())?)
 }
 
-/// Makes the user, with its configuration at the top of the directory.
+/// Creates the user, with its configuration in the top directory.
 fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
     let name = Identity::parse(fleet::DEMO_USER)
         .map_err(|error| OrganisationError::Name(error.to_string()))?;
@@ -202,7 +202,7 @@ fn start_nodes(
     for (index, member) in members.into_iter().enumerate() {
         let place = directory.join("nodes").join(member.name.as_str());
         let config = node::make_node(organisation, &lock, &place, &member, clock::now())?;
-        // The path of a socket has at most 107 bytes, so a number must do.
+        // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
         let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;
         let (child, process) = process::start_process(
             daemon,
@@ -242,7 +242,7 @@ async fn await_node(
     Err(not_ready_error(node, ended, READY_TIMEOUT, directory))
 }
 
-/// Why a node is not ready: it has ended, or takes too long.
+/// The error of a node that is not ready: it has exited, or the timeout has passed.
 pub fn not_ready_error(
     node: &StartingNode,
     ended: Option<ExitStatus>,
@@ -265,7 +265,7 @@ pub fn not_ready_error(
     }
 }
 
-/// Where a node's log is.
+/// Path of a node's log.
 pub fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
@@ -282,7 +282,7 @@ pub fn log_tail(path: &Path) -> String {
         .join("\n")
 }
 
-/// The daemon's program: the variable's, or the one that came with this command, or the first in `PATH`.
+/// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.
 fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
     if let Some(named) = &environment.rpcd {
         return if named.is_file() {

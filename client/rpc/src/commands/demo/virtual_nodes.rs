@@ -1,4 +1,4 @@
-//! Starts one daemon that runs all nodes (`rpcd virtual`), and tells how far it is.
+//! Starts one daemon that runs all nodes (`rpcd virtual`) and prints its progress.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::clock;
 use crate::organisation::{Organisation, OrganisationError, OrganisationKey};
 use crate::printer::OutputPrinter;
 
-/// The name of the process, and of its directory; none of its nodes has it.
+/// Name of the process and of its directory. No node has this name.
 const HOST_NAME: &str = "virtual";
-/// How long each node may take, in the mean: a key, a token, and a connection over TLS.
+/// Mean time allowed per node: a key, a token, and a TLS connection.
 const READY_TIMEOUT_PER_NODE: Duration = Duration::from_millis(10);
 
-/// Starts it, and returns when all its nodes are connected.
+/// Starts the daemon and waits until all its nodes are connected.
 pub async fn run(
     count: u32,
     daemon: &Path,

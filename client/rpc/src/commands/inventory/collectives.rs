@@ -1,4 +1,4 @@
-//! `rpc inventory --collectives` and `--map`: who is in which collective.
+//! `rpc inventory --collectives` and `--map`: shows which nodes are in which collective.
 
 use super::super::context::CommandContext;
 use super::super::request::report_no_nodes;
@@ -11,7 +11,7 @@ use crate::exit::CommandExitCode;
 use crate::files;
 use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
 
-/// Asks, and shows the table or writes the drawing.
+/// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let target = cx
         .read_target(&args.filters)?

@@ -1,4 +1,4 @@
-//! Why an inventory cannot be written.
+//! Errors of writing an inventory.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,25 @@ use muster_client::discovery::inventory::InventoryError;
 
 use crate::files::RpcFileError;
 
-/// Why nothing came of a file.
+/// Writing or reading an inventory file failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryFileError {
-    /// There is one already.
+    /// The file exists already.
     #[error("{} is there already; `--update` writes it anew and keeps its groups", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// What is there is no inventory.
+    /// The existing file is not a valid inventory.
     #[error("the inventory in {} cannot be used", path.display())]
     Inventory {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Position and cause.
         #[source]
         source: InventoryError,
     },
-    /// The file.
+    /// Reading or writing the file failed.
     #[error(transparent)]
     File(#[from] RpcFileError),
 }

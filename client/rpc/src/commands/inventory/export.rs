@@ -1,7 +1,7 @@
-//! `rpc inventory --export` and `--validate`: the live fleet as a document, and whether a document is one.
+//! `rpc inventory --export` and `--validate`: writes the live fleet to an inventory document, and validates a document.
 //!
-//! Nodes are asked some at a time, and written as they answer: however large the fleet, only so many are in memory. The file is whole
-//! or not there, and only its owner may read it: facts tell a lot about a machine.
+//! Nodes are asked in batches and written as they reply, so memory use does not depend on the size of the fleet. The file is written
+//! atomically and is readable by its owner only, because facts contain sensitive details of a machine.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::files;
 use crate::render::printable;
 use crate::report::NodeReply;
 
-/// Checks a document.
+/// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let unusable = |source| InventoryFileError::Inventory {
         path: path.to_owned(),
@@ -53,7 +53,7 @@ pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitC
     Ok(CommandExitCode::Passed)
 }
 
-/// Writes the document of the nodes that match.
+/// Writes the document of the matching nodes.
 pub async fn run(
     path: &Path,
     update: bool,
@@ -103,7 +103,7 @@ pub async fn run(
     Ok(total.exit_code())
 }
 
-/// The groups of the document that is there.
+/// The groups of the existing document, for `--update`.
 fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, InventoryFileError> {
     match (
         path.try_exists().map_err(files::file_error("read", path))?,
@@ -122,7 +122,7 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Inv
     }
 }
 
-/// What a node told, as the document has it.
+/// Converts a reply into the node's entry in the document.
 fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
     let name = reply.node.to_string();
     if !reply.is_ok() {
@@ -144,7 +144,7 @@ fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
     })
 }
 
-/// A document that is written node by node.
+/// Writes a document node by node.
 struct InventoryWriter<W> {
     to: W,
     first: bool,
@@ -160,7 +160,7 @@ impl<W: Write> InventoryWriter<W> {
         Ok(Self { to, first: true })
     }
 
-    /// A node is a line, so that two documents can be compared.
+    /// Writes a node on one line, so that documents can be compared by line.
     fn write_node(&mut self, node: &InventoryNode) -> io::Result<()> {
         let comma = if self.first { "" } else { "," };
         self.first = false;

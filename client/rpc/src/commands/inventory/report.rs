@@ -1,4 +1,4 @@
-//! `rpc inventory --template`: what a user's own template makes of each node, in the order of names.
+//! `rpc inventory --template`: renders a user-defined template for each node, in order of names.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::exit::CommandExitCode;
 use crate::render::node_values::{InventoryTemplateValues, TEMPLATE_NAMES};
 use crate::render::printable;
 
-/// Asks the node that is named, or all that match, and prints the template for each.
+/// Asks the named node, or all matching ones, and prints the rendered template for each.
 pub async fn run(
     text: &str,
     args: &InventoryArgs,

@@ -1,4 +1,4 @@
-//! Asks many nodes for all about them, some at a time: however large the fleet, only so many answers are in memory.
+//! Asks nodes for their inventory in batches, so that memory use does not depend on the size of the fleet.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use crate::ask::{
 use crate::error::Error;
 use crate::report::{NodeReply, RequestStats, ResultGap};
 
-/// So many nodes are asked at a time.
+/// Nodes per batch.
 const BATCH_NODES: usize = 128;
-/// So many names are told of those that did not answer.
+/// Most names of silent nodes that are printed.
 const MAX_SHOWN_NAMES: usize = 10;
 
-/// What an answer was good for.
+/// Whether a reply could be used.
 pub enum ReplyVerdict {
-    /// It was used.
+    /// Used.
     Good,
-    /// It was not, and why.
+    /// Not used, with the reason.
     Bad(String),
 }
 
-/// Asks the nodes, and hands each answer over, in the order of names.
+/// Asks the nodes and passes on each reply, in order of names.
 pub async fn ask_in_batches(
     fleet: &FleetConnection,
     plan: &RequestPlan<'_>,
@@ -65,7 +65,7 @@ pub async fn ask_in_batches(
     Ok(total)
 }
 
-/// Says who did not answer, and what follows from that.
+/// Prints which nodes did not reply, and the consequence.
 pub fn report_missing(total: &RequestStats, so: &str, cx: CommandContext<'_>) {
     if !total.missing.is_empty() {
         let names: BTreeSet<&str> = total

@@ -1,4 +1,4 @@
-//! `rpc org add`: makes credentials. The path of what was made is printed as data.
+//! `rpc org add`: issues credentials. Prints the path of the new file as data.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::organisation::{
 };
 use crate::printer::{GOOD, OutputPrinter};
 
-/// The agent that everybody may ask: without it a node cannot even be found.
+/// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
 
-/// How long the credentials of a node are valid where an enroller renews them.
+/// Validity of a node's credentials if an enroller renews them.
 const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     args: OrgAddCommand,
     find: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
@@ -96,7 +96,7 @@ pub async fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// What the user may ask: everything, or what was named and the agent that all may ask.
+/// The grants of the user: all agents, or the named ones and the agent that every user may call.
 pub fn complete_grants(named: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, OrganisationError> {
     if named.is_empty() || named.contains(&CallerGrant::Everything) {
         return Ok(vec![CallerGrant::Everything]);
@@ -110,7 +110,7 @@ pub fn complete_grants(named: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, Orga
     Ok(grants)
 }
 
-/// Says what was issued, to whom and until when.
+/// Prints the issued credentials: name, kind and expiry.
 pub fn print_issued(issued: &IssuedCredentials, printer: &OutputPrinter) {
     let record = &issued.record;
     let until = record.expires.map_or_else(

@@ -1,6 +1,6 @@
-//! `rpc org grant`: more rights for a short time, as credentials of their own that end by themselves.
+//! `rpc org grant`: issues temporary credentials with additional permissions, which expire by themselves.
 //!
-//! They have a key of their own: to revoke a grant early must not void the credentials that its owner has anyway.
+//! They have a key of their own, so that revoking a grant early does not revoke the user's permanent credentials.
 
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
@@ -17,7 +17,7 @@ use crate::organisation::{
 };
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it. The path of the credentials is printed as data.
+/// Runs the command. Prints the path of the credentials as data.
 pub fn run(
     args: &org::OrgGrantArgs,
     organisation: &Organisation,
@@ -69,7 +69,7 @@ pub fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// What the user may ask now: what the newest credentials that are valid for longest say. A grant widens what there is.
+/// The current permissions of the user: those of the valid credentials with the latest expiry, and of these the newest. A grant extends them.
 fn current_grants(
     organisation: &Organisation,
     args: &org::OrgGrantArgs,
@@ -83,7 +83,7 @@ fn current_grants(
             && record.name == args.name
             && record.credential_state(account, now) == CredentialState::Valid
     };
-    // Those without an end come after all others.
+    // Credentials that never expire rank highest.
     let rank = |record: &&CredentialRecord| (record.expires.unwrap_or(u64::MAX), record.issued_at);
     let newest = records
         .iter()

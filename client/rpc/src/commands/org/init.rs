@@ -1,4 +1,4 @@
-//! `rpc org init`: makes an organisation, and says what to do with it.
+//! `rpc org init`: creates an organisation and prints the next steps.
 
 use crate::cli::org::OrgInitArgs;
 use crate::clock;
@@ -8,7 +8,7 @@ use crate::exit::CommandExitCode;
 use crate::organisation::{self, OrganisationSpec};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
     let plan = OrganisationSpec {
         directory: args.directory,

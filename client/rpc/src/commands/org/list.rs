@@ -1,4 +1,4 @@
-//! `rpc org list`: everybody who was ever given credentials, by kind and name.
+//! `rpc org list`: lists all issued credentials by kind and name.
 
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(super) struct CredentialRow {
 }
 
 impl CredentialRow {
-    /// What there is to say of a record.
+    /// Builds the row of a record.
     pub(super) fn new(record: &CredentialRecord, trusts: &AccountTrusts, now: Seconds) -> Self {
         Self {
             kind: record.kind,
@@ -63,7 +63,7 @@ impl CredentialRow {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(
     args: &OrgListArgs,
     organisation: &Organisation,

@@ -1,4 +1,4 @@
-//! Keeps the names that are issued here in the broker, where the enroller looks before it gives a name to a machine.
+//! Writes issued names to the broker, where the enroller checks a name before it admits a machine.
 
 use muster_bus::BucketError;
 use muster_wire::Millis;
@@ -9,10 +9,10 @@ use crate::organisation::push::PushError;
 use crate::organisation::{AccountRealm, CredentialRecord, Organisation};
 use crate::printer::OutputPrinter;
 
-/// Reserves the name of credentials that are about to be issued. Where no enroller has credentials there is nothing to do: an enroller that
-/// is made later enrols no machine before all names are in the broker.
+/// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no
+/// machine before all names are in the broker.
 ///
-/// With an enroller the broker has to be reached. A name that is issued and not reserved could be given to a machine.
+/// With an enroller the broker must be reachable, because an issued name without a reservation could be given to a machine.
 pub async fn reserve_name(
     organisation: &Organisation,
     record: &CredentialRecord,
@@ -30,7 +30,7 @@ pub async fn reserve_name(
         Err(error) => return Err(error.into()),
     };
     match register.reserve_name(record).await {
-        // Without the store no machine is enrolled, and `rpc org push` writes all names when it makes the store.
+        // Without the store no machine is enrolled, and `rpc org push` writes all names when it creates the store.
         Ok(()) | Err(PushError::Stores(BucketError::Missing { .. })) => {
             Ok(register.close().await?)
         }
@@ -38,7 +38,7 @@ pub async fn reserve_name(
     }
 }
 
-/// Writes all names to the broker, which an enroller waits for; says so when the broker cannot be reached.
+/// Writes all names to the broker, which an enroller waits for. Prints a warning if the broker cannot be reached.
 pub async fn publish_names(
     organisation: &Organisation,
     printer: &OutputPrinter,

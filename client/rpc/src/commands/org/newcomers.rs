@@ -1,4 +1,4 @@
-//! `rpc org newcomers`: adds the account for machines that are nobody yet, where an organisation lacks it.
+//! `rpc org newcomers`: adds the newcomers account to an organisation that lacks it.
 
 use crate::clock;
 use crate::error::Error;
@@ -7,7 +7,7 @@ use crate::organisation::push::PushError;
 use crate::organisation::{Organisation, OrganisationLock};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     mut organisation: Organisation,
     printer: &OutputPrinter,
@@ -19,7 +19,8 @@ pub async fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// Adds the account if it is missing, and tells the broker, which is told later if it cannot be reached now. Whether it was missing.
+/// Adds the account if it is missing and pushes it to the broker. If the broker cannot be reached, a later push does so. Returns whether the
+/// account was missing.
 pub async fn add_account(
     organisation: &mut Organisation,
     lock: &OrganisationLock,

@@ -1,4 +1,4 @@
-//! `rpc org push`: gives the account's token to the running broker, makes the fleet's stores, and writes the token into them.
+//! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
 use crate::clock;
 use crate::diagnostics::error_chain;
@@ -7,7 +7,7 @@ use crate::exit::CommandExitCode;
 use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     organisation: &Organisation,
     replicas: u8,
@@ -35,7 +35,7 @@ pub async fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// Signs the tokens of accounts again whose permissions are those of another version.
+/// Signs account tokens again if their permissions differ from those of this version.
 fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
     for realm in organisation.refresh_scopes(&lock, clock::now())? {
@@ -50,7 +50,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
     Ok(())
 }
 
-/// Writes the names that were issued here for the enroller. A key that was given a token after it was revoked is revoked again.
+/// Writes the issued names for the enroller. Revokes a key again if it got a token after its revocation.
 async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
     let now = clock::now();
@@ -70,7 +70,7 @@ async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Res
     push_account_tokens(organisation, printer).await.map(drop)
 }
 
-/// Renews the tokens of nodes that have used a third of their life.
+/// Renews node tokens once a third of their validity has passed.
 async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
     let renewed = organisation.renew_tokens(&lock, clock::now()).await?;
@@ -85,7 +85,7 @@ async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> R
     Ok(())
 }
 
-/// Gives the tokens to the broker, and the fleet's to its nodes and callers.
+/// Pushes the tokens to the broker, and publishes the fleet's token for its nodes and callers.
 pub async fn push_account_tokens(
     organisation: &Organisation,
     printer: &OutputPrinter,
@@ -95,7 +95,7 @@ pub async fn push_account_tokens(
     Ok(CommandExitCode::Passed)
 }
 
-/// Writes the fleet's token where nodes and callers read it. A broker without that bucket still refuses revoked parties itself.
+/// Publishes the fleet's token for nodes and callers. A broker without that bucket still rejects revoked principals itself.
 async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
     if let Err(error) = organisation.publish_account(clock::now()).await {
         printer.print_warning(format_args!(

@@ -1,5 +1,5 @@
-//! `rpc org revoke`: revokes credentials of one party or many with one new account token: here at once, and at the broker, nodes and
-//! callers as soon as the broker is reached.
+//! `rpc org revoke`: revokes credentials of one or more principals with one new account token. The revocation takes effect in the directory
+//! at once, and at the broker, nodes and callers when the broker is reached.
 
 mod targets;
 
@@ -19,13 +19,13 @@ use crate::organisation::{AccountRealm, Organisation, PrincipalKind};
 use crate::printer::{GOOD, OutputPrinter};
 use targets::RevokedKey;
 
-/// Most parties that are listed one by one.
+/// Most principals that are listed individually.
 const MAX_LISTED: usize = 20;
 
-/// Most nodes whose run permits are removed at once. Those of the others lapse within their lease.
+/// Most nodes whose run permits are removed at once. Those of other nodes expire within their lease.
 const MAX_CLEARED: usize = 200;
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     args: &OrgRevokeArgs,
     organisation: &Organisation,
@@ -76,7 +76,7 @@ pub async fn run(
     push_revocation(organisation, &void, printer).await
 }
 
-/// The names of enrolled nodes, which the broker keeps; `None` where machines are not enrolled or the broker cannot be reached.
+/// The register of enrolled nodes in the broker. `None` if machines are not enrolled or the broker cannot be reached.
 async fn open_register(
     organisation: &Organisation,
     printer: &OutputPrinter,
@@ -98,8 +98,8 @@ async fn open_register(
     }
 }
 
-/// Marks the names in the register. The marks come before the revocation: a token that the enroller signs before its mark is older than
-/// the revocation, and it signs none after it.
+/// Marks the names in the register as revoked. This must precede the revocation: a token that the enroller signed before the mark is older
+/// than the revocation, and it signs none after the mark.
 async fn mark_revoked(register: Option<NameRegister>, meant: &[RevokedKey]) -> Result<(), Error> {
     let Some(register) = register else {
         return Ok(());
@@ -150,7 +150,7 @@ fn print_revoked(void: &[RevokedKey], printer: &OutputPrinter) {
     }
 }
 
-/// A revocation that only this directory has is not in force: the exit code says so.
+/// Pushes the revocation. The exit code reports a failed push, because the revocation is then not in force.
 async fn push_revocation(
     organisation: &Organisation,
     void: &[RevokedKey],
@@ -180,7 +180,7 @@ async fn push_revocation(
     }
 }
 
-/// Asks on a terminal. A list on standard input leaves nothing to answer with.
+/// Asks for confirmation on a terminal. Impossible if the list of names comes from standard input.
 fn confirm_revocation(meant: &[RevokedKey], has_list: bool, printer: &OutputPrinter) -> bool {
     if !io::stdin().is_terminal() {
         return true;

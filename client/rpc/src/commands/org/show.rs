@@ -1,4 +1,4 @@
-//! `rpc org show`: what the organisation's account says, or one party's token, with the permissions written out.
+//! `rpc org show`: shows the organisation's account, or the token of one principal with its resolved permissions.
 
 use muster_wire::token::claims::{
     AccountClaims, ScopedKey, SigningKeyEntry, SubjectPermissions, UserClaims,
@@ -56,7 +56,7 @@ struct RolePermissions {
     answer: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(
     args: &OrgShowArgs,
     organisation: &Organisation,
@@ -110,7 +110,7 @@ fn account_scopes(account: &AccountClaims) -> impl Iterator<Item = &ScopedKey> {
     })
 }
 
-/// A party's token, and its role's permissions as the broker fills them in for it.
+/// A principal's token, and its role's permissions as the broker resolves them for it.
 fn principal_document(
     organisation: &Organisation,
     trusts: &AccountTrusts,
@@ -158,7 +158,7 @@ fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Ro
     }
 }
 
-/// A subject as the broker fills it in. Several tags of one key give several subjects, no tag gives none.
+/// Resolves a subject template as the broker does. Several tags of one key give several subjects; no tag gives none.
 fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
     let known = subject
         .replace("{{name()}}", name)

@@ -1,4 +1,4 @@
-//! `rpc plugin pack`, `install` and `remove`: external agents as signed bundles. Speaks to nobody.
+//! `rpc plugin pack`, `install` and `remove`: manages external agents as signed bundles. Sends no requests.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -20,10 +20,10 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::GOOD;
 
-/// In the daemon's state directory: the newest account token that it knows.
+/// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";
 
-/// Packs a directory. The bundle's path is printed as data.
+/// Packs a directory. Prints the path of the bundle as data.
 pub fn pack_bundle(
     args: &PluginPackArgs,
     cx: CommandContext<'_>,
@@ -86,7 +86,7 @@ pub fn pack_bundle(
     Ok(CommandExitCode::Passed)
 }
 
-/// Verifies a bundle, and puts it in place. Nothing is written before all of it is believed.
+/// Verifies and installs a bundle. Writes nothing before the whole bundle is verified.
 pub fn install_bundle(
     args: &PluginInstallArgs,
     cx: CommandContext<'_>,
@@ -138,7 +138,7 @@ pub fn install_bundle(
     Ok(CommandExitCode::Passed)
 }
 
-/// Removes what an installation put there.
+/// Removes the files of an installation.
 pub fn remove_bundle(
     args: &PluginRemoveArgs,
     cx: CommandContext<'_>,
@@ -182,8 +182,8 @@ fn refused_error(path: &Path, source: BundleError) -> BundleFileError {
     BundleFileError::Refused { path, source }
 }
 
-/// The newest account token that is known on this machine: the given one, the configuration's, and the one that the daemon keeps up to date.
-/// An older one could hide that the signer was revoked. A token that was named must be good; the others count if they are.
+/// The newest account token known on this machine: the given one, the configured one, or the one that the daemon keeps up to date. An older
+/// token could lack the signer's revocation. A given token must be valid; the others are used only if they are valid.
 fn newest_account(
     args: &PluginInstallArgs,
     operator: PublicKey,
@@ -218,7 +218,7 @@ fn account_token(path: &Path) -> Result<String, BundleFileError> {
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-/// A bundle is no secret, and overwrites nothing.
+/// Writes a bundle with default permissions, because it is not secret. Fails if the file exists.
 fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
     let failed = |source| BundleFileError::File {
         verb: "write",
@@ -234,7 +234,7 @@ fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
     file.write_all(bytes).map_err(failed)
 }
 
-/// Asks, and takes nothing but a clear yes for one.
+/// Asks for confirmation. Only an explicit yes counts.
 fn confirm_removal(what: &str, cx: CommandContext<'_>) -> Result<bool, BundleFileError> {
     if !io::stdin().is_terminal() {
         return Err(BundleFileError::NobodyToAsk(what.to_owned()));

@@ -1,4 +1,4 @@
-//! `rpc plugin check`: whether DDLs can be used, and what could be better. Reads files only.
+//! `rpc plugin check`: validates DDLs and suggests improvements. Reads files only.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::ddl_check::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
 
-/// Runs the command. Every file is looked at before it ends.
+/// Runs the command. Checks all files, even after an error.
 pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let json = form::parse_json_form(&args.json)?;
     let files = args.files.iter().map(|path| {
@@ -52,7 +52,7 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExit
     })
 }
 
-/// The programs beside a DDL: `NAME`, or the files of the directory `NAME`.
+/// The programs next to a DDL: `NAME`, or the files of the directory `NAME`.
 fn find_programs(ddl: &Path) -> Vec<PathBuf> {
     let own = ddl.with_extension("");
     if own.is_file() {
@@ -65,7 +65,7 @@ fn find_programs(ddl: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The first bytes of a file.
+/// Reads the first bytes of a file.
 fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, FleetRequestError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)

@@ -1,4 +1,4 @@
-//! `rpc plugin generate`: writes the files of a new agent, and overwrites nothing.
+//! `rpc plugin generate`: writes the files of a new agent. Never overwrites files.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::skeleton::{self, SkeletonError, SkeletonFile};
 
-/// Why an agent was not written.
+/// Generating an agent failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// A name.
+    /// A name is not valid.
     #[error(transparent)]
     Skeleton(#[from] SkeletonError),
     /// A file or directory cannot be written.
@@ -22,14 +22,14 @@ pub enum GenerateError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
 }
 
 impl GenerateError {
-    /// How the command ends.
+    /// Exit code of the command.
     pub fn exit(&self) -> CommandExitCode {
         match self {
             Self::Skeleton(_) => CommandExitCode::Usage,
@@ -38,7 +38,7 @@ impl GenerateError {
     }
 }
 
-/// Writes the files, and names them.
+/// Writes the files and prints their paths.
 pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let own = || PathBuf::from(&args.agent);
     let directory = args.dir.clone().unwrap_or_else(own);

@@ -1,6 +1,6 @@
-//! `rpc provision host`: all that the host of the provisioner needs, in one directory. Its path is printed as data.
+//! `rpc provision host`: writes all files that the provisioner's host needs to one directory. Prints its path as data.
 //!
-//! What is given away is much: who has the directory can make nodes, and ask any agent. It can neither make callers nor revoke.
+//! The directory is highly privileged: it allows creating nodes and calling any agent. It allows neither creating callers nor revoking keys.
 
 use crate::cli::provision::ProvisionHostArgs;
 use crate::clock;
@@ -11,7 +11,7 @@ use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
 use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     args: ProvisionHostArgs,
     mut organisation: Organisation,
@@ -37,7 +37,7 @@ pub async fn run(
         };
         let now = clock::now();
         let prepared = organisation.prepare_credentials(&lock, &order, now)?;
-        // Renewed credentials have a name that is reserved already.
+        // The name of renewed credentials is reserved already.
         if !args.renew {
             names::reserve_name(&organisation, prepared.record(), now).await?;
         }

@@ -1,4 +1,4 @@
-//! `rpc provision release`: frees the names of revoked nodes.
+//! `rpc provision release`: releases the names of revoked nodes.
 
 use crate::cli::provision::ProvisionReleaseArgs;
 use crate::clock;
@@ -7,7 +7,7 @@ use crate::exit::CommandExitCode;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs it. A name whose key is not revoked is refused, and those after it are not looked at.
+/// Runs the command. Stops with an error at the first name whose key is not revoked.
 pub async fn run(
     args: &ProvisionReleaseArgs,
     organisation: &Organisation,

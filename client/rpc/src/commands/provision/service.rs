@@ -1,4 +1,4 @@
-//! The hosts that run the provisioning service, asked one at a time: all of them know the same.
+//! Calls the hosts of the provisioning service one at a time. All of them have the same data.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::report::{NodeReply, RequestReport};
 /// The agent of the service.
 const PROVISIONER_AGENT: &str = "provisioner";
 
-/// A connection, and the hosts that run the service.
+/// A connection, and the hosts of the service.
 pub struct ProvisionerClient<'a> {
     fleet: FleetConnection,
     hosts: BTreeSet<Identity>,
@@ -27,7 +27,7 @@ pub struct ProvisionerClient<'a> {
 }
 
 impl<'a> ProvisionerClient<'a> {
-    /// Finds the hosts; `None` when there are none.
+    /// Finds the hosts; `None` if there are none.
     pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>, Error> {
         let data = DataDdlStore::load(None).map_err(FleetRequestError::from)?;
         let target = TargetSelection::from_flags(&FilterArgs::default(), &data)?
@@ -51,7 +51,7 @@ impl<'a> ProvisionerClient<'a> {
         }))
     }
 
-    /// Asks the first host that answers; without an answer the last report says why.
+    /// Returns the reply of the first host that answers. If none answers, returns the last report, which has the reason.
     pub async fn ask_first_host(
         &self,
         action: &str,

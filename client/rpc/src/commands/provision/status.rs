@@ -1,4 +1,4 @@
-//! `rpc provision status` and `watch`: where new nodes stand.
+//! `rpc provision status` and `watch`: shows the enrolment state of new nodes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::render::provision::{
     render_overview_table,
 };
 
-/// Shows it once.
+/// Shows the state once.
 pub async fn run(
     args: ProvisionStatusArgs,
     cx: CommandContext<'_>,
@@ -45,7 +45,7 @@ pub async fn run(
     Ok(exit_code(&standing))
 }
 
-/// Shows it until there is nothing to wait for: on a terminal drawn again in its place, elsewhere a line for each change.
+/// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
 pub async fn watch_nodes(
     args: &ProvisionWatchArgs,
     cx: CommandContext<'_>,
@@ -65,7 +65,7 @@ pub async fn watch_nodes(
         };
         if screen.is_terminal {
             let text = render_overview_table(&standing, screen.width);
-            // Up to where the last table began, and everything below it away.
+            // ANSI codes: move up to the first line of the last table and clear everything below.
             let back = if drawn > 0 {
                 format!("\u{1b}[{drawn}A\u{1b}[J")
             } else {

@@ -1,4 +1,4 @@
-//! `rpc provision token`: makes a bootstrap token. The path of the credentials is printed as data.
+//! `rpc provision token`: issues a bootstrap token. Prints the path of the credentials as data.
 
 use muster_wire::enrol::TokenGrant;
 use muster_wire::identity::Identity;
@@ -12,7 +12,7 @@ use crate::exit::CommandExitCode;
 use crate::organisation::{CredentialSpec, Organisation, OrganisationError, PrincipalKind};
 use crate::printer::OutputPrinter;
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(
     args: BootstrapTokenArgs,
     mut organisation: Organisation,
@@ -51,7 +51,7 @@ pub async fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// A name that nobody has: the random end of a UUID.
+/// An unused name from the random end of a UUID.
 fn random_name() -> Result<Identity, OrganisationError> {
     let id = Uuid::now_v7().simple().to_string();
     let (_, random) = id.split_at(id.len().saturating_sub(8));

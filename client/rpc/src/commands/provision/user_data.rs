@@ -1,4 +1,4 @@
-//! `rpc provision user-data`: prints what a new machine is started with, so that it becomes a node by itself.
+//! `rpc provision user-data`: prints cloud user data that turns a new machine into a node at first boot.
 
 use std::path::Path;
 
@@ -19,14 +19,14 @@ use crate::files;
 use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use crate::printer::OutputPrinter;
 
-/// Largest credentials file that is read.
+/// Largest credentials file in bytes.
 const MAX_CREDS_BYTES: u64 = 64 * 1024;
-/// What the strictest of the clouds takes as user data, in bytes.
+/// Limit of the strictest cloud for user data, in bytes.
 const MAX_USER_DATA_BYTES: usize = 16 * 1024;
-/// The file on the machine that holds the token.
+/// Name of the credentials file on the machine.
 const BOOTSTRAP_FILE: &str = "bootstrap.creds";
 
-/// Runs it.
+/// Runs the command.
 pub fn run(
     args: &UserDataArgs,
     organisation: &Organisation,
@@ -54,7 +54,7 @@ pub fn run(
     Ok(CommandExitCode::Passed)
 }
 
-/// Whether the token is one that could let a machine in here, now.
+/// Fails unless the token is a valid bootstrap token of this organisation at this time.
 fn check_token(
     text: &str,
     path: &Path,
@@ -84,7 +84,7 @@ fn check_token(
     Ok(())
 }
 
-/// The files of the machine.
+/// The files for the machine.
 fn machine_files(
     args: &UserDataArgs,
     token: &str,
@@ -120,7 +120,7 @@ fn machine_files(
     Ok(made)
 }
 
-/// `rpcd.toml`, with what was said on the command line on top.
+/// `rpcd.toml`, with the values from the command line applied last.
 fn node_config(
     args: &UserDataArgs,
     organisation: &Organisation,
@@ -153,7 +153,7 @@ fn node_config(
     ))
 }
 
-/// Sets a dotted key; what stands in its way goes.
+/// Sets a dotted key. Replaces values on the path that are not tables.
 fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
     match key.split_once('.') {
         None => {

@@ -1,4 +1,4 @@
-//! `rpc provision retry|pause|resume|retire`: tells the service what somebody wants; whoever leads does it.
+//! `rpc provision retry|pause|resume|retire`: stores the command in the provisioning service, whose leader executes it.
 
 use muster_wire::identity::Identity;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD};
 use crate::render::printable::escape_to_line;
 
-/// Tells it for each node.
+/// Sends the command for each node.
 pub async fn run(
     action: &str,
     nodes: &[Identity],
@@ -51,7 +51,7 @@ pub async fn run(
     Ok(exit)
 }
 
-/// Asks first: a certificate that is revoked stays revoked.
+/// Retires nodes after confirmation, because a revoked certificate cannot be restored.
 pub async fn retire_nodes(
     args: &ProvisionRetireArgs,
     cx: CommandContext<'_>,

@@ -1,4 +1,4 @@
-//! `rpc puppet enable`, `disable` and `restart`: requests like any other, under names that people know.
+//! `rpc puppet enable`, `disable` and `restart`: shortcuts for ordinary requests.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::commands::request;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 
-/// The agent that restarts services, and the one that is meant.
+/// The agent that restarts services.
 const RESTART_AGENT: &str = "restart";
 const PUPPET_UNIT: &str = "puppet";
 
-/// Allows runs.
+/// Enables runs.
 pub async fn enable_runs(
     args: PuppetChangeArgs,
     cx: CommandContext<'_>,
@@ -26,7 +26,7 @@ pub async fn enable_runs(
     send_request(PUPPET_AGENT, vec!["enable".to_owned()], args, cx).await
 }
 
-/// Forbids them.
+/// Disables runs.
 pub async fn disable_runs(
     args: PuppetDisableArgs,
     cx: CommandContext<'_>,
@@ -36,7 +36,7 @@ pub async fn disable_runs(
     send_request(PUPPET_AGENT, words.collect(), args.change, cx).await
 }
 
-/// Restarts Puppet's daemon, and tells what came of it.
+/// Restarts Puppet's daemon and prints the outcome.
 pub async fn restart_daemon(
     args: PuppetRestartArgs,
     cx: CommandContext<'_>,

@@ -1,4 +1,4 @@
-//! `rpc puppet status`, `count` and `summary`: questions that change nothing.
+//! `rpc puppet status`, `count` and `summary`: read-only queries.
 
 use serde::Serialize;
 
@@ -15,13 +15,13 @@ use crate::render::puppet::status::{self, node_states, render_status_table};
 use crate::render::puppet::summary::{self, LastRunsSummary};
 use crate::report::RequestReport;
 
-/// What was answered, and in which form it is wanted.
+/// Replies and the output form.
 struct PuppetQueryResult {
     report: RequestReport,
     json: Option<JsonForm>,
 }
 
-/// What Puppet does on each node.
+/// Shows Puppet's state on each node.
 pub async fn show_status(
     args: PuppetQueryArgs,
     cx: CommandContext<'_>,
@@ -36,7 +36,7 @@ pub async fn show_status(
     )
 }
 
-/// How many nodes there are where it does what.
+/// Counts the nodes per state.
 pub async fn show_counts(
     args: PuppetQueryArgs,
     cx: CommandContext<'_>,
@@ -51,7 +51,7 @@ pub async fn show_counts(
     )
 }
 
-/// How the figures of last runs are spread.
+/// Shows the distribution of the last runs' figures.
 pub async fn show_summary(
     args: PuppetQueryArgs,
     cx: CommandContext<'_>,

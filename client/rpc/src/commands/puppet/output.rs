@@ -1,4 +1,4 @@
-//! What runs print, in the form that was asked for: as they go on, and at the end.
+//! Prints progress and results of Puppet runs in the selected form.
 
 use muster_client::runs::PuppetRolloutStopReason;
 use muster_wire::identity::Identity;
@@ -20,30 +20,30 @@ use crate::render::runs::{
 use crate::runs::board::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};
 
-/// In which form.
+/// The output form.
 #[derive(Debug)]
 pub enum PuppetOutputForm {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON document at the end.
     Document(JsonForm),
-    /// A line of JSON for each thing that happens.
+    /// One line of JSON per event.
     Lines,
 }
 
-/// Where all of it goes.
+/// Output settings of a rollout.
 #[derive(Debug, Clone, Copy)]
 pub struct PuppetOutput<'a> {
-    /// In which form.
+    /// The output form.
     pub form: &'a PuppetOutputForm,
-    /// Whether everything that happens is told in a log; or else only how each run ended.
+    /// Whether all events are logged, or only the result of each run.
     pub logs: bool,
-    /// Where to print.
+    /// Context with the printer.
     pub cx: CommandContext<'a>,
 }
 
 impl PuppetOutputForm {
-    /// The form that the flags ask for.
+    /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self, Error> {
         Ok(match form::parse_json_form(&flags.json)? {
             Some(form) => Self::Document(form),
@@ -54,7 +54,7 @@ impl PuppetOutputForm {
 }
 
 impl PuppetOutput<'_> {
-    /// Tells something of the rollout as a whole.
+    /// Logs a message about the whole rollout.
     pub fn log_message(&self, words: &str) {
         if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
             self.cx
@@ -63,7 +63,7 @@ impl PuppetOutput<'_> {
         }
     }
 
-    /// These will be asked.
+    /// Prints the nodes that will be asked.
     pub fn print_found(
         &self,
         order: Vec<&Identity>,
@@ -80,7 +80,7 @@ impl PuppetOutput<'_> {
         Ok(())
     }
 
-    /// Something happened.
+    /// Prints an event.
     pub fn print_news(&self, news: PuppetRolloutNotice<'_>) -> Result<(), Error> {
         match news {
             PuppetRolloutNotice::Told(line, run) => self.print_event(line, run)?,
@@ -127,7 +127,7 @@ impl PuppetOutput<'_> {
         }
     }
 
-    /// All is over.
+    /// Prints the result.
     pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<(), Error> {
         match self.form {
             PuppetOutputForm::Document(form) => {
@@ -155,7 +155,7 @@ impl PuppetOutput<'_> {
         Ok(())
     }
 
-    /// What may be done about a rollout that did not reach everybody.
+    /// Prints next steps after a rollout that did not succeed on all nodes.
     fn print_next_steps(&self, runs: &PuppetRunsReport) {
         let Some(job) = &runs.job else { return };
         self.cx.printer.print_detail(format_args!("job {job}"));
@@ -169,7 +169,7 @@ impl PuppetOutput<'_> {
         }
     }
 
-    /// Why the command failed, where programs read it.
+    /// Prints the error of the command in the machine-readable forms.
     pub fn print_error(&self, error: &Error) -> Result<(), PrintError> {
         match self.form {
             PuppetOutputForm::Lines => self.print_line(&PuppetRunsJsonLine::Error {

@@ -1,4 +1,4 @@
-//! A rollout of runs that was interrupted, as its job tells it: who ran already, and who is still to run, and how.
+//! Restores an interrupted rollout from its job: finished nodes, remaining nodes, and limits.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 use crate::jobs::{JobReply, SavedJob, SavedJobError};
 use crate::runs::{EndedRun, PuppetRunsReport};
 
-/// What is left of a job.
+/// The remaining part of a job.
 #[derive(Debug)]
 pub struct RemainingRollout {
-    /// What is to be done.
+    /// The remaining rollout.
     pub mission: PuppetRolloutSpec,
-    /// What came of it so far.
+    /// Results so far.
     pub runs: PuppetRunsReport,
 }
 
-/// Reads the job. Nodes that answered told how their runs went, and are not asked again; all others are, with the identities that
-/// their runs had, so that nobody runs twice.
+/// Reads the job. Nodes that replied have reported their result and are not asked again. All others are asked with the run identifiers
+/// stored in the job, so that no node runs twice.
 pub fn remaining_rollout(
     job: &SavedJob,
     silence: Duration,
@@ -84,8 +84,8 @@ fn answer_outcome(answer: &JobReply) -> RunOutcome {
     )
 }
 
-/// The job's own shape, for those who are left: the canaries among them, and the failures that may still be borne. Whoever goes on
-/// after too many failed bears as many again.
+/// The job's limits for the remaining nodes: remaining canaries and remaining allowed failures. If the failure limit was exceeded already,
+/// resuming allows the full number again.
 fn remaining_shape(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> PuppetRolloutLimits {
     let shaping = &job.header.shaping;
     let total = job.runs.len();

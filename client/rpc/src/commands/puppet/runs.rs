@@ -1,4 +1,4 @@
-//! `rpc puppet runonce` and `runall`: finds the nodes, keeps the job, lets them run, and tells how that went.
+//! `rpc puppet runonce` and `runall`: finds the nodes, saves the job, starts the runs, and prints the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ use crate::render::puppet::status::node_states;
 use crate::runs::{EndedRun, PuppetRunsReport};
 use crate::settings::RpcSettings;
 
-/// What is wanted, by either command.
+/// Options that both commands share.
 struct RolloutArgs<'a> {
     limit: Option<u32>,
     options: &'a PuppetRunArgs,
@@ -41,11 +41,11 @@ struct RolloutArgs<'a> {
     job: Option<&'a SubjectName>,
     order: NodeSorting,
     rollout: BatchedRollout,
-    /// Only where Puppet is enabled; everybody is asked for that first.
+    /// Run only on nodes where Puppet is enabled. All nodes are asked for that first.
     enabled_only: bool,
 }
 
-/// In which order nodes have their turn.
+/// Order in which nodes run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeSorting {
     Name,
@@ -53,13 +53,13 @@ enum NodeSorting {
     Longest,
 }
 
-/// The nodes that are to run, and what is known before they do.
+/// The nodes that will run, and their known state before.
 struct RunCandidates {
     nodes: BTreeSet<Identity>,
     runs: PuppetRunsReport,
 }
 
-/// Runs Puppet once on all nodes that match.
+/// Runs Puppet once on all matching nodes.
 pub async fn run_once(
     args: &PuppetRunonceArgs,
     cx: CommandContext<'_>,
@@ -83,7 +83,7 @@ pub async fn run_once(
     )
 }
 
-/// Runs Puppet on all nodes that match, so many at once; again and again, if that is wanted.
+/// Runs Puppet on all matching nodes with limited concurrency, repeatedly if requested.
 pub async fn run_all(
     args: &PuppetRunallArgs,
     cx: CommandContext<'_>,
@@ -148,7 +148,7 @@ async fn run_rounds(
     }
 }
 
-/// Finds nodes and lets them run.
+/// Finds nodes and runs Puppet on them.
 async fn run_round(
     wish: &RolloutArgs<'_>,
     output: PuppetOutput<'_>,
@@ -241,7 +241,7 @@ async fn run_round(
     execute_rollout(&fleet, mission, &plan, (runs, journal), output).await
 }
 
-/// Goes on with a job: those who have not answered are asked for the runs that they were to make.
+/// Resumes a job: nodes that have not replied are asked for the runs stored in the job.
 async fn resume_job(
     reference: &str,
     args: &PuppetRunallArgs,
@@ -254,7 +254,7 @@ async fn resume_job(
     let schemas = cx.load_schemas(Some(&settings))?;
     let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), Vec::new())?;
     let (silence, timeout) = (args.options.deadline, args.options.timeout);
-    // Whether it can be gone on with is found before anything is written into it.
+    // Checks that the job can be resumed before anything is written to it.
     let job = store.load_job(reference).map_err(FleetRequestError::from)?;
     remaining_rollout(&job, silence, Duration::ZERO).map_err(FleetRequestError::from)?;
     let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
@@ -298,7 +298,7 @@ async fn execute_rollout(
     Ok(runs)
 }
 
-/// Those of the nodes where Puppet is enabled. Whoever does not tell is not asked to run, and is told as silent.
+/// The nodes where Puppet is enabled. Nodes that do not reply are not run and are reported as silent.
 async fn enabled_nodes(
     fleet: &FleetConnection,
     schemas: &AgentSchemas,
@@ -340,7 +340,7 @@ fn ended_run(outcome: RunOutcome) -> EndedRun {
     }
 }
 
-/// The nodes in their order.
+/// Sorts the nodes.
 async fn order_nodes(
     sorting: NodeSorting,
     fleet: &FleetConnection,
@@ -371,7 +371,7 @@ async fn order_nodes(
     Ok(order.arrange(nodes))
 }
 
-/// Asks whether so many shall run, where that is wanted.
+/// Asks for confirmation of the number of nodes, if required.
 async fn confirm_runs(
     wish: &RolloutArgs<'_>,
     nodes: &BTreeSet<Identity>,
@@ -399,7 +399,7 @@ async fn confirm_runs(
     }
 }
 
-/// The job's journal, with the identity of each node's run in it before anybody is asked.
+/// Creates the job's journal, with the identifier of each node's run, before any request is sent.
 fn open_run_journal(
     kept: &JobCandidate<'_>,
     name: Option<&SubjectName>,
@@ -420,7 +420,7 @@ fn open_run_journal(
     Ok(Some(journal))
 }
 
-/// How long a run may take, its waiting among it.
+/// Timeout of a run, including its waiting time.
 fn run_timeout(plan: &RequestPlan<'_>, timeout: Option<Duration>) -> Duration {
     timeout.unwrap_or(plan.ddl.timeout_of(plan.action))
 }

@@ -1,4 +1,4 @@
-//! Whether a request is kept as a job, and what of it.
+//! Decides whether a request is saved as a job, and what is saved of it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use crate::jobs::{
     JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
 };
 
-/// A request that may be kept.
+/// A request that may be saved.
 #[derive(Debug)]
 pub struct JobCandidate<'a> {
-    /// What is asked, and how.
+    /// The request and its options.
     pub question: &'a FleetRequest<'a>,
-    /// Of whom.
+    /// The nodes.
     pub nodes: &'a BTreeSet<Identity>,
-    /// In which collective.
+    /// The collective.
     pub collective: &'a SubjectName,
-    /// How the nodes were chosen.
+    /// The selection of the nodes.
     pub target: &'a TargetSelection,
-    /// The job that it follows from.
+    /// The earlier job that the request continues or retries.
     pub past: Option<&'a EarlierJob>,
 }
 
-/// The journal of the request: of its own, or of the job that goes on. What changes nothing is kept only by name. A journal that
-/// nobody has asked for and that cannot be written holds up nothing.
+/// Opens the journal of the request: a new one, or that of the resumed job. A read-only request is saved only if it has a job
+/// name or follows from an earlier job. If the journal was not requested and cannot be written, the request continues without it.
 pub fn open_journal(
     kept: &JobCandidate<'_>,
     errand: &RequestFlags,

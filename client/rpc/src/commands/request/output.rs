@@ -1,4 +1,4 @@
-//! What a request prints, in the form that was asked for: when nodes were found, at each reply, and at the end.
+//! Prints discovery, replies and the result of a request in the selected form.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,30 +25,30 @@ use crate::reply_filter::ReplyFilter;
 use crate::report::{NodeReply, RequestReport};
 use crate::screen::Screen;
 
-/// How many nodes must say the same before folding their replies is worth a hint.
+/// Least number of nodes with equal replies for which grouping is suggested.
 const MIN_FOLDED_NODES: usize = 3;
 
-/// In which form.
+/// The output form.
 #[derive(Debug)]
 pub enum RequestOutputForm {
     /// Pages for people.
     Text,
-    /// Pages for people, replies that say the same folded together.
+    /// Pages for people, with equal replies grouped.
     Groups,
-    /// A row for each node.
+    /// A table with a row per node.
     Table,
     /// One JSON document at the end.
     Document(JsonForm),
-    /// A line of JSON for each event.
+    /// One line of JSON per event.
     Lines,
-    /// The names of those that succeeded.
+    /// Names of the nodes that succeeded.
     Senders,
-    /// What the user wrote, for each reply.
+    /// The user's template, rendered for each reply.
     Template(Box<OutputTemplate>),
 }
 
 impl RequestOutputForm {
-    /// The form that the flags ask for.
+    /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
         Ok(match flags {
             Flags { jq: Some(code), .. } => Self::Document(JsonForm(Some(form::parse_jq(code)?))),
@@ -65,44 +65,44 @@ impl RequestOutputForm {
         })
     }
 
-    /// Whether what nodes tell before they answer has a place in it.
+    /// Whether the form shows progress before the reply.
     pub fn shows_progress(&self) -> bool {
         matches!(self, Self::Text | Self::Lines)
     }
 
-    /// Whether programs read it.
+    /// Whether the form is JSON.
     pub fn is_json(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Lines)
     }
 
-    /// Whether people read it, who may want to see more than the results.
+    /// Whether the form is for people, who may want more than the results.
     pub fn is_human_readable(&self) -> bool {
         matches!(self, Self::Text | Self::Groups | Self::Table)
     }
 
-    /// Whether nothing can be shown before all replies are there.
+    /// Whether output must wait for all replies.
     fn waits_for_all(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Table | Self::Groups)
     }
 }
 
-/// Where a request's outcome goes.
+/// Output settings of a request.
 #[derive(Debug)]
 pub struct RequestOutput<'a> {
-    /// In which form.
+    /// The output form.
     pub form: &'a RequestOutputForm,
-    /// Which replies count; all when absent.
+    /// Filter for replies; `None` accepts all.
     pub filter: Option<ReplyFilter>,
-    /// Whether replies wait for all others, and are sorted by node.
+    /// Whether replies are held back until all have arrived, and sorted by node.
     pub sort: bool,
-    /// What people want to see.
+    /// Display options for people.
     pub view: RequestResultView<'a>,
-    /// Where to print.
+    /// Context with the printer.
     pub cx: CommandContext<'a>,
 }
 
 impl RequestOutput<'_> {
-    /// These nodes are asked.
+    /// Prints the nodes that will be asked.
     pub fn print_found(
         &self,
         agent: &str,
@@ -117,7 +117,7 @@ impl RequestOutput<'_> {
         }
     }
 
-    /// Something happened that can be shown at once.
+    /// Prints an event at once.
     pub fn print_news(&self, news: FleetRequestUpdate<'_>) -> Result<(), Error> {
         match (news, self.form) {
             (FleetRequestUpdate::Reply(reply), _) => self.handle_reply(reply),
@@ -133,7 +133,7 @@ impl RequestOutput<'_> {
         }
     }
 
-    /// A node has answered.
+    /// Handles the reply of a node.
     fn handle_reply(&self, reply: &NodeReply) -> Result<(), Error> {
         if self.sort || self.form.waits_for_all() || !self.accepts_reply(reply) {
             return Ok(());
@@ -141,7 +141,7 @@ impl RequestOutput<'_> {
         self.print_reply(reply)
     }
 
-    /// All is over. Without a target nobody was looked for.
+    /// Prints the result. Without a target there was no discovery.
     pub fn print_end(
         &self,
         report: &RequestReport,
@@ -207,7 +207,7 @@ impl RequestOutput<'_> {
         filter.is_none_or(|filter| filter.accepts(reply))
     }
 
-    /// Whether the reply is worth showing to people: what was asked for expressly is, whatever the schema says.
+    /// Whether the reply is shown to people. Explicitly requested replies are shown regardless of the schema.
     fn is_shown(&self, reply: &NodeReply) -> bool {
         let is_asked_for = self.filter.is_some() && self.view.wish.is_none();
         is_asked_for || self.view.is_shown(reply)
@@ -243,7 +243,7 @@ impl RequestOutput<'_> {
             .filter(|reply| self.accepts_reply(reply) && self.is_shown(reply))
     }
 
-    /// Tells who asked for details that they can have less of them.
+    /// Suggests grouping to users who asked for details.
     fn hint_at_groups(&self, report: &RequestReport) {
         if self.cx.printer.verbosity_level() < VerbosityLevel::Verbose {
             return;
@@ -285,7 +285,7 @@ impl RequestOutput<'_> {
     }
 }
 
-/// Data go into this file from now on, without colours; what was in it is gone.
+/// Redirects data to this file without colours. Truncates the file.
 pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetRequestError> {
     let file = File::create(path).map_err(|source| FleetRequestError::Output {
         path: path.to_owned(),
@@ -297,7 +297,7 @@ pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetReq
     Ok(())
 }
 
-/// Tells a reader of lines why the command fails. Output that is gone cannot be told so.
+/// Prints the error of the command in the JSON lines form. Does nothing if the output is closed.
 pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
     if matches!(error, Error::Output(_)) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A request that follows from an earlier one: a job whose failures are retried, or that goes on where it was interrupted.
+//! A request that continues an earlier job: retries its failures, or resumes it after an interruption.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::cli::pace::PaceArgs;
 use crate::environment::ProcessEnvironment;
 use crate::jobs::{JobState, JobStore, SavedJob, SavedJobError};
 
-/// Inputs that are still to be read, and inputs as values.
+/// Inputs that are still to be parsed, and inputs as values.
 type EarlierInputs = (Vec<(String, String)>, Map<String, Value>);
 
-/// An earlier job, and what is wanted of it.
+/// An earlier job, and how to continue it.
 #[derive(Debug)]
 pub struct EarlierJob {
     /// The job.
     pub job: SavedJob,
-    /// Whether it goes on, or its failures are retried.
+    /// Whether the job is resumed; otherwise its failures are retried.
     pub resumes: bool,
 }
 
 impl EarlierJob {
-    /// The job that the flags name, if they do.
+    /// The job that the flags name, if any.
     pub fn from_flags(
         errand: &RequestFlags,
         environment: &ProcessEnvironment,
@@ -46,7 +46,7 @@ impl EarlierJob {
         Ok(Some(Self { job, resumes }))
     }
 
-    /// The words that asked for it, without inputs.
+    /// Agent and action of the job, without inputs.
     pub fn request_words(&self) -> RequestWords {
         RequestWords {
             agent: self.job.header.agent.clone(),
@@ -55,7 +55,7 @@ impl EarlierJob {
         }
     }
 
-    /// Whom to ask now, if it is the same that is asked.
+    /// The nodes to ask, if agent and action are the same.
     pub fn remaining_nodes(
         &self,
         agent: &str,
@@ -81,7 +81,7 @@ impl EarlierJob {
         Ok(nodes)
     }
 
-    /// The inputs that are still to be read, and those of the job. What was sensitive was not kept, and is asked for again; what was kept as a
+    /// Merges the given inputs with those of the job. Sensitive inputs were not saved and are asked for again. Inputs that were saved as a
     /// digest must be given again.
     pub fn merge_inputs(&self, given: &[(String, String)]) -> Result<EarlierInputs, SavedJobError> {
         let header = &self.job.header;
@@ -101,7 +101,7 @@ impl EarlierJob {
         Ok((inputs, base))
     }
 
-    /// Goes on in the job's own waves and times, unless others were given. Retrying begins anew.
+    /// Applies the job's batch sizes and timings to a resumed request, unless others were given. A retry does not inherit them.
     pub fn apply_shaping(&self, question: &mut FleetRequest<'_>, pace: &PaceArgs) {
         let given = pace.batched_rollout() != BatchedRollout::default();
         if !self.resumes || given {
@@ -124,7 +124,7 @@ impl EarlierJob {
             .or(shaping.timeout_ms.map(Duration::from_millis));
     }
 
-    /// Canaries once more, unless all of them have succeeded before.
+    /// Number of canaries: the original number again, unless all canaries have succeeded.
     fn remaining_canaries(&self, canary: u32) -> usize {
         let canary = usize::try_from(canary).unwrap_or(usize::MAX);
         let mut first = self.job.header.nodes.iter().take(canary);
@@ -137,7 +137,7 @@ impl EarlierJob {
         if first.all(passed) { 0 } else { canary }
     }
 
-    /// What is left of the failures that may be borne; all of them again, if they were exceeded and somebody goes on in spite of it.
+    /// The remaining number of allowed failures. The full number again if the limit was exceeded and the user resumes anyway.
     fn remaining_failures(&self, most: usize) -> CountOrPercent {
         CountOrPercent::Count(
             most.checked_sub(self.job.unsuccessful_nodes().len())

@@ -1,4 +1,4 @@
-//! `--request-approval`: what would be asked is written into a file, for a second person. No node is asked to do it.
+//! `--request-approval`: writes the request to a proposal file for approval by a second person. Does not send it to nodes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,16 +15,16 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::settings::RpcSettings;
 
-/// What is proposed.
+/// A proposal to write.
 #[derive(Debug)]
 pub struct ProposalRequest<'a> {
     /// The request.
     pub plan: &'a RequestPlan<'a>,
-    /// Whom it was meant for.
+    /// The selection of the nodes.
     pub target: &'a TargetSelection,
-    /// The nodes that were found.
+    /// The discovered nodes.
     pub nodes: BTreeSet<Identity>,
-    /// How long it may be asked.
+    /// Validity of the proposal.
     pub lifetime: Duration,
 }
 
@@ -69,7 +69,7 @@ pub fn write_proposal(
     let sealed = person
         .sign_proposal(&draft)
         .map_err(ApprovalFileError::from)?;
-    // Whoever reads it holds it to the same limits; better to be told now.
+    // The same limits apply when the file is read, so the error is reported here already.
     let void = |source| ApprovalFileError::Void {
         path: path.to_owned(),
         source,

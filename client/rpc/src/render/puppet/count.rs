@@ -1,4 +1,4 @@
-//! How many nodes there are where Puppet does what: the totals that people know from `mco puppet count`.
+//! Renders the number of nodes by Puppet state: the totals of `mco puppet count`.
 
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct PuppetNodeTotals {
 }
 
 impl PuppetNodeTotals {
-    /// Of successful answers to `puppet status`.
+    /// Counts successful replies to `puppet status`.
     pub fn from_report(report: &RequestReport) -> Self {
         let mut totals = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
@@ -51,7 +51,7 @@ impl PuppetNodeTotals {
         totals
     }
 
-    /// For people.
+    /// Renders the text.
     pub fn render_text(&self, report: &RequestReport) -> String {
         let mut page = TextPage::default();
         page.push_line(format_args!("Total Puppet nodes: {}\n", self.total));
@@ -91,7 +91,7 @@ pub struct PuppetCountDocument<'a> {
 }
 
 impl<'a> PuppetCountDocument<'a> {
-    /// The document of these.
+    /// Creates the document of these totals.
     pub fn new(nodes: &'a PuppetNodeTotals, report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.puppet.count.v1",

@@ -1,4 +1,4 @@
-//! What Puppet does on each node.
+//! Renders Puppet's state on each node.
 
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct PuppetNodeState {
     message: String,
 }
 
-/// What successful answers to `puppet status` say, by node.
+/// Parses the successful replies to `puppet status`, by node.
 pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
     let answered = report.replies.iter().filter(|reply| reply.is_ok());
     let mut states: Vec<PuppetNodeState> = answered.map(PuppetNodeState::from_reply).collect();
@@ -78,17 +78,17 @@ impl PuppetNodeState {
         }
     }
 
-    /// The node, if runs are allowed there.
+    /// The node.
     pub fn node(&self) -> &Identity {
         &self.node
     }
 
-    /// Why it may not run, if so: the message of whoever disabled it.
+    /// The message with which Puppet was disabled, if it is.
     pub fn disable_reason(&self) -> Option<String> {
         (!self.enabled).then(|| self.disable_message.clone().unwrap_or_default())
     }
 
-    /// What else is worth knowing, in one cell.
+    /// Other relevant information, in one cell.
     fn note_text(&self) -> String {
         let mut notes = Vec::new();
         if let Some(message) = &self.disable_message {
@@ -112,7 +112,7 @@ impl PuppetNodeState {
     }
 }
 
-/// The table for people.
+/// Renders the table.
 pub fn render_status_table(
     states: &[PuppetNodeState],
     report: &RequestReport,
@@ -156,7 +156,7 @@ pub struct PuppetStatusDocument<'a> {
 }
 
 impl<'a> PuppetStatusDocument<'a> {
-    /// The document of these.
+    /// Creates the document of these states.
     pub fn new(nodes: &'a [PuppetNodeState], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.puppet.status.v1",

@@ -1,4 +1,4 @@
-//! How the figures of nodes' last runs are spread: the distributions that people know from `mco puppet summary`.
+//! Renders the distribution of figures over nodes' last runs: the distributions of `mco puppet summary`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::render::request::balance_line;
 use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
 use crate::report::RequestReport;
 
-/// The figures: output, title.
+/// The figures: output name and title.
 const FIGURES: [(&str, &str); 8] = [
     ("total_resources", "Total resources"),
     ("out_of_sync_resources", "Out Of Sync resources"),
@@ -70,7 +70,7 @@ pub struct LastRunsSummary {
 }
 
 impl LastRunsSummary {
-    /// Of successful answers to `puppet last_run_summary`.
+    /// Evaluates successful replies to `puppet last_run_summary`.
     pub fn from_report(report: &RequestReport) -> Self {
         let answered = || report.replies.iter().filter(|reply| reply.is_ok());
         let numbers = |figure: &str| -> Vec<f64> {
@@ -97,7 +97,7 @@ impl LastRunsSummary {
         }
     }
 
-    /// For people.
+    /// Renders the text.
     pub fn render_text(&self, report: &RequestReport, utf8: bool) -> String {
         let mut page = TextPage::default();
         let nodes = node_count_text(self.nodes);
@@ -129,7 +129,7 @@ impl LastRunsSummary {
     }
 }
 
-/// A number in few characters: `12`, `1.9`, `1.3k`, `2.5M`.
+/// Formats a number in few characters: `12`, `1.9`, `1.3k`, `2.5M`.
 fn format_short(number: f64) -> String {
     let (number, unit) = match number.abs() {
         0.0..1000.0 => (number, ""),
@@ -150,7 +150,7 @@ pub struct PuppetSummaryDocument<'a> {
 }
 
 impl<'a> PuppetSummaryDocument<'a> {
-    /// The document of this.
+    /// Creates the document of this summary.
     pub fn new(summary: &'a LastRunsSummary, report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.puppet.summary.v1",

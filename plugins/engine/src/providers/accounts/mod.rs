@@ -1,9 +1,9 @@
-//! Users and groups of a machine, behind one trait with two implementations.
+//! Users and groups of a machine: one trait with two implementations.
 //!
-//! - [`shadow_utils`]: this machine itself, through shadow-utils, so that whatever they trigger is triggered.
-//! - [`files`]: a scratch root, whose passwd, shadow, group and gshadow are edited under shadow-utils' lock.
+//! - [`shadow_utils`]: the local machine, through shadow-utils, so their hooks run.
+//! - [`files`]: a scratch root; edits passwd, shadow, group and gshadow under shadow-utils' lock.
 //!
-//! Does not compare and does not decide: that is done by the types `user` and `group`.
+//! Comparison and decisions are in the types `user` and `group`.
 
 pub mod account_name;
 pub mod database;
@@ -27,27 +27,27 @@ pub use model::{
     UserChange,
 };
 
-/// Where users and groups are looked up and changed.
+/// Reads and changes users and groups.
 pub trait AccountProvider: fmt::Debug {
-    /// One user; with `local` only if the machine's own files know it, not a directory service.
+    /// Looks up a user; with `local`, only in the machine's own files, not in a directory service.
     fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError>;
 
-    /// Every user in the machine's own files.
+    /// All users in the machine's own files.
     fn list_users(&self) -> Result<Vec<UserAccount>, AccountError>;
 
-    /// Creates a user with all that is said about it.
+    /// Creates a user with the given properties.
     fn create_user(&self, new: &NewUser) -> Result<(), AccountError>;
 
     /// Changes one property.
     fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError>;
 
-    /// Removes a user from everywhere; its home directory too if said so.
+    /// Removes a user from all files, and its home directory if `with_home` is set.
     fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError>;
 
-    /// One group; `local` as for [`Self::find_user`].
+    /// Looks up a group; `local` as for [`Self::find_user`].
     fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError>;
 
-    /// Every group in the machine's own files.
+    /// All groups in the machine's own files.
     fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError>;
 
     /// Creates a group.
@@ -56,11 +56,11 @@ pub trait AccountProvider: fmt::Debug {
     /// Changes one property.
     fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError>;
 
-    /// Removes a group that is nobody's primary one.
+    /// Removes a group that is not the primary group of any user.
     fn remove_group(&self, name: &str) -> Result<(), AccountError>;
 }
 
-/// The right implementation for the machine.
+/// Chooses the implementation for the machine.
 pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn AccountProvider + '_> {
     if system.root() == Path::new("/") {
         Box::new(shadow_utils::ShadowUtilsProvider::new(system, cancel))
@@ -69,31 +69,31 @@ pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn Accou
     }
 }
 
-/// Why users or groups could not be read or changed.
+/// Errors of reading or changing users and groups.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// The machine would not.
+    /// An operating system call failed.
     #[error("cannot {doing}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// The machine's word.
+        /// The system error.
         #[source]
         source: SystemError,
     },
-    /// What is wanted contradicts what is there, or a tool said no.
+    /// The request conflicts with the current state, or a tool rejected it.
     #[error("{0}")]
     Refused(String),
 }
 
 impl AccountError {
-    /// For `map_err`.
+    /// Adds the operation to a system error; for `map_err`.
     pub(crate) fn during(doing: impl Into<String>) -> impl FnOnce(SystemError) -> Self {
         let doing = doing.into();
         move |source| Self::System { doing, source }
     }
 
-    /// The same, about a resource.
+    /// Converts to an [`EngineError`] about the resource.
     pub fn into_engine_error(self, resource: &Resource) -> EngineError {
         match self {
             Self::System { doing, source } => {

@@ -1,4 +1,4 @@
-//! The tools that install packages, behind one trait.
+//! Package managers behind one trait.
 
 pub mod apt;
 pub mod dpkg;
@@ -16,30 +16,30 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// What a tool knows about one package.
+/// State of one package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageState {
-    /// Its name, with `:arch` where it was asked for so.
+    /// Name, with `:arch` if it was queried that way.
     pub name: String,
-    /// Whether it is there.
+    /// Whether it is installed.
     pub status: PackageInstallStatus,
-    /// Whether it is kept at its version.
+    /// Whether it is held at its version.
     pub held: bool,
 }
 
-/// Whether a package is there.
+/// Installation status of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PackageInstallStatus {
-    /// Installed, in this version.
+    /// Installed, with its version.
     Installed(String),
-    /// Removed, but its configuration is there.
+    /// Removed, configuration files remain.
     Removed,
-    /// Nothing of it is there.
+    /// Not present at all.
     Purged,
 }
 
 impl PackageState {
-    /// One that is not there.
+    /// State of a package that is not present.
     pub fn absent(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -49,51 +49,51 @@ impl PackageState {
     }
 }
 
-/// What is to be done about a package.
+/// An operation on a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackageOperation<'a> {
-    /// Install it, or bring it to the newest version.
+    /// Install it, or upgrade it to the newest version.
     Install,
-    /// Install this version, older ones too.
+    /// Install this version; downgrades are allowed.
     InstallVersion(&'a str),
-    /// Remove it, keep its configuration.
+    /// Remove it and keep its configuration.
     Remove,
-    /// Remove it with its configuration.
+    /// Remove it and its configuration.
     Purge,
-    /// Keep it at its version.
+    /// Hold it at its version.
     Hold,
-    /// Let it change again.
+    /// Release the hold.
     Unhold,
 }
 
-/// A package that is installed, and for which there is a newer version.
+/// An installed package with a newer version available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutdatedPackage {
     /// Its name.
     pub name: String,
-    /// The version that is there.
+    /// Installed version.
     pub installed: String,
-    /// The version that could be.
+    /// Newest available version.
     pub newest: String,
 }
 
-/// A way to look packages up and to change them.
+/// Queries and changes packages.
 pub trait PackageProvider: Sync {
-    /// What is known about one package.
+    /// State of one package.
     fn query_package(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<PackageState, EngineError>;
 
-    /// The newest version that could be installed; `None` when nobody offers the package.
+    /// Newest installable version; `None` if no source offers the package.
     fn candidate_version(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<Option<String>, EngineError>;
 
-    /// Does it.
+    /// Performs the operation.
     fn run_operation(
         &self,
         cx: &ResourceContext<'_>,
@@ -101,15 +101,15 @@ pub trait PackageProvider: Sync {
         action: PackageOperation<'_>,
     ) -> Result<(), EngineError>;
 
-    /// Every package that is known on the machine.
+    /// All packages known on the machine.
     fn list_packages(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<Vec<PackageState>, EngineError>;
 
-    /// What an upgrade of the whole machine would bring to newer versions, by the package lists that are there; sorted by
-    /// name. What is held is not among them. The resource only names whom an error concerns.
+    /// Packages that a full upgrade would change, according to the current package lists, sorted by
+    /// name. Excludes held packages. The resource is used only in error messages.
     fn list_outdated(
         &self,
         _: &ResourceContext<'_>,
@@ -119,7 +119,7 @@ pub trait PackageProvider: Sync {
         Err(EngineError::failed(resource, problem))
     }
 
-    /// Gets the package lists anew, and returns what the tool said. A source that does not answer is a failure.
+    /// Updates the package lists and returns the tool's output. An unreachable source is an error.
     fn refresh_lists(
         &self,
         _: &ResourceContext<'_>,
@@ -130,7 +130,7 @@ pub trait PackageProvider: Sync {
     }
 }
 
-/// The names of all tools.
+/// Names of all providers.
 pub const PACKAGE_PROVIDERS: &[&str] = &[
     "apt", "dpkg", "dnf", "yum", "zypper", "pip", "pip3", "gem", "npm",
 ];
@@ -138,7 +138,7 @@ pub const PACKAGE_PROVIDERS: &[&str] = &[
 static PIP_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3", "pip"]);
 static PIP3_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3"]);
 
-/// The tool that the resource names, or else the one that the machine is made of; with its name.
+/// The provider named by the resource, or else the native one of the machine; with its name.
 pub fn choose_provider(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -162,7 +162,7 @@ pub fn choose_provider(
     Ok((word, provider))
 }
 
-/// The tool of the machine's own package system; apt, which says what it misses, where there is none.
+/// The provider of the machine's own package system. Falls back to apt, whose error names the missing program.
 fn native_provider_name(
     cx: &ResourceContext<'_>,
     resource: &Resource,

@@ -1,7 +1,7 @@
-//! Resources that are records of a line-based file: one way for hosts, mail aliases, cron jobs and ssh keys.
+//! Resources that are records of a line-based file: hosts, mail aliases, cron jobs and ssh keys.
 //!
-//! Comments, order, unknown lines, mode and owner stay. A change reads, edits and replaces the file as a whole while it
-//! holds a lock, so that changes which are asked for at the same time follow each other.
+//! Comments, order, unknown lines, mode and owner are preserved. A change reads, edits and replaces the whole file while
+//! holding a lock, so concurrent changes are serialized.
 
 pub mod crontab;
 mod document;
@@ -20,30 +20,30 @@ use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, ResourceContext};
 use crate::schema::TypeSchema;
 
-/// Longest file that is read, in bytes.
+/// Maximum file size, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// How long a change waits for the others.
+/// How long a change waits for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Where the lock files are: not beside the files, where others would take them for configuration.
+/// Directory of the lock files. They are not beside the edited files, where other programs would read them as configuration.
 const LOCK_DIRECTORY: &str = "/run/muster";
 
 /// A file of records.
 #[derive(Debug)]
 pub struct ParsedFile {
-    /// How its records are written.
+    /// Record format.
     pub format: &'static dyn RecordFormat,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the file gets when it is created.
+    /// Attributes of a newly created file.
     pub created: FileAttributes,
-    /// What its directory gets when it is created; `None`: the directory must be there.
+    /// Attributes of a newly created directory; `None` if the directory must exist.
     pub directory: Option<FileAttributes>,
-    /// A program that takes the new content on its standard input and installs it, instead of writing the file.
+    /// A program that reads the new content on standard input and installs it, instead of writing the file.
     pub installer: Option<Vec<String>>,
 }
 
 impl ParsedFile {
-    /// A plain file in a directory that is there.
+    /// A plain file in an existing directory.
     pub fn new(format: &'static dyn RecordFormat, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self {
@@ -55,12 +55,12 @@ impl ParsedFile {
         }
     }
 
-    /// What comes before a record of this file: the file itself, where the catalog has that.
+    /// Autorequires the file itself, if it is in the catalog.
     pub fn autorequires(&self) -> Vec<AutorequireTarget> {
         vec![("file", self.path.to_string_lossy().into_owned())]
     }
 
-    /// The records; a file that is not there has none.
+    /// Reads the records; a missing file has none.
     pub fn load_document(
         &self,
         system: &dyn System,
@@ -72,7 +72,7 @@ impl ParsedFile {
         }
     }
 
-    /// The state of a resource: `ensure`, where it is, and its record.
+    /// The state of a resource: `ensure`, the file path, and its record.
     pub fn read_state(
         &self,
         cx: &ResourceContext<'_>,
@@ -86,7 +86,7 @@ impl ParsedFile {
             .map_or_else(ResourceState::absent, |record| self.record_state(record)))
     }
 
-    /// The state that a record stands for.
+    /// Converts a record to a resource state.
     pub fn record_state(&self, record: &FileRecord) -> ResourceState {
         let mut values = record.values.clone();
         values.insert("ensure".to_owned(), ResourceValue::from("present"));
@@ -97,7 +97,7 @@ impl ParsedFile {
         ResourceState { values }
     }
 
-    /// Every record as title and properties.
+    /// All records as title and properties.
     pub fn list_instances(
         &self,
         system: &dyn System,
@@ -108,7 +108,7 @@ impl ParsedFile {
         Ok(document.records().map(instance).collect())
     }
 
-    /// Makes the record what the resource says: its desired properties over those that the file has.
+    /// Updates the record: desired properties override those in the file.
     pub fn apply_plan(
         &self,
         cx: &ResourceContext<'_>,
@@ -135,7 +135,7 @@ impl ParsedFile {
                 .map_err(|problem| EngineError::failed(resource, problem))?;
         }
         let after = document.render();
-        // An earlier change of the same plan has written them all.
+        // An earlier change of the same plan already wrote all properties.
         if after == before {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl ParsedFile {
         })
     }
 
-    /// Writes the file, or has it installed; the inner text is what the installer said against it.
+    /// Writes the file or runs the installer; the inner error is the installer's message.
     fn write_content(
         &self,
         cx: &ResourceContext<'_>,
@@ -204,7 +204,7 @@ impl ParsedFile {
     }
 }
 
-/// The name in the file: the resource's, unless reading found the record under another one.
+/// The record's name in the file: the resource's name, unless the record was found under another one.
 fn record_name(plan: &ResourcePlan) -> String {
     let found = plan
         .state
@@ -213,10 +213,10 @@ fn record_name(plan: &ResourcePlan) -> String {
     found.unwrap_or(&plan.resource.name).to_owned()
 }
 
-/// Under this name a state carries the record's own name, where that is not the resource's.
+/// State key for the record's own name if it differs from the resource's name.
 pub const FOUND_NAME_KEY: &str = "found as";
 
-/// Desired properties over found ones; `absent` takes one away. `ensure`, and where the file is, are no part of a record.
+/// Merges desired properties over found ones; `absent` removes a property. `ensure` and the file path are not part of a record.
 fn overlay_desired(schema: &TypeSchema, resource: &Resource, mut record: FileRecord) -> FileRecord {
     let placed = ["ensure", "target", "user"];
     for property in schema

@@ -1,4 +1,4 @@
-//! The ways in which machines start and stop what runs in the background.
+//! Service managers: start, stop and query background services.
 
 pub mod base;
 pub mod init;
@@ -14,19 +14,19 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// What is known about one service.
+/// State of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceState {
-    /// Whether the machine knows a service of that name; if not, this is where it was looked for.
+    /// `None` if the service exists; otherwise the places that were searched.
     pub missing: Option<String>,
-    /// Whether it runs.
+    /// Whether it is running.
     pub running: bool,
-    /// `true`, `false`, `mask`, or the tool's own word for what cannot be enabled.
+    /// `true`, `false`, `mask`, or the tool's own term for a service that cannot be enabled.
     pub enable: String,
 }
 
 impl ServiceState {
-    /// Itself, or the failure that says where it was looked for in vain.
+    /// Returns `self`, or an error listing the places searched.
     pub fn require_known(self, resource: &Resource) -> Result<Self, EngineError> {
         match &self.missing {
             None => Ok(self),
@@ -38,33 +38,33 @@ impl ServiceState {
     }
 }
 
-/// What is to be done about a service.
+/// An operation on a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceOperation {
     /// Start it now.
     Start,
     /// Stop it now.
     Stop,
-    /// Stop it and start it, or only start it when it does not run.
+    /// Stop it and start it, or only start it if it is not running.
     Restart,
     /// Start it at boot.
     Enable,
     /// Do not start it at boot.
     Disable,
-    /// Let nobody start it.
+    /// Prevent it from being started at all.
     Mask,
 }
 
-/// A way to look services up and to change them.
+/// Queries and changes services.
 pub trait ServiceProvider: fmt::Debug {
-    /// What is known about one service.
+    /// State of one service.
     fn query_service(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<ServiceState, EngineError>;
 
-    /// Does it.
+    /// Performs the operation.
     fn run_operation(
         &self,
         cx: &ResourceContext<'_>,
@@ -80,7 +80,7 @@ pub trait ServiceProvider: fmt::Debug {
     ) -> Result<Vec<String>, EngineError>;
 }
 
-/// systemd where it runs, init scripts elsewhere; or the one that the resource names.
+/// The provider named by the resource; otherwise systemd where it is running, and init scripts elsewhere.
 pub fn choose_provider(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -102,7 +102,7 @@ pub fn choose_provider(
     })
 }
 
-/// Runs a program; how it ended is for the caller to judge.
+/// Runs a program; the caller checks the exit code.
 pub(super) fn run_program(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -116,7 +116,7 @@ pub(super) fn run_program(
     ))
 }
 
-/// Runs a program that must succeed.
+/// Runs a program and fails on a non-zero exit code.
 pub(super) fn run_checked(
     cx: &ResourceContext<'_>,
     resource: &Resource,

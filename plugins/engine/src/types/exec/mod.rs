@@ -1,7 +1,7 @@
-//! `exec`: runs a command unless its guards say that it need not.
+//! `exec`: runs a command unless its guards prevent it.
 //!
-//! The guards are asked while reading, in noop too: they decide whether there is something to do. Alone, an exec with
-//! `refreshonly` never runs; in a catalog, a change of what it subscribes to makes it run.
+//! Guards are evaluated while reading state, in noop mode too, because they decide whether a change is needed. An exec with
+//! `refreshonly` never runs on its own; in a catalog it runs when a resource that it subscribes to changes.
 
 mod command;
 
@@ -115,10 +115,10 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// How often a wait between tries looks at the cancel flag.
+/// Interval at which a wait between tries checks the cancel flag.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct ExecResourceType;
 
@@ -160,7 +160,7 @@ impl ResourceType for ExecResourceType {
         Ok(resource)
     }
 
-    /// `returns` is `notrun` when there is something to do, and as desired when there is not.
+    /// `returns` is `notrun` if the command should run, otherwise equal to the desired value.
     fn read_state(
         &self,
         cx: &ResourceContext<'_>,
@@ -197,7 +197,7 @@ impl ResourceType for ExecResourceType {
         true
     }
 
-    /// Runs the command, or the one that is meant for refreshes, unless a guard forbids it.
+    /// Runs the `refresh` command if set, otherwise the command, unless a guard prevents it.
     fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
         if !guards_allow(cx, resource)? {
             return Ok(());
@@ -216,7 +216,7 @@ impl ResourceType for ExecResourceType {
         }
     }
 
-    /// The working directory, every absolute path that the command and its checks begin with or name in quotes, and the user.
+    /// The working directory, each absolute path at the start of or quoted in the command and its guards, and the user.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -226,7 +226,7 @@ impl ResourceType for ExecResourceType {
         wanted.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
         for name in ["command", "onlyif", "unless"] {
             let lines = resource.get_list(name);
-            // A list is program and arguments: only the program is looked at.
+            // A list contains program and arguments; only the program is a dependency.
             let lines = if name == "command" {
                 lines.get(..1).unwrap_or_default()
             } else {
@@ -246,7 +246,7 @@ impl ResourceType for ExecResourceType {
     }
 }
 
-/// Runs the command, as often as need be.
+/// Runs the command with the configured number of tries.
 fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
     cx.memo.packages.clear();
     let output = run_tries(cx, resource)?;
@@ -274,12 +274,12 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
     Err(EngineError::failed(resource, problem))
 }
 
-/// Whether every guard lets the command run, asked in Puppet's order and only as far as needed.
+/// Whether all guards allow the command, evaluated in Puppet's order; stops at the first refusal.
 fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
     Ok(!resource.get_flag("refreshonly") && guards_allow(cx, resource)?)
 }
 
-/// Whether every guard but `refreshonly` lets it run.
+/// Whether all guards except `refreshonly` allow the command.
 fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
@@ -306,7 +306,7 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, E
     Ok(true)
 }
 
-/// The last try's output: the first good one, or the last bad one.
+/// Output of the last try: the first success, or the last failure.
 fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput, EngineError> {
     let tries = resource
         .get("tries")
@@ -338,7 +338,7 @@ fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
         .contains(&output.code.to_string().as_str())
 }
 
-/// Runs a command or a check. `what` begins the message of a timeout.
+/// Runs a command or a guard. `what` starts the timeout message.
 fn run_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -373,7 +373,7 @@ fn run_command(
             }
             other => EngineError::during(resource, format!("running {what}"))(other),
         })?;
-    // The shell's word for a missing program. It never is a verdict, not even of a check.
+    // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {
         return Err(EngineError::failed(
             resource,
@@ -383,7 +383,7 @@ fn run_command(
     Ok(output)
 }
 
-/// A duration; `None` when it is 0 or not given.
+/// A duration; `None` if it is 0 or not given.
 fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
     let seconds = resource.get_text(name)?.parse().ok()?;
     Duration::try_from_secs_f64(seconds)
@@ -391,7 +391,7 @@ fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
         .filter(|duration| !duration.is_zero())
 }
 
-/// Lets time pass, but not after the caller has given up.
+/// Sleeps until the pause is over or the flag is set.
 fn wait_unless_cancelled(pause: Duration, cancel: &CancelFlag) {
     let end = Instant::now() + pause;
     while !cancel.is_cancelled() {

@@ -1,8 +1,8 @@
-//! `file`: a file, directory or symbolic link: that it is there, what is in it, whose it is; with `recurse`, all that is in
+//! `file`: existence, content, owner and mode of a file, directory or symbolic link; with `recurse`, also the contents of
 //! a directory.
 //!
-//! - `check`: what follows without looking. `read`, `source`: what is there. `plan`: what has to change.
-//! - `change`, `backup`: changing it. `children`: what a directory brings with it.
+//! - `check`: validation without reading the machine. `read`, `source`: current state. `plan`: required changes.
+//! - `change`, `backup`: applying changes. `children`: resources generated for a directory.
 
 mod backup;
 mod change;
@@ -26,10 +26,10 @@ use crate::resource_type::{
 use crate::schema::TypeSchema;
 use schema::SCHEMA;
 
-/// Longest file whose content is managed, in bytes: it is held in memory while it is compared and written.
+/// Maximum size of managed file content, in bytes: the content is held in memory for comparison and writing.
 const MAX_CONTENT_BYTES: u64 = 512 * 1024 * 1024;
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct FileResourceType;
 
@@ -63,7 +63,7 @@ impl ResourceType for FileResourceType {
         change::apply_change(cx, plan, change)
     }
 
-    /// The nearest directory above it, what it links to, the mounts that it lies in, and whom it belongs to.
+    /// The nearest ancestor directory, the link target, the mounts that contain it, and its owner and group.
     fn autorequires(
         &self,
         resource: &Resource,

@@ -1,4 +1,5 @@
-//! `schedule`: when resources that name it may be changed. Changes nothing itself; the run asks [`ScheduleResourceType::allows_change`].
+//! `schedule`: time windows in which resources that name it may be changed. Has no effect itself; the run calls
+//! [`ScheduleResourceType::allows_change`].
 
 mod window;
 
@@ -50,7 +51,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The schedules that are there without being declared.
+/// Puppet's predeclared schedules.
 const PREDECLARED_SCHEDULES: [(&str, &str, i64); 6] = [
     ("puppet", "hourly", 2),
     ("hourly", "hourly", 1),
@@ -60,12 +61,12 @@ const PREDECLARED_SCHEDULES: [(&str, &str, i64); 6] = [
     ("never", "never", 1),
 ];
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct ScheduleResourceType;
 
 impl ScheduleResourceType {
-    /// The schedule of that name that is there without being declared, as Puppet has it.
+    /// The predeclared schedule of that name, as in Puppet.
     pub fn predeclared_schedule(name: &str) -> Option<Resource> {
         let (name, period, repeat) = PREDECLARED_SCHEDULES
             .iter()
@@ -77,8 +78,8 @@ impl ScheduleResourceType {
         munge_resource(&SCHEMA, name, &words).ok()
     }
 
-    /// Whether the schedule, a resource of this type, lets another resource be changed now that was last looked at
-    /// then; `None` is never.
+    /// Whether the schedule (a resource of this type) allows another resource to be changed now, given when that resource was last
+    /// checked; `None` means never.
     pub fn allows_change(
         schedule: &Resource,
         checked: Option<Timestamp>,
@@ -117,7 +118,7 @@ impl ResourceType for ScheduleResourceType {
     }
 }
 
-/// The values as one that can be asked.
+/// Converts the resource's values to a window.
 fn schedule_window(resource: &Resource) -> Result<ScheduleWindow, EngineError> {
     let range = |text: &str| {
         ScheduleTimeRange::parse(text).ok_or_else(|| {

@@ -1,6 +1,6 @@
-//! A machine that is only memory, for tests and for nodes that are not machines (`rpcd virtual`): files, scripted programs, a clock that stands still, failures on order.
+//! An in-memory machine, for tests and for simulated nodes (`rpcd virtual`): files, scripted programs, a fixed clock, and injected failures.
 //!
-//! Keeps the same contract as the real one. A program that nobody scripted does not exist.
+//! Follows the same contract as the real implementation. A program without a script does not exist.
 
 mod interactive;
 mod tree;
@@ -22,7 +22,7 @@ use crate::{
 use interactive::{FakeInteractiveProcess, FakeLineHandler};
 use tree::{FakeFileTree, FakeNodeContent};
 
-/// A machine in memory. Clones are the same machine.
+/// An in-memory machine. Clones share the same state.
 #[derive(Clone)]
 pub struct FakeSystem {
     root: PathBuf,
@@ -48,7 +48,7 @@ struct FakeSystemState {
 }
 
 impl FakeSystem {
-    /// An empty machine with `/`, on 14 November 2023, 22:13:20 UTC.
+    /// An empty machine with `/`, at 14 November 2023, 22:13:20 UTC.
     pub fn new() -> Self {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let inner = FakeSystemState {
@@ -71,14 +71,14 @@ impl FakeSystem {
         }
     }
 
-    /// The same machine, saying that it is a scratch root below this directory.
+    /// Reports this directory as the root, like a scratch root.
     #[must_use]
     pub fn with_root(mut self, root: &str) -> Self {
         self.root = PathBuf::from(root);
         self
     }
 
-    /// Puts a file there, owned by root, 0644 if new, with the directories above it.
+    /// Creates or replaces a file, with its parent directories; a new file is owned by root with mode 0644.
     pub fn add_file(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = Path::new(path);
         if let Some(parent) = path.parent() {
@@ -87,7 +87,7 @@ impl FakeSystem {
         self.put_node(path, FakeNodeContent::File(content.as_ref().to_vec()));
     }
 
-    /// Makes a directory, with those above it; one that is there is kept.
+    /// Creates a directory and its parents; keeps an existing one.
     pub fn add_directory(&self, path: &str) {
         let above: Vec<&Path> = Path::new(path).ancestors().collect();
         for directory in above.into_iter().rev() {
@@ -100,13 +100,13 @@ impl FakeSystem {
     fn put_node(&self, path: &Path, content: FakeNodeContent) {
         let mut inner = self.lock_state();
         let now = inner.now;
-        // Only a path below a file is refused, and then the test that asks finds nothing there.
+        // Fails only for a path below a file; the calling test then finds no directory.
         let _ = inner
             .tree
             .put_node(path, content, &FileAttributes::default(), now);
     }
 
-    /// The text of a file; empty when there is none.
+    /// The text of a file; empty if it does not exist.
     pub fn file_text(&self, path: &str) -> String {
         let bytes = self
             .read_file(Path::new(path), u64::MAX)
@@ -114,12 +114,12 @@ impl FakeSystem {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// From now on, commands that start with these arguments leave this output. The last word given wins.
+    /// Commands that start with these arguments return this output. The last matching script wins.
     pub fn script_output(&self, argv: &[&str], output: CommandOutput) {
         self.script_handler(argv, move |_, _| output.clone());
     }
 
-    /// From now on, commands that start with these arguments do this, which may change the machine.
+    /// Commands that start with these arguments call this handler, which may change the machine.
     pub fn script_handler(
         &self,
         argv: &[&str],
@@ -129,7 +129,7 @@ impl FakeSystem {
         self.lock_state().programs.push((argv, Arc::new(handler)));
     }
 
-    /// From now on, a conversation with a command that starts with these arguments has this answer to each line; `None` ends
+    /// A conversation with a command that starts with these arguments calls this handler for each line; `None` ends
     /// it.
     pub fn script_conversation(
         &self,
@@ -140,12 +140,12 @@ impl FakeSystem {
         self.lock_state().talkers.push((argv, Arc::new(answer)));
     }
 
-    /// Every command that was run so far, scripted or not.
+    /// All commands run so far, scripted or not.
     pub fn recorded_commands(&self) -> Vec<Command> {
         self.lock_state().commands.clone()
     }
 
-    /// The same, as lines of words with a space in between.
+    /// The same as command lines, with arguments joined by spaces.
     pub fn recorded_command_lines(&self) -> Vec<String> {
         self.lock_state()
             .commands
@@ -154,7 +154,7 @@ impl FakeSystem {
             .collect()
     }
 
-    /// Every signal that was asked for so far, and whether it was for a group.
+    /// All signals sent so far, and whether each was for a process group.
     pub fn recorded_signals(&self) -> Vec<(ProcessId, Signal, bool)> {
         self.lock_state().signals.clone()
     }
@@ -164,14 +164,14 @@ impl FakeSystem {
         self.lock_state().now = now;
     }
 
-    /// From now on, `verb` (as errors say it: `read`, `write`, `remove`, ...) is not permitted on this path.
+    /// Makes `verb` (as in error messages: `read`, `write`, `remove`, ...) fail with permission denied on this path.
     pub fn inject_failure(&self, path: &str, verb: &str) {
         self.lock_state()
             .faults
             .insert((PathBuf::from(path), verb.to_owned()));
     }
 
-    /// Takes all ordered failures back.
+    /// Removes all injected failures.
     pub fn clear_failures(&self) {
         self.lock_state().faults.clear();
     }
@@ -183,7 +183,7 @@ impl FakeSystem {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves the path and does one thing with it, unless a failure was ordered.
+    /// Resolves the path and runs one operation on it, unless a failure is injected.
     fn with_resolved_path<T>(
         &self,
         verb: &'static str,
@@ -398,7 +398,7 @@ impl System for FakeSystem {
         Ok(output)
     }
 
-    /// Runs the scripted program to its end at once, and leaves its output in the spool.
+    /// Runs the scripted program to completion and stores its output in the spool.
     fn start_detached(
         &self,
         command: &Command,
@@ -442,7 +442,7 @@ impl System for FakeSystem {
         false
     }
 
-    /// Nobody is there to hear it; what was asked for can be read from [`Self::recorded_signals`].
+    /// Has no effect except recording the signal; see [`Self::recorded_signals`].
     fn signal_process(
         &self,
         process: &ProcessId,

@@ -1,7 +1,7 @@
-//! A real machine: the one that we run on, or a directory that looks like one.
+//! A real machine: the local host, or a directory with the same layout.
 //!
-//! Files go through `std::fs` after their path was resolved inside the root. Does not lock by itself, and does not
-//! guard against somebody who swaps directories for links in the root while a call is running.
+//! Paths are resolved inside the root and then accessed through `std::fs`. Does no locking, and does not
+//! protect against an attacker who replaces directories with links in the root during a call.
 
 mod detached;
 mod interactive;
@@ -25,12 +25,12 @@ use crate::{
     LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
 };
 
-/// Mode of a new file when nothing is said.
+/// Default mode of a new file.
 const DEFAULT_FILE_MODE: u32 = 0o644;
-/// Mode of a new directory when nothing is said.
+/// Default mode of a new directory.
 const DEFAULT_DIR_MODE: u32 = 0o755;
 
-/// When what was written must outlive a loss of power.
+/// When written data must survive a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteDurability {
     AtOnce,
@@ -44,9 +44,9 @@ pub struct RealSystem {
 }
 
 impl RealSystem {
-    /// `/` is this machine; another directory is a machine of its own, whose commands run inside it.
+    /// `/` is the local machine; any other directory is a separate machine whose commands run inside it.
     ///
-    /// A relative root is taken from the working directory of now.
+    /// A relative root is resolved against the current working directory.
     pub fn new(root: PathBuf) -> Self {
         let root = std::path::absolute(&root).unwrap_or(root);
         Self {
@@ -54,19 +54,19 @@ impl RealSystem {
         }
     }
 
-    /// Whether the machine is the one that we run on.
+    /// Whether this is the local machine.
     pub fn is_host(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where `path` is on the host, links before its last name resolved, and that one too with `follow`.
+    /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
     fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
         let inside = resolve_path(path, follow, &|at| read_link(&join_root(&self.root, at)))?;
         Ok(join_root(&self.root, &inside))
     }
 
-    /// Where `path` is on the host for somebody who only looks at it. On this machine the kernel itself follows the links
-    /// before the last name, which spares a look at each of them.
+    /// The path on the host, for read-only access. On the local machine the kernel resolves the links
+    /// before the last component, which saves a system call for each component.
     fn inspected_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
         if !self.is_host() {
             return self.host_path(path, follow);
@@ -75,7 +75,7 @@ impl RealSystem {
         Ok(path.to_owned())
     }
 
-    /// Does one thing with the path that changes nothing. What `act` does with a link at its end must be what `follow` says.
+    /// Runs one read-only operation on the path. `act` must treat a link in the last component as `follow` says.
     fn with_inspected_path<T>(
         &self,
         verb: &'static str,
@@ -91,7 +91,7 @@ impl RealSystem {
         })
     }
 
-    /// Resolves the path and does one thing with it.
+    /// Resolves the path and runs one operation on it.
     fn with_host_path<T>(
         &self,
         verb: &'static str,
@@ -188,7 +188,7 @@ impl System for RealSystem {
         let mut settled = Vec::new();
         for directory in directories {
             self.with_host_path("sync", directory, true, |host| {
-                // A directory that has gone since has taken its files with it.
+                // If the directory has been removed since, its files are gone too.
                 let Some(found) = absent_is_none(fs::metadata(host))? else {
                     return Ok(());
                 };
@@ -335,7 +335,7 @@ fn join_root(root: &Path, inside: &Path) -> PathBuf {
     root.join(inside.strip_prefix("/").unwrap_or(inside))
 }
 
-/// The target, when there is a link; nothing there is nothing to follow.
+/// The link target; `None` if the path is missing or not a link.
 fn read_link(host: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read_link(host) {
         Ok(target) => Ok(Some(target)),
@@ -398,7 +398,7 @@ pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
     }
 }
 
-/// Seconds and nanoseconds since 1970; what cannot be said so is 1970.
+/// Converts seconds and nanoseconds since 1970; out-of-range values become 1970.
 fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let size = Duration::from_secs(seconds.unsigned_abs());
     let whole = if seconds < 0 {
@@ -412,32 +412,32 @@ fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Size and content, the content cut after `limit` bytes. Never waits for a pipe.
+/// Returns size and content, truncated after `limit` bytes. Does not block on a pipe.
 fn read_limited(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
         .open(host)?;
     let size = file.metadata()?.len();
-    // Room for one byte more than there should be: the end is seen without a second buffer.
+    // One extra byte of capacity, so that reading to the end does not reallocate.
     let room = size.min(limit).saturating_add(1);
     let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
     if size <= limit {
-        // Files of /proc say 0 bytes and have more.
+        // Files in /proc report a size of 0 bytes but have content.
         file.take(limit.saturating_add(1))
             .read_to_end(&mut content)?;
     }
     Ok((size.max(content.len() as u64), content))
 }
 
-/// A temporary name beside the file, which a listing of the directory explains.
+/// Temporary file in the same directory, with a name that identifies its purpose in a listing.
 fn temporary_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".muster-").suffix(".tmp");
     builder
 }
 
-/// The temporary file starts as 0600 and gets its owner before its mode, so that nobody reads it in between.
+/// The temporary file starts with mode 0600 and gets its owner before its mode, so no other user can read it in between.
 fn replace_file(
     host: &Path,
     content: &[u8],
@@ -483,7 +483,7 @@ fn replace_file(
     sync_parent(host)
 }
 
-/// Owner first: changing it clears the set-user-id bits. A link has no mode of its own on Linux.
+/// Owner first: changing it clears the set-user-id bits. Links have no mode of their own on Linux.
 fn apply_attributes(host: &Path, attributes: &FileAttributes) -> io::Result<()> {
     let found = fs::symlink_metadata(host)?;
     let uid = attributes.uid.filter(|uid| *uid != found.uid());
@@ -504,7 +504,7 @@ fn parent_directory(host: &Path) -> io::Result<&Path> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root"))
 }
 
-/// Makes a rename survive a power cut.
+/// Makes a rename durable across a power failure.
 fn sync_parent(host: &Path) -> io::Result<()> {
     File::open(parent_directory(host)?)?.sync_all()
 }

@@ -1,5 +1,5 @@
-//! Which keys `rpc org revoke` means: names and keys of the command line and of a list, found in what was issued here and in the register
-//! of enrolled nodes.
+//! Resolves the keys that `rpc org revoke` revokes: names and keys from the command line and from a list, looked up in the issued credentials
+//! and in the register of enrolled nodes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -19,23 +19,23 @@ use crate::organisation::{
     AccountRealm, AccountTrusts, CredentialRecord, Organisation, OrganisationError, PrincipalKind,
 };
 
-/// Largest list of names that is read, in bytes.
+/// Largest list of names in bytes.
 const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// One key to revoke.
+/// A key to revoke.
 pub(super) struct RevokedKey {
     pub(super) realm: AccountRealm,
     pub(super) key: PublicKey,
-    /// When the newest token of the key was issued.
+    /// Time of issue of the key's newest token.
     pub(super) issued_at: Seconds,
-    /// The life of its newest token, if an enroller issued the key and the token ends.
+    /// Validity period of its newest token, if an enroller issued the key and the token expires.
     pub(super) enrolled_life: Option<TokenLife>,
-    /// Whose it is; nothing for a key that neither this directory nor the register has.
+    /// Owner of the key. `None` if the key is neither recorded nor in the register.
     pub(super) party: Option<(PrincipalKind, Identity)>,
 }
 
 impl RevokedKey {
-    /// A record for the organisation's list, which has none of an enrolled node: with it the revocation can be removed when the token is over.
+    /// A record of an enrolled node for the organisation's list, which has none. It allows removing the revocation after the token has expired.
     pub(super) fn enrolled_record(&self) -> Option<CredentialRecord> {
         let (kind, name) = self.party.clone()?;
         Some(CredentialRecord {
@@ -48,7 +48,7 @@ impl RevokedKey {
         })
     }
 
-    /// Whether every token of the key that is known is revoked already.
+    /// Whether every known token of the key is revoked already.
     pub(super) fn is_revoked(&self, trusts: &AccountTrusts) -> bool {
         let account = trusts
             .realm_trust(self.realm)
@@ -58,7 +58,7 @@ impl RevokedKey {
     }
 }
 
-/// The names and keys that were given, and those of the list.
+/// The names and keys from the arguments and from the list.
 pub(super) fn read_names(args: &OrgRevokeArgs) -> Result<Vec<String>, Error> {
     let mut parties = args.parties.clone();
     if let Some(path) = &args.from {
@@ -83,7 +83,7 @@ fn read_list(path: &Path) -> Result<String, RpcFileError> {
     Ok(text)
 }
 
-/// The keys that the names stand for, each once. One unknown name refuses all, so that a slip does not revoke half of a list.
+/// The keys of these names, without duplicates. Fails if any name is unknown, so that a typing error does not revoke only part of a list.
 pub(super) async fn resolve_keys(
     organisation: &Organisation,
     register: Option<&NameRegister>,
@@ -138,7 +138,7 @@ pub(super) async fn resolve_keys(
     Ok(meant.into_values().collect())
 }
 
-/// When the newest token of a key that was issued here was signed: an enroller may have renewed it.
+/// Time of issue of the newest token of a key that was issued here, including renewals by an enroller.
 async fn last_issued(
     register: Option<&NameRegister>,
     record: &CredentialRecord,
@@ -153,7 +153,7 @@ async fn last_issued(
     }))
 }
 
-/// The keys that an enroller issued under this name, or this one key.
+/// The keys that an enroller issued under this name, or this single key.
 async fn enrolled_keys(
     register: Option<&NameRegister>,
     party: &str,

@@ -1,8 +1,8 @@
-//! The accounts of a scratch root: its four files, edited as a whole under shadow-utils' lock.
+//! Accounts of a scratch root: edits the four account files as a whole under shadow-utils' lock.
 //!
-//! The programs of shadow-utils need root rights even for a scratch directory, so what they do to files is done here.
-//! Does not tell anybody (no mail spool, no cache of a name service), and does not check shells: the root borrows its
-//! programs from the machine it lies on.
+//! shadow-utils programs require root privileges even for a scratch directory, so their file changes are reimplemented here.
+//! No side effects (mail spool, name service cache), and no shell checks: the root uses the programs
+//! of its host.
 
 mod groups;
 mod homes;
@@ -21,11 +21,11 @@ use super::{
     UserChange, dates,
 };
 
-/// The lock of `lckpwdf(3)`, which shadow-utils take too.
+/// The lock of `lckpwdf(3)`, which shadow-utils also take.
 const PASSWD_LOCK_FILE: &str = "/etc/.pwd.lock";
-/// Everybody who waits for the lock does a few milliseconds of work.
+/// Each holder keeps the lock for a few milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_mins(1);
-/// Longest file with defaults that is read, in bytes.
+/// Maximum size of a defaults file, in bytes.
 const MAX_DEFAULTS_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Accounts of a scratch root.
@@ -35,7 +35,7 @@ pub struct FileAccountProvider<'a> {
 }
 
 impl<'a> FileAccountProvider<'a> {
-    /// Of that root.
+    /// Accounts of the given root.
     pub fn new(system: &'a dyn System) -> Self {
         Self { system }
     }
@@ -45,7 +45,7 @@ impl<'a> FileAccountProvider<'a> {
             .map_err(AccountError::during("read the users and groups"))
     }
 
-    /// Reads, changes and writes the files; nothing is written when the change is refused.
+    /// Reads, changes and writes the files; writes nothing if the change is rejected.
     fn edit_database<T>(
         &self,
         change: impl FnOnce(&mut AccountDatabase) -> Result<T, AccountError>,
@@ -76,7 +76,7 @@ impl<'a> FileAccountProvider<'a> {
 
     fn load_defaults(&self) -> AccountDefaults {
         let text = |path: &str| {
-            // Without these files the usual values hold.
+            // If these files are missing, the built-in defaults apply.
             let content = self
                 .system
                 .read_file(Path::new(path), MAX_DEFAULTS_FILE_BYTES)
@@ -107,7 +107,7 @@ impl AccountProvider for FileAccountProvider<'_> {
             if !new.managehome {
                 return Ok(());
             }
-            // Before the files are written: when this fails, the user is still to be created.
+            // Before the files are written, so that after a failure the user is still missing and the next run retries.
             homes::create_home(self.system, &user, &defaults).map_err(AccountError::during(
                 format!("create the home directory {}", user.home),
             ))
@@ -129,7 +129,7 @@ impl AccountProvider for FileAccountProvider<'_> {
         let user_groups = self.load_defaults().user_groups;
         self.edit_database(|database| {
             let user = users::require_user(database, name)?;
-            // Before the user: when this fails, the user is still there to be removed again.
+            // Before the user entry, so that after a failure the user still exists and the next run retries.
             if with_home && homes::is_removable(&user, &database.list_users()) {
                 self.system
                     .remove_tree(Path::new(&user.home))
@@ -161,7 +161,7 @@ impl AccountProvider for FileAccountProvider<'_> {
     }
 }
 
-/// shadow, which whoever writes must be able to read.
+/// The shadow file; required for any write.
 fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable, AccountError> {
     database.shadow.as_mut().ok_or_else(|| {
         AccountError::Refused("/etc/shadow may not be read by this process".to_owned())
