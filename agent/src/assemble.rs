@@ -117,7 +117,7 @@ pub enum AssembleError {
         /// The credentials' file.
         path: PathBuf,
     },
-    /// The operator's key or the account's token cannot be used.
+    /// The operator's key or the account token is invalid.
     #[error("the trust in {} cannot be used", path.display())]
     Trust {
         /// The account token's file.

@@ -26,7 +26,7 @@ impl WallClock {
         Self(Arc::new(tell))
     }
 
-    /// Now.
+    /// The current time, in milliseconds since the epoch.
     pub fn now(&self) -> Millis {
         (self.0)()
     }

@@ -81,6 +81,7 @@ impl Daemon {
             receivers.spawn(worker.receive_requests(requests, stop.clone()));
         }
         receivers.spawn(trust_sync.follow_changes(stop.clone()));
+        // Receivers end when `stop` is cancelled and their subscriptions are drained.
         while receivers.join_next().await.is_some() {}
         work.close();
         if tokio::time::timeout(patience, work.wait()).await.is_err() {

@@ -1,6 +1,6 @@
-//! External agents of a running daemon: what changes on the shelf changes what the node offers, at once and without a restart.
+//! External agents of a running daemon: applies changes in the agent directories to the registry, without a restart.
 //!
-//! What an external agent is, and how it is run, is the host's business.
+//! The host crate loads and runs external agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::core::DaemonCore;
 pub struct ExternalAgentManager {
     core: Arc<DaemonCore>,
     limits: LimitsConfig,
-    /// The agents of the product itself, which come back when what took their place goes.
+    /// The built-in agents, which return when an external replacement is removed.
     built_in: Arc<AgentRegistry>,
     shelf: Mutex<AgentDirectory>,
 }
 
 impl ExternalAgentManager {
-    /// Takes over a shelf for a daemon that offers its built-in agents so far.
+    /// Manages these directories for a daemon that currently offers its built-in agents.
     pub fn new(core: Arc<DaemonCore>, limits: LimitsConfig, shelf: AgentDirectory) -> Self {
         Self {
             built_in: core.all_agents(),
@@ -36,7 +36,7 @@ impl ExternalAgentManager {
         }
     }
 
-    /// Looks for changes, and makes them.
+    /// Scans for changes and applies them.
     pub async fn scan_and_apply(&self, settle: ScanMode) {
         let mut guarded = self.shelf.lock().await;
         let changes = guarded.scan(settle).await;
@@ -55,7 +55,7 @@ impl ExternalAgentManager {
         self.core.set_agent_problems(problems.collect());
     }
 
-    /// Looks again and again, until `stop`.
+    /// Scans periodically until `stop`.
     pub async fn poll_changes(self: Arc<Self>, pause: Duration, stop: CancellationToken) {
         loop {
             tokio::select! {

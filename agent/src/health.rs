@@ -1,5 +1,5 @@
-//! What is wrong with this daemon, for `rpc doctor` and whoever else asks: what loading left behind, and what a look at the disks,
-//! the credentials and the audit log shows now. It mends nothing, and decides nothing.
+//! Health findings of this daemon, for `rpc doctor` and monitoring: problems found while loading, and current checks of the disks, the credentials
+//! and the audit log. Read-only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,23 +16,23 @@ use crate::audit::AuditLogStatus;
 use crate::config::Config;
 use crate::core::DaemonCore;
 
-/// A disk with less of its space left, in hundredths, is told of.
+/// Free space below this percentage is reported.
 const LOW_SPACE_PERCENT: u64 = 5;
-/// With less bytes left, what must be written soon cannot be.
+/// Below this number of free bytes, imminent writes may fail.
 const MIN_FREE_BYTES: u64 = 16 * 1024 * 1024;
 /// One day, in seconds.
 const DAY_SECONDS: u64 = 24 * 60 * 60;
-/// What the metadata of a program of its own say.
+/// The `provider` metadata value of an external program.
 const EXTERNAL_PROVIDER: &str = "external";
-/// Findings of one check that are kept: a thousand broken files say no more than ten.
+/// Maximum number of findings kept per check; more broken files add no information.
 const MAX_FINDINGS_PER_CHECK: usize = 10;
 
-/// The problems that loading left behind, by check; each load replaces those of the one before.
+/// The problems found while loading, by check; each load replaces those of the previous one.
 #[derive(Debug, Default)]
 pub struct HealthState(Mutex<BTreeMap<&'static str, Vec<HealthFinding>>>);
 
 impl HealthState {
-    /// Replaces what is known of one check.
+    /// Replaces the findings of one check.
     pub fn set_findings(&self, check: &'static str, level: FindingLevel, messages: &[String]) {
         let finding = |message: &String| HealthFinding {
             check,
@@ -64,7 +64,7 @@ impl HealthState {
     }
 }
 
-/// What each external agent is held to, as far as this kernel and the configuration go.
+/// The restrictions of each external agent, given this kernel and configuration.
 pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap<String, String> {
     let Ok(options) = external_options(config) else {
         return BTreeMap::new();
@@ -85,7 +85,7 @@ pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap
         .collect()
 }
 
-/// External agents that run as root, because the configuration says so.
+/// External agents that run as root by configuration.
 fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding> {
     let Ok(options) = external_options(config) else {
         return Vec::new();
@@ -104,7 +104,7 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
         .collect()
 }
 
-/// Everything that is wrong now. Looks at disks; blocks.
+/// All current problems. Inspects disks; blocks.
 pub(crate) fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Vec<HealthFinding> {
     let mut found = core.health.current_findings();
     found.extend(audit_finding(
@@ -140,7 +140,7 @@ fn audit_finding(condition: &AuditLogStatus, untold: u64) -> Option<HealthFindin
     })
 }
 
-/// What an earlier daemon has seen, and this one cannot know.
+/// Reports that the journal of an earlier daemon is missing or damaged.
 fn journal_finding(core: &DaemonCore) -> Option<HealthFinding> {
     Some(HealthFinding {
         check: "journal",
@@ -158,7 +158,7 @@ fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
     }
 }
 
-/// Whether the account token is known to be the newest.
+/// Reports an account token that was not confirmed as the newest for too long.
 fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let message = core.trust_freshness().staleness_report(core.clock.now())?;
     Some(HealthFinding {
@@ -168,7 +168,7 @@ fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     })
 }
 
-/// Whether peers still believe us, and for how long.
+/// Reports a node token that peers reject, or that expires soon.
 fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let (now, trust) = (core.clock.now(), core.trust());
     let finding = |level, message| HealthFinding {
@@ -198,7 +198,7 @@ fn credentials_finding(config: &Config) -> Option<HealthFinding> {
     })
 }
 
-/// How much room there is where something must be written.
+/// Reports low disk space at a path that must be writable.
 fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
     let finding = |level, message| {
         Some(HealthFinding {
@@ -215,7 +215,7 @@ fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
             return finding(FindingLevel::Error, message);
         }
     };
-    // The types of these numbers differ between architectures.
+    // These integer types differ between architectures.
     #[expect(
         clippy::useless_conversion,
         reason = "the types differ between architectures"

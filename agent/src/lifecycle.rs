@@ -1,7 +1,6 @@
-//! A daemon's life: start, reload on HUP, refresh in between, stop on TERM or INT, or start anew on USR2; and telling the service
-//! manager.
+//! The daemon's lifecycle: start, reload on HUP, periodic refresh, stop on TERM or INT, restart on USR2; and notifications to the service manager.
 //!
-//! Signals are received from the first moment on: a daemon that still waits for its broker can be reloaded and stopped too.
+//! Signal handlers are installed first: a daemon that still waits for its broker can be reloaded and stopped too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,44 +31,45 @@ use crate::services;
 use crate::state_lock;
 use crate::trust_sync::TokenChange;
 
-/// How often it is looked whether the node is still to be provisioned, while it is.
+/// Poll interval of the provisioning marker during provisioning.
 const PROVISIONING_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often it is looked whether it is to be provisioned anew: somebody has decided that, and an idle daemon shall sleep.
+/// Poll interval of the provisioning marker otherwise. Longer, because an idle daemon should rarely wake up and reprovisioning is a manual
+/// decision.
 const PROVISIONED_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a daemon has been ready when what its start took is given back: presence is told by then, and what was sent meanwhile answered.
+/// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
 const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
 
-/// Why a daemon's life ended before its time.
+/// Why a daemon ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum LifecycleError {
-    /// It cannot be put together.
+    /// It cannot be built.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// It cannot become a node.
+    /// It cannot be enrolled.
     #[error(transparent)]
     Newcomer(#[from] NodeEnrolmentError),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] std::io::Error),
-    /// The connection cannot even be tried.
+    /// The connection options are invalid.
     #[error("cannot set up the connection to the broker")]
     Connect(#[source] BusError),
-    /// The broker was lost in the moment of subscribing.
+    /// The broker connection was lost while subscribing.
     #[error("cannot subscribe")]
     Subscribe(#[source] BusError),
 }
 
-/// How a life ended that did not fail.
+/// How a daemon ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownKind {
-    /// For good.
+    /// It stopped.
     Stopped,
-    /// To begin anew, as the program is now.
+    /// It restarts with the current program file.
     Again,
 }
 
-/// Lives until a signal ends it.
+/// Runs until a signal ends it.
 pub async fn run_until_signal(
     config: &Config,
     config_file: &Path,
@@ -163,15 +163,15 @@ pub async fn run_until_signal(
     Ok(life.shutdown_kind())
 }
 
-/// What came of waiting until the machine is somebody.
+/// The result of waiting for enrolment.
 enum BootstrapOutcome {
-    /// It is: its configuration.
+    /// Enrolled: the effective configuration.
     Node(Box<Config>),
-    /// A signal has ended the waiting.
+    /// A signal ended the wait.
     Over(ShutdownKind),
 }
 
-/// Waits until the machine is somebody, or a signal ends it before.
+/// Waits until the machine is enrolled or a signal ends the wait.
 async fn wait_for_enrolment(
     config: &Config,
     signals: &mut SignalStreams,
@@ -193,7 +193,7 @@ async fn wait_for_enrolment(
     }
 }
 
-/// Offers what a node offers that is in this state of being provisioned; returns whether it still is.
+/// Offers the agents for the current provisioning state; returns whether the node is being provisioned.
 fn restrict_to_provisioning(core: &DaemonCore, home: &IdentityStore) -> bool {
     let provisioning = home.is_provisioning();
     if core.restrict_to_provisioning(provisioning) {
@@ -207,7 +207,7 @@ fn restrict_to_provisioning(core: &DaemonCore, home: &IdentityStore) -> bool {
     provisioning
 }
 
-/// The mark is a file, and whoever provisions the node takes it away.
+/// Polls the marker file, which the provisioner removes.
 async fn watch_provisioning(core: Arc<DaemonCore>, home: IdentityStore) {
     loop {
         let pause = if restrict_to_provisioning(&core, &home) {
@@ -226,7 +226,7 @@ async fn seal_audit(core: Arc<DaemonCore>) {
     }
 }
 
-/// The signals that a daemon knows.
+/// The handled signals.
 struct SignalStreams {
     hangup: Signal,
     terminate: Signal,
@@ -245,7 +245,7 @@ impl SignalStreams {
     }
 }
 
-/// What the tasks beside the daemon need.
+/// The state of the daemon's background tasks.
 #[derive(Clone)]
 struct DaemonSupervisor {
     core: Arc<DaemonCore>,
@@ -254,7 +254,7 @@ struct DaemonSupervisor {
     config: Config,
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
-    /// Whether to begin anew after that.
+    /// Whether to restart after shutdown.
     again: Arc<AtomicBool>,
 }
 
@@ -270,7 +270,7 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Begins to end; who is to stop while it ends to begin anew, stops.
+    /// Starts the shutdown. A stop overrides a pending restart.
     fn begin_shutdown(&self, ending: ShutdownKind) {
         let again = ending == ShutdownKind::Again;
         if self.stop.is_cancelled() {
@@ -313,7 +313,7 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Collects facts and reads classes at the configured interval, forgets what is over, and gives back what that took.
+    /// Collects facts and reads classes at the configured interval, forgets expired requests, and releases unused memory.
     async fn refresh_periodically(self) {
         let mut interval =
             tokio::time::interval(self.config.facts.refresh.max(Duration::from_secs(1)));
@@ -336,25 +336,25 @@ impl DaemonSupervisor {
     }
 }
 
-/// Gives back what only the start has needed.
+/// Releases memory that only the start needed.
 async fn release_startup_memory() {
     tokio::time::sleep(MEMORY_RELEASE_DELAY).await;
     release_memory().await;
 }
 
-/// Not on a thread that others' requests wait for.
+/// Releases unused memory on a blocking thread, so that requests do not wait.
 async fn release_memory() {
-    // What is not given back is kept; there is nothing to tell.
+    // A failure only keeps the memory; there is nothing to report.
     let _ = tokio::task::spawn_blocking(memory::release_unused).await;
 }
 
-/// Writes each token that was taken over, so that a restart falls back neither behind a revocation nor to a token that is over.
+/// Stores each accepted token, so that a restart returns neither to a state before a revocation nor to an expired token.
 async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
     while let Some(change) = changes.recv().await {
         let (path, token) = match change {
             TokenChange::Account(token) => (assemble::account_token_path(&config), token),
             TokenChange::Own(token) => (assemble::renewed_token_path(&config), token),
-            // Its time is what counts.
+            // The file is empty; only its modification time counts.
             TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
         };
         let fresh = path.with_extension("new");
@@ -368,7 +368,7 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
     }
 }
 
-/// The service manager wants to know since when.
+/// `RELOADING=1` must be sent together with its monotonic timestamp.
 fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),

@@ -1,10 +1,10 @@
-//! The files of one kind in a directory that an operator fills. Does not read them.
+//! Lists the files of one kind in a configuration directory. Does not read them.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files with this extension, sorted by name. Hidden ones are an editor's; a directory that is not there has none.
+/// The files with this extension, sorted by name. Skips hidden files, which editors create; a missing directory has no files.
 pub(crate) fn list_files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

@@ -1,5 +1,5 @@
-//! Bounds the daemon's own log: each statement of the program writes at most [`MAX_LINES_PER_WINDOW`] lines in [`WINDOW_DURATION`], whoever causes them. Lines beyond
-//! are counted; the count stands in the statement's next line and in the metrics. Levels below info are an operator's choice, and not bounded.
+//! Bounds the daemon's own log: each log statement writes at most [`MAX_LINES_PER_WINDOW`] lines in [`WINDOW_DURATION`]. Lines beyond that are
+//! counted; the count is in the statement's next line and in the metrics. Levels below info are enabled by the operator and not bounded.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,20 +15,20 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::LogFormat;
 
-/// Lines of one statement in one window.
+/// Maximum number of lines of one statement per window.
 pub const MAX_LINES_PER_WINDOW: u32 = 20;
-/// How long a window lasts; it begins with a line.
+/// The duration of a window, which starts with a line.
 pub const WINDOW_DURATION: Duration = Duration::from_secs(10);
 
-/// Lines of this process that were not written.
+/// Number of suppressed lines of this process.
 static LEFT_OUT_LINES: AtomicU64 = AtomicU64::new(0);
 
-/// How many lines this process has left out of its log.
+/// The number of suppressed lines of this process.
 pub fn left_out_lines() -> u64 {
     LEFT_OUT_LINES.load(Ordering::Relaxed)
 }
 
-/// What one statement has written.
+/// The window of one statement.
 #[derive(Debug, Clone, Copy)]
 struct StatementWindow {
     opened: Instant,
@@ -45,7 +45,7 @@ impl StatementWindow {
         }
     }
 
-    /// Whether a line may be written: with the number of those before it that were not.
+    /// Whether a line may be written: `Some` with the number of lines suppressed before it.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if now.saturating_duration_since(self.opened) >= WINDOW_DURATION {
             (self.opened, self.lines) = (now, 0);
@@ -59,7 +59,7 @@ impl StatementWindow {
     }
 }
 
-/// Formats what a statement may still write, and nothing of what is beyond.
+/// Formats lines within the limit and drops the others.
 pub struct LimitedFormat<F> {
     inner: F,
     format: LogFormat,
@@ -68,7 +68,7 @@ pub struct LimitedFormat<F> {
 }
 
 impl<F> LimitedFormat<F> {
-    /// Limits what this formats, which has this form.
+    /// Limits this formatter, which writes this format.
     pub fn new(inner: F, format: LogFormat) -> Self {
         Self::with_clock(inner, format, Arc::new(Instant::now))
     }

@@ -1,8 +1,7 @@
-//! Asks this node's data sources what an expression needs to know: within time, each question once, and only what the
-//! caller may ask.
+//! Queries this node's data sources for an expression: within a time limit, each query once, and only queries that the caller is allowed.
 //!
-//! Whatever keeps an answer away, no such source, a denial, a failure, the deadline, makes it unknown and never an
-//! error: what that means for the expression is the expression's business ([`TruthValue`]).
+//! A missing source, a denial, a failure or an expired deadline makes the value unknown, never an error: the expression defines the consequence
+//! ([`TruthValue`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +26,16 @@ use uuid::Uuid;
 use crate::audit::{AuditRecord, AuditVerdict, RecordClass};
 use crate::core::DaemonCore;
 
-/// The policy that says who may ask data sources: its actions are their names.
+/// The policy that governs queries of data sources: its actions are the sources' names.
 pub(crate) const DATA_POLICY: &str = "data";
-/// How long a request's filter may keep data sources busy, waiting for their turn included; and how long a policy may.
+/// Time limit of the queries of a request's filter, including the wait for a permit; a policy has the same limit.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests whose questions are asked at the same time.
+/// Maximum number of requests with running queries.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
-/// Requests that wait for that, or are at it.
+/// Maximum number of requests with waiting or running queries.
 const MAX_ADMITTED_REQUESTS: usize = 256;
 
-/// How many requests may have data sources asked at once, and how many may wait.
+/// Limits the requests with running and with waiting queries.
 #[derive(Debug)]
 pub(crate) struct LookupLimiter {
     room: Arc<Semaphore>,
@@ -53,13 +52,13 @@ impl Default for LookupLimiter {
 }
 
 impl LookupLimiter {
-    /// Takes one request in, if there is room. Never waits.
+    /// Admits one request, if a permit is free. Never waits.
     pub(crate) fn try_enter(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 }
 
-/// The questions that one request asks of this node's data sources. What is answered is asked once, whoever needs it.
+/// The data source queries of one request. A result is cached and shared by filter and policy.
 #[derive(Debug)]
 pub struct RequestLookups {
     core: Arc<DaemonCore>,
@@ -75,7 +74,7 @@ pub struct RequestLookups {
 }
 
 impl RequestLookups {
-    /// Begins for a request that is proven and fresh; nothing is asked yet.
+    /// Starts with an authenticated and fresh request; sends no query.
     pub fn new(
         core: &Arc<DaemonCore>,
         request: &Request,
@@ -96,7 +95,7 @@ impl RequestLookups {
         }
     }
 
-    /// Holds a filter against this node on behalf of the caller, and asks what that needs and the caller may ask.
+    /// Evaluates a filter for this node on behalf of the caller, with the queries that it needs and the caller is allowed.
     pub async fn evaluate_filter(&mut self, filter: &NodeFilter) -> TruthValue {
         let mut known = KnownLookups::default();
         self.restart_deadline();
@@ -115,8 +114,8 @@ impl RequestLookups {
         }
     }
 
-    /// Goes on with something until it is decided, and asks what it needs on behalf of the node, which may ask everything. The
-    /// caller's denials do not blind the node, and what kept the caller waiting costs the node no time.
+    /// Evaluates until decided, with queries on behalf of the node, which may query every source. Denials and delays of the caller's queries do not
+    /// affect the node's queries.
     pub async fn resolve_as_node<'a, T>(
         &mut self,
         progress: impl Fn(&KnownLookups) -> EvaluationProgress<'a, T>,
@@ -133,13 +132,12 @@ impl RequestLookups {
         }
     }
 
-    /// From now on there is time again.
+    /// Restarts the time limit.
     fn restart_deadline(&mut self) {
         self.until = Instant::now() + LOOKUP_TIMEOUT;
     }
 
-    /// The answer to a question: the earlier one, if it was answered before. What kept an answer away is not remembered: it may have
-    /// been the caller's doing.
+    /// The result of a query, cached if it succeeded before. Failures are not cached: the caller may have caused them.
     async fn answer_lookup(&mut self, lookup: &DataLookup) -> DataLookupResult {
         if let Some(found) = self.answers.get(lookup) {
             return found.clone();
@@ -188,7 +186,7 @@ impl RequestLookups {
         })
     }
 
-    /// Whether the caller may ask this source. A denial is recorded once.
+    /// Whether the caller may query this source. A denial is recorded once.
     async fn check_allowed(&mut self, source: &str) -> bool {
         if self.denied.iter().any(|denied| denied == source) {
             return false;
@@ -216,7 +214,7 @@ impl RequestLookups {
                 })
             })
             .await;
-        // Nobody can approve a part of a filter.
+        // An approval covers a whole request, never a part of a filter.
         if decision.allowed && decision.approved_by.is_none() {
             return true;
         }
@@ -248,8 +246,8 @@ impl RequestLookups {
     }
 }
 
-/// Asks in a task of its own, so that a source that panics or hangs costs its answer only. The turn is given back when
-/// the task is over, not when we stop waiting.
+/// Runs the query in a separate task, so that a source that panics or hangs costs only its result. The permit is released when the task ends, not
+/// when the caller stops waiting.
 async fn run_query(
     source: ValidatedDataSource,
     context: CallContext,

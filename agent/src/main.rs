@@ -1,4 +1,4 @@
-//! `rpcd`, the program: reads its arguments and its configuration, starts the log, and lives.
+//! The program `rpcd`: parses arguments and configuration, starts the log, and runs the daemon.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,12 +65,12 @@ enum DaemonCommand {
     },
 }
 
-/// The exit code of a helper that did not become its program, as shells have it.
+/// Exit code of a helper that could not execute its program; the shell convention.
 const EXIT_NOT_STARTED: u8 = 126;
-/// The exit code of a machine that was refused as a node for good.
+/// Exit code of a machine whose enrolment was refused permanently.
 const EXIT_REFUSED: u8 = 3;
 
-/// How long work that nobody waits for may still take at the end.
+/// How long abandoned work may continue at shutdown.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// To be started again does not help a machine that may not become a node: the service manager can tell it by its code.
+/// The exit code of an error. A permanently refused enrolment has its own code, so that the service manager does not restart the daemon.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref() {
         Some(LifecycleError::Newcomer(NodeEnrolmentError::Refused { .. })) => {
@@ -105,7 +105,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// One thread, nothing open, nothing read: what follows is the program's.
+/// Applies the plan and executes the program. Runs single-threaded, before any file is opened.
 fn become_program(plan: &str) -> ExitCode {
     let Err(error) = SandboxPlan::from_argument(plan).and_then(|plan| plan.apply_and_exec());
     print_error(&format!("rpcd: {:#}", anyhow::Error::from(error)));
@@ -125,7 +125,7 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
     if arguments.check {
         return print_config(&config);
     }
-    // Asked now: an upgrade puts another file in its place.
+    // Resolve the path at start: an upgrade replaces the file.
     let program = std::env::current_exe().context("cannot find the daemon's own program")?;
     start_log(&config);
     for warning in config.warnings() {
@@ -149,7 +149,7 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Many nodes instead of one.
+/// Runs many nodes instead of one.
 fn start_virtual_nodes(
     wanted: &virtual_nodes::VirtualNodesArgs,
     config_file: &Path,
@@ -159,7 +159,7 @@ fn start_virtual_nodes(
     virtual_nodes::run_virtual_nodes(wanted, &config)
 }
 
-/// Prints the configuration, and proves that a daemon can be built of it; one that is running is not disturbed.
+/// Prints the configuration, and checks that a daemon can be built from it; does not disturb a running daemon.
 #[expect(clippy::print_stdout, reason = "the report is this command's output")]
 fn print_config(config: &Config) -> anyhow::Result<()> {
     print!("{}", config.check_report());

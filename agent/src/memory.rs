@@ -1,17 +1,16 @@
-//! Gives back to the system what a daemon at rest does not need: what its heap holds free, and the pages of its own program that only
-//! starting, or a burst of work, has touched. They come from the file again when they are wanted. So that all of a heap can be given back,
-//! there is one.
+//! Releases memory that an idle daemon does not need: free heap, and pages of its own program file that only the start or a burst of work used. The
+//! kernel reads such pages from the file again on access. All threads share one heap, so that all of it can be released.
 //!
-//! The project's only unsafe code (decision 23). It decides nothing about when: `lifecycle` does.
+//! Contains the project's only unsafe code (decision 23). `lifecycle` decides when to call it.
 
 use std::fs;
 use std::ops::Range;
 
 use nix::libc;
 
-/// Gives back what is not needed now. Costs a few milliseconds, and a moment for each part of the program that is wanted again.
+/// Releases unused memory. Costs a few milliseconds, plus a page fault for each released page that is used again.
 pub(crate) fn release_unused() {
-    // Where nobody may look, nothing is given back; nothing depends on it.
+    // If smaps is unreadable, release nothing; nothing depends on it.
     if let Ok(maps) = fs::read_to_string("/proc/self/smaps") {
         let here = release_unused as *const () as usize;
         clean_ranges(&maps, here).into_iter().for_each(drop_pages);
@@ -19,8 +18,8 @@ pub(crate) fn release_unused() {
     trim_heap();
 }
 
-/// Parts of the program's own file, as memory maps them, that cannot be written and hold no page of their own: whatever is there, the file
-/// has. `here` is an address in the program; `maps` is what proc(5) says of `/proc/pid/smaps`.
+/// Mappings of the program's own file that are not writable and have no private pages, so that the file holds all their content. `here` is an
+/// address in the program; `maps` is the content of `/proc/pid/smaps`, see proc(5).
 fn clean_ranges(maps: &str, here: usize) -> Vec<Range<usize>> {
     let mapped: Vec<MemoryMapping<'_>> = parse_mappings(maps);
     let Some(own) = mapped.iter().find(|part| part.range.contains(&here)) else {
@@ -38,9 +37,9 @@ fn clean_ranges(maps: &str, here: usize) -> Vec<Range<usize>> {
 struct MemoryMapping<'a> {
     range: Range<usize>,
     permissions: &'a str,
-    /// Device and inode: zeros for what is no file.
+    /// Device and inode; zeros for anonymous mappings.
     file: (&'a str, &'a str),
-    /// Kilobytes that are not the file's, in memory or swapped out; unknown until they are told.
+    /// Kilobytes of private pages, in memory or swapped out; `None` until parsed.
     own: Vec<Option<u64>>,
 }
 
@@ -84,9 +83,9 @@ fn parse_mapping_head(line: &str) -> Option<MemoryMapping<'_>> {
 
 #[expect(unsafe_code, reason = "see SAFETY")]
 fn drop_pages(range: Range<usize>) {
-    // SAFETY: the range is mapped from this program's own file, by the loader, for as long as the process lives; it cannot be written, and
-    // the kernel has said that none of its pages differs from the file. Dropped pages come back from there with the same content, and a
-    // reader never sees anything else. The file itself cannot change while it runs (ETXTBSY); who installs a new one replaces it.
+    // SAFETY: the loader mapped this range from the program's own file for the lifetime of the process. It is not writable, and the kernel has
+    // reported that none of its pages differs from the file. Dropped pages are read from the file again with the same content, so readers see no
+    // change. The file cannot change while it runs (ETXTBSY); an upgrade replaces it.
     let _ = unsafe {
         libc::madvise(
             range.start as *mut libc::c_void,
@@ -96,27 +95,27 @@ fn drop_pages(range: Range<usize>) {
     };
 }
 
-/// Has all threads share one heap, from now on: glibc gives threads heaps of their own, and never the end of such a one back, which is
-/// where a flood of requests has been. To be called before there are threads.
+/// Makes all threads share one heap. glibc otherwise gives threads separate arenas and never releases the end of such an arena, which a flood of
+/// requests has grown. Call it before any thread starts.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "see SAFETY")]
 pub fn share_one_heap() {
-    // SAFETY: a number in glibc's own settings, which nobody reads meanwhile: there is one thread (mallopt(3)).
+    // SAFETY: sets a tunable of glibc; no other thread exists that could read it concurrently (mallopt(3)).
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Other allocators decide by themselves.
+/// Other allocators have no such setting.
 #[cfg(not(target_env = "gnu"))]
 pub fn share_one_heap() {}
 
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "see SAFETY")]
 fn trim_heap() {
-    // SAFETY: glibc's own allocator, under its own locks; only what nobody has allocated is given back (malloc_trim(3)).
+    // SAFETY: glibc's allocator takes its own locks and releases only unallocated memory (malloc_trim(3)).
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators decide by themselves.
+/// Other allocators release memory on their own.
 #[cfg(not(target_env = "gnu"))]
 fn trim_heap() {}
 

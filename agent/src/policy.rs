@@ -1,6 +1,6 @@
-//! Reads the directory of policies. What they mean, and that a broken one denies, is said by [`muster_wire::policy`].
+//! Reads the policy directory. [`muster_wire::policy`] defines policies, and that an invalid one denies.
 //!
-//! Files are read at a load only, never for a request.
+//! Files are read when policies are loaded, never for a request.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use muster_wire::policy::{
 
 use crate::listing;
 
-/// Reads a directory; one that does not exist has no policies. `default` is for agents without a policy. A file that other users could
-/// change denies what it speaks of; a directory that they could change denies everything.
+/// Reads a directory; a missing one has no policies. `default` applies to agents without a policy. A file that other users can change denies its
+/// agent; a directory that they can change denies everything.
 pub fn load_policies(directory: &Path, default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
     let paths = match list_policies(directory) {
         Ok(paths) => paths,

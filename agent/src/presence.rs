@@ -1,4 +1,4 @@
-//! What a daemon leaves on the disk for those who restart it, and what it does at its start about restarts that others asked for.
+//! The presence file that a daemon writes for restart commands, and the resumption of pending restarts at start.
 
 use muster_api::system::error::error_chain;
 use muster_bus::Bus;
@@ -8,14 +8,14 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::agents;
 use crate::config::Config;
 
-/// Leaves word of this daemon for those who restart it, or who want to know whether it answers again.
+/// Writes the daemon's presence for commands that restart it or check its readiness.
 pub(crate) struct PresenceWriter {
     store: RestartStore,
     instance: DaemonInstance,
 }
 
 impl PresenceWriter {
-    /// Says that it is there, and not ready.
+    /// Writes that the daemon has started and is not ready.
     pub(crate) async fn announce_start(store: RestartStore) -> Self {
         let presence = Self {
             store,
@@ -25,7 +25,7 @@ impl PresenceWriter {
         presence
     }
 
-    /// Says whether the daemon is connected, as long as it lives. Its subscriptions stand whenever it is.
+    /// Follows the connection and writes whether the daemon is connected, for its lifetime. While it is connected, its subscriptions are active.
     pub(crate) async fn follow_connection(mut self, bus: Bus) {
         let mut events = bus.subscribe_events();
         loop {
@@ -34,7 +34,7 @@ impl PresenceWriter {
                 self.instance.ready = ready;
                 self.write_instance().await;
             }
-            // Whatever has happened, the next look says what there is; one that lags looks at once.
+            // Any event triggers a check of the current state; a lagging receiver checks immediately.
             if let Err(RecvError::Closed) = events.recv().await {
                 return;
             }
@@ -51,7 +51,7 @@ impl PresenceWriter {
     }
 }
 
-/// Goes on with restarts whose worker was ended with the machine, or with the daemon.
+/// Resumes restarts whose worker was ended with the machine or the daemon.
 pub(crate) async fn resume_restarts(config: &Config) {
     let restarts = match agents::open_restarts(config) {
         Ok(restarts) => restarts,

@@ -1,6 +1,6 @@
-//! `rpcd restart-when-idle`, for manifests and people on the node; `rpcd restart`, for the daemon itself; and the worker's mode.
+//! `rpcd restart-when-idle`, for manifests and operators on the node; `rpcd restart`, for the daemon itself; and the restart worker.
 //!
-//! They need no daemon, no broker and no caller. What they do is `plugins/restart`'s business.
+//! None of them needs a daemon, a broker or a caller. `plugins/restart` implements them.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ use muster_system::{Signal, System};
 use crate::agents;
 use crate::config::Config;
 
-/// Where a daemon keeps its state when nothing is said.
+/// The default state directory of a daemon.
 const DEFAULT_STATE_DIR: &str = "/var/lib/muster";
-/// How often a daemon that starts anew is looked for.
+/// Poll interval while waiting for the restarted daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What `rpcd restart-when-idle` takes.
@@ -95,7 +95,7 @@ pub struct RestartWorkerArgs {
     key: String,
 }
 
-/// Asks for it.
+/// Requests a restart.
 pub fn restart_when_idle(
     asked: &RestartWhenIdleArgs,
     config_file: &Path,
@@ -124,7 +124,7 @@ pub fn restart_when_idle(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The daemon's own restarts, unless other places were named.
+/// The daemon's restart manager, unless the arguments name other paths.
 fn open_restarts(
     asked: &RestartWhenIdleArgs,
     config_file: &Path,
@@ -157,7 +157,7 @@ fn open_restarts(
     ))
 }
 
-/// What the daemon's configuration says, if it says anything. One that is broken must not keep a service from being restarted.
+/// The daemon's configuration, if it exists. An invalid one is ignored, because it must not prevent the restart of a service.
 fn load_config(file: &Path) -> Option<Config> {
     if !file.exists() {
         return None;
@@ -174,7 +174,7 @@ fn load_config(file: &Path) -> Option<Config> {
     }
 }
 
-/// Where the state is: absolute, because the worker lives elsewhere.
+/// The state directory as an absolute path, because the worker runs in another working directory.
 fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
     let state = match (named, config) {
         (Some(named), _) => named.clone(),
@@ -184,13 +184,13 @@ fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf 
     std::path::absolute(&state).unwrap_or(state)
 }
 
-/// Does what was asked for; in a process of its own.
+/// Runs the requested restarts, in a separate process.
 pub fn run_worker(asked: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
     worker::run_worker(&asked.directory, &asked.key)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the daemon to start anew, and waits until it has.
+/// Signals the daemon to restart, and waits until it is ready.
 pub fn restart_daemon(asked: &DaemonRestartArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let config = load_config(config_file);
     let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
@@ -231,7 +231,7 @@ pub fn restart_daemon(asked: &DaemonRestartArgs, config_file: &Path) -> anyhow::
     bail!("rpcd is not ready again after {} s: {how}", asked.wait)
 }
 
-/// A reader that went away is no reason to fail.
+/// A closed standard output is not an error.
 fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,10 +1,10 @@
-//! The memory of seen requests on disk, so that a restart does not run a captured request again.
+//! The journal of seen requests on disk, so that a restart does not execute a captured request again.
 //!
-//! Every request is appended; before an action that changes the node, the file is also forced to disk. The form of the records
-//! and what counts as seen is `muster_wire::fresh`'s. A disk without room keeps nobody from reading: it is tried again with each request.
+//! Every request is appended; before an action that changes the node, the file is also synced to disk. `muster_wire::fresh` defines the record
+//! format and what counts as seen. A full disk does not block reads: writing is retried with each request.
 //!
-//! What a journal no longer holds cannot be told from what never came. So after a start without a whole journal, requests that were issued
-//! before the start are refused, for as long as they could have been valid.
+//! A lost journal cannot show whether a request was seen. After a start without a complete journal, requests issued before the start are therefore
+//! refused for as long as they could have been valid.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,31 +19,31 @@ use muster_wire::fresh::{
 };
 use uuid::Uuid;
 
-/// The journal is written anew when it holds this many records, and at every start.
+/// The journal is compacted at this number of records, and at every start.
 const COMPACT_THRESHOLD: usize = 65_536;
 
 /// The seen requests of one node.
 #[derive(Debug)]
 pub struct SeenRequests {
     inner: Mutex<SeenState>,
-    /// What the start found.
+    /// The state of the journal at start.
     found: JournalState,
-    /// The time of the start, by the node's clock.
+    /// The start time on the node's clock.
     started: Millis,
-    /// Where the clock begins that nobody can set.
+    /// The start time on the monotonic clock, which cannot be set.
     began: Instant,
 }
 
-/// What a start found of the journal of the daemon before it.
+/// The state of the previous daemon's journal at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalState {
-    /// All of it.
+    /// Complete.
     Intact,
-    /// None, as on a machine where no daemon has run.
+    /// Missing, on a machine where no daemon has run.
     Missing,
-    /// None, though a daemon has run here; or an emptied file.
+    /// Missing although a daemon has run, or truncated to zero.
     Lost,
-    /// So many records are damaged.
+    /// This number of records is damaged.
     Damaged(usize),
 }
 
@@ -56,7 +56,7 @@ struct SeenState {
 #[derive(Debug)]
 struct SeenJournal {
     path: PathBuf,
-    /// Nothing as long as there was never room for it. What an earlier life has written stays in its place.
+    /// `None` while the disk never had free space for it. An earlier daemon's file stays in place.
     file: Option<Arc<File>>,
     records: usize,
 }
@@ -67,13 +67,13 @@ struct SeenJournal {
 pub struct SeenError {
     /// The file.
     path: PathBuf,
-    /// The system's word.
+    /// The system error.
     #[source]
     source: io::Error,
 }
 
 impl SeenRequests {
-    /// A memory that ends with the process, for virtual nodes.
+    /// An in-memory journal, for virtual nodes.
     pub fn in_memory() -> Self {
         Self {
             inner: Mutex::new(SeenState {
@@ -86,8 +86,8 @@ impl SeenRequests {
         }
     }
 
-    /// Takes up the journal at this path. A torn or damaged record is left out. Without room on the disk it begins all the same: what
-    /// is to be remembered fails then, until there is room. `ran_before` tells whether there are other traces of an earlier daemon.
+    /// Opens the journal at this path. Skips a torn or damaged record. Without free disk space it opens too: writes then fail until there is space.
+    /// `ran_before` is whether other files show that a daemon has run before.
     pub fn open(path: &Path, now: Millis, ran_before: bool) -> Result<Self, SeenError> {
         let failed = |source| SeenError {
             path: path.to_owned(),
@@ -133,17 +133,17 @@ impl SeenRequests {
         })
     }
 
-    /// What the start found of the journal.
+    /// The state of the journal at start.
     pub fn journal_state(&self) -> JournalState {
         self.found
     }
 
-    /// Whether a request that was issued at this instant, for this long, may have been seen by an earlier daemon whose journal is gone. Clocks
-    /// may differ by `skew`. Once the request's life is over on a clock that cannot be set, its age alone decides again.
+    /// Whether an earlier daemon whose journal is lost may have seen a request with this issue time and lifetime. Clocks may differ by `skew`. Once
+    /// the lifetime has passed on the monotonic clock, only the request's age decides.
     pub fn may_have_been_seen(&self, issued_at: Millis, ttl: Millis, skew: Millis) -> bool {
         let before = match self.found {
             JournalState::Intact => return false,
-            // What no daemon ran for cannot have been seen here; a machine that was set up anew still refuses what is surely older.
+            // Without an earlier daemon nothing was seen here; a newly installed machine still refuses requests that are certainly older.
             JournalState::Missing => self.started.saturating_sub(skew),
             JournalState::Lost | JournalState::Damaged(_) => self.started.saturating_add(skew),
         };
@@ -151,7 +151,7 @@ impl SeenRequests {
         issued_at < before && self.now(0).steady <= life
     }
 
-    /// Notes a request. It counts as seen even if the journal could not be written, which is told by the error.
+    /// Adds a request. It counts as seen even if the journal write fails, which the error reports.
     pub fn insert(
         &self,
         caller: &[u8; 32],
@@ -177,7 +177,7 @@ impl SeenRequests {
         Ok(insertion)
     }
 
-    /// Forgets what is over, also when nobody asks anything any more.
+    /// Forgets expired requests. Needed on an idle node, which gets no new requests.
     pub fn forget_expired(&self, now: Millis) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.cache.remove_expired(self.now(now));
@@ -188,7 +188,7 @@ impl SeenRequests {
         DualClockInstant { wall, steady }
     }
 
-    /// Forces what was noted to disk. Blocks.
+    /// Syncs the journal to disk. Blocks.
     pub fn sync(&self) -> Result<(), SeenError> {
         let journal = {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +207,7 @@ impl SeenRequests {
 }
 
 impl JournalState {
-    /// What is wrong with the journal, for the log and for health.
+    /// The problem with the journal, for the log and the health report.
     pub fn problem(self) -> Option<String> {
         let what = match self {
             Self::Intact | Self::Missing => return None,
@@ -222,7 +222,7 @@ impl JournalState {
     }
 }
 
-/// Whether this is for want of room, which may be made at any time.
+/// Whether the error means that the disk is full, which may change at any time.
 fn is_out_of_room(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
@@ -232,7 +232,7 @@ fn is_out_of_room(error: &io::Error) -> bool {
 }
 
 impl SeenJournal {
-    /// One for which there was no room.
+    /// A journal without a file, for a full disk.
     fn without_file(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -241,7 +241,7 @@ impl SeenJournal {
         }
     }
 
-    /// Writes what is alive to a new file, and puts it in the old one's place.
+    /// Writes the unexpired records to a new file, and renames it over the old one.
     fn rewrite(path: &Path, cache: &SeenCache) -> io::Result<Self> {
         let fresh = path.with_extension("new");
         let mut options = OpenOptions::new();
@@ -273,7 +273,7 @@ impl SeenJournal {
                 (&**file).write_all(&record.encode())?;
                 self.records += 1;
             }
-            // The record is in the cache already.
+            // The rewrite includes the record, which is in the cache already.
             _ => *self = Self::rewrite(&self.path, cache)?,
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Central services that this host offers besides being a node. Each has credentials and a connection of its own, because a service may
-//! ask, and a node may not.
+//! Central services on this host besides the node. Each has its own credentials and connection, because a service may send requests, and a node may
+//! not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +23,15 @@ use crate::agents;
 use crate::assemble::{self, AssembleError};
 use crate::config::Config;
 
-/// How long services may take to leave.
+/// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The services that were started.
+/// The running services.
 #[derive(Debug, Default)]
 pub(crate) struct CentralServices(Vec<JoinHandle<()>>);
 
 impl CentralServices {
-    /// Waits for them to leave, after their stop was asked for.
+    /// Waits until they have stopped, after their stop was requested.
     pub(crate) async fn wait_stopped(self) {
         for service in self.0 {
             if tokio::time::timeout(SHUTDOWN_TIMEOUT, service)
@@ -44,7 +44,7 @@ impl CentralServices {
     }
 }
 
-/// Everything that is only read, to prove that the configured services can be started.
+/// Loads everything that is read-only, to check that the configured services can be started.
 pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     let options = agents::provisioner_options(config)?;
     if options.enabled {
@@ -59,7 +59,7 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     Ok(())
 }
 
-/// Starts what the configuration enables.
+/// Starts the configured services.
 pub(crate) async fn start_services(
     config: &Config,
     desk: &ProvisionerHandle,
@@ -105,7 +105,7 @@ pub(crate) async fn start_services(
     )]))
 }
 
-/// The door for newcomers, in their own account.
+/// The enrolment service, in the enrolment account.
 async fn enrolment_service(
     config: &Config,
     door: &EnrolmentOptions,
@@ -133,12 +133,12 @@ async fn enrolment_service(
     Ok(EnrolmentService::new(bus, enroller))
 }
 
-/// The key that signs nodes: whoever has it can make any node.
+/// The key that signs node tokens: its holder can create any node.
 fn node_key(door: &EnrolmentOptions) -> Result<KeyPair, AssembleError> {
     assemble::read_key(&door.node_key)
 }
 
-/// How a service connects: to the same broker as the node, under its own name.
+/// The connection options of a service: the node's broker, under the service's own name.
 fn connect_options(config: &Config, signer: &Signer) -> Result<Connection, AssembleError> {
     let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
     let servers = config.broker.urls.iter().map(parse);

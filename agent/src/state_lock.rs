@@ -1,4 +1,4 @@
-//! Keeps every other daemon out of a state directory: two would forget each other's seen requests.
+//! The lock of a state directory: two daemons in it would lose each other's seen requests.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use crate::assemble::AssembleError;
 
-/// How long what a killed daemon was just starting may outlive it, on a machine that is busy.
+/// How long a child that a killed daemon was just starting may outlive it on a busy machine.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is looked whether it is gone.
+/// Poll interval of the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Keeps other daemons out of a state directory, until it is dropped.
+/// Excludes other daemons from a state directory until dropped.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     /// The directory itself, and the lock file in it.
     _files: Vec<File>,
 }
 
-/// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests. Waits for a moment
-/// for one that was killed: a program that it was just starting holds the lock until it has begun.
+/// Creates the state directory and locks it: two daemons in it would lose each other's seen requests. Waits briefly for a killed daemon: a child
+/// that it was starting holds the lock until it executes its program.
 pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, AssembleError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
     made.map_err(|source| AssembleError::Directory {
@@ -42,7 +42,7 @@ pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, Assemb
     Ok(StateLock { _files: files })
 }
 
-/// The file that every version locks; nothing where the state cannot be written, which is no reason not to answer questions.
+/// The lock file that every version uses; `None` if the state directory is not writable, because a node can still reply to read requests then.
 fn lock_file(state: &Path) -> Result<Option<File>, AssembleError> {
     let path = state.join("lock");
     let opened = File::options()
@@ -50,7 +50,7 @@ fn lock_file(state: &Path) -> Result<Option<File>, AssembleError> {
         .append(true)
         .mode(0o600)
         .open(&path);
-    // Whoever can open it can hold it, and keep the daemon from starting. An older one may have been open to all.
+    // Any user who can open the file can lock it and block the daemon. An older file may be open to all.
     let closed = opened.and_then(|file| {
         file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(file)

@@ -1,15 +1,15 @@
-//! Texts of others on a terminal: what would steer it is escaped.
+//! Escapes untrusted text for terminals.
 
 use std::fmt::Write as _;
 
-/// Whether a terminal acts on the character instead of showing it: control characters, and those that reorder text.
+/// Whether a terminal interprets the character instead of displaying it: control characters, and those that reorder text.
 fn steers_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Catalogs and programs choose these texts: what steers a terminal is escaped, and a further line is indented, so that it cannot look
-/// like one of ours.
+/// Catalogs and programs supply these texts: terminal control characters are escaped, and continuation lines are indented, so that they cannot
+/// imitate the program's own output.
 pub fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -23,7 +23,7 @@ pub fn escape_text(text: &str) -> String {
     shown
 }
 
-/// The same for a line of JSON, where it means the same. JSON itself escapes only the first control characters.
+/// Escapes a line of JSON without changing its meaning. JSON itself escapes only the control characters below U+0020.
 pub(crate) fn escape_json(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     for c in line.chars() {

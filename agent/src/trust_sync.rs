@@ -1,8 +1,8 @@
-//! Keeps the account token of a running daemon the newest: reads it from the fleet's bucket of trust before the daemon serves, after each
-//! reconnect, when the bucket's head changes, and at intervals. Takes the node's own renewed token from there, too, when it is due.
+//! Keeps the account token of a running daemon current: reads it from the fleet's trust bucket before the daemon serves, after each reconnect, when
+//! the bucket's head changes, and at intervals. Reads the node's own renewed token from the bucket too, when renewal is due.
 //!
-//! It decides nothing about requests: [`TrustFreshness`] says since when it is unknown whether the token is the newest, and the pipeline
-//! and the health report go by that.
+//! It makes no decision about requests: [`TrustFreshness`] records since when it is unknown whether the token is the newest; the pipeline and the
+//! health report use that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,34 +20,34 @@ use tokio_util::sync::CancellationToken;
 use crate::core::DaemonCore;
 use crate::renewal::NodeTokenRenewalError;
 
-/// How often the head is read while nothing announces a change.
+/// Interval of reading the head while no change is announced.
 const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How often, in the life of the node's own token, a renewed one is looked for.
+/// Number of checks for a renewed token during the lifetime of the node's own token.
 const CHECKS_PER_LIFETIME: u64 = 24;
 
-/// After how long without a confirmed token the health report says so, in milliseconds.
+/// The health report warns after this time without a confirmed token, in milliseconds.
 const STALE_REPORT_MILLIS: Millis = 60 * 60 * 1000;
 
-/// Over how long the nodes of a fleet spread their reads of an announced token, for each 32 KiB of it.
+/// The nodes of a fleet spread their reads of an announced token over this time, for each 32 KiB of it.
 const SPREAD_PER_BLOCK: Duration = Duration::from_secs(1);
 const SPREAD_BLOCK_BYTES: u64 = 32 * 1024;
-/// Longest such time.
+/// Maximum spread.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
 
 /// Since when it is unknown whether the daemon's account token is the newest.
 #[derive(Debug, Default)]
 pub struct TrustFreshness {
-    /// When the bucket of trust last named no newer token; before the first time, when the daemon started.
+    /// When the trust bucket last named no newer token; before the first time, when the daemon started.
     confirmed_at: AtomicU64,
-    /// After how many milliseconds requests are refused; 0 is never.
+    /// Requests are refused after this many milliseconds; 0 disables the check.
     max_age: AtomicU64,
-    /// Why the last look failed.
+    /// The error of the last check.
     problem: Mutex<Option<String>>,
 }
 
 impl TrustFreshness {
-    /// Last confirmed at this time.
+    /// Creates it with this confirmation time.
     pub(crate) fn starting_at(confirmed_at: Millis) -> Self {
         Self {
             confirmed_at: AtomicU64::new(confirmed_at),
@@ -55,7 +55,7 @@ impl TrustFreshness {
         }
     }
 
-    /// Refuse requests once the token was not confirmed for so long; never when `None`.
+    /// Sets the age of the last confirmation after which requests are refused; `None` disables the check.
     pub fn set_max_age(&self, max_age: Option<Duration>) {
         let millis = max_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         self.max_age.store(millis, Ordering::Release);
@@ -65,7 +65,7 @@ impl TrustFreshness {
         self.max_age.load(Ordering::Acquire) != 0
     }
 
-    /// An earlier daemon confirmed the token at this time, and this one has not.
+    /// Sets the time at which an earlier daemon confirmed the token, if this daemon has not confirmed it.
     pub(crate) fn set_confirmed_before(&self, at: Millis) {
         self.confirmed_at.fetch_min(at, Ordering::AcqRel);
     }
@@ -75,14 +75,14 @@ impl TrustFreshness {
         self.confirmed_at.load(Ordering::Acquire)
     }
 
-    /// How long the token was not confirmed, if that is longer than requests are served.
+    /// The age of the last confirmation, if it exceeds the maximum.
     pub(crate) fn expired_age(&self, now: Millis) -> Option<Millis> {
         let max_age = self.max_age.load(Ordering::Acquire);
         let age = now.saturating_sub(self.confirmed_at());
         (max_age != 0 && age > max_age).then_some(age)
     }
 
-    /// What to report when the token was not confirmed for long.
+    /// The problem to report if the token was not confirmed for too long.
     pub(crate) fn staleness_report(&self, now: Millis) -> Option<String> {
         let age = now.saturating_sub(self.confirmed_at());
         if age < STALE_REPORT_MILLIS && self.expired_age(now).is_none() {
@@ -113,18 +113,18 @@ impl TrustFreshness {
     }
 }
 
-/// A token that was taken over.
+/// An accepted token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenChange {
-    /// The account's.
+    /// A new account token.
     Account(String),
-    /// The node's own.
+    /// A new token of the node.
     Own(String),
-    /// No other: the known account token was confirmed to be the newest. Only with a greatest age.
+    /// The current account token was confirmed as the newest. Sent only if a maximum age is set.
     Confirmed,
 }
 
-/// Why a renewed token of the node was not taken over.
+/// Why a renewed token of the node was not accepted.
 #[derive(Debug, thiserror::Error)]
 enum TokenUpdateError {
     #[error(transparent)]
@@ -135,18 +135,18 @@ enum TokenUpdateError {
     Renewal(#[from] NodeTokenRenewalError),
 }
 
-/// What keeps one daemon's tokens the newest.
+/// Keeps the tokens of one daemon current.
 #[derive(Debug)]
 pub(crate) struct TrustSync {
     core: Arc<DaemonCore>,
     bus: Bus,
-    /// Tokens that were taken over, to be written to the disk.
+    /// Accepted tokens, to be written to disk.
     changed: mpsc::Sender<TokenChange>,
     heads: Option<BusSubscription>,
 }
 
 impl TrustSync {
-    /// Reads the newest token, and subscribes to changes. A bucket that cannot be read is reported, and does not stop the daemon.
+    /// Reads the newest token and subscribes to changes. An unreadable bucket is reported and does not stop the daemon.
     pub(crate) async fn start(
         core: Arc<DaemonCore>,
         bus: Bus,
@@ -193,7 +193,7 @@ impl TrustSync {
         }
     }
 
-    /// How long until the next look while nothing announces a change. A token that is due is looked for several times while it lives.
+    /// Time until the next check while no change is announced. A token whose renewal is due is checked several times during its lifetime.
     fn next_interval(&self) -> Duration {
         let usual = self.core.trust_freshness().check_interval();
         match self.core.token_life() {
@@ -232,7 +232,7 @@ impl TrustSync {
         }
     }
 
-    /// Takes over the token that the bucket names; whether it is newer than the known one.
+    /// Accepts the token that the bucket names; returns whether it is newer than the current one.
     async fn take_newest(&self, spread: ReadSpread) -> Result<bool, TrustLookupError> {
         let head = self.bus.account_head().await?;
         let known = self.core.trust();
@@ -245,13 +245,13 @@ impl TrustSync {
         self.core
             .update_trust(newer.account_token())
             .map_err(TrustLookupError::Token)?;
-        // The disk is written beside this, and may lag.
+        // A separate task writes to disk; it may lag behind.
         let change = TokenChange::Account(newer.account_token().to_owned());
         let _ = self.changed.try_send(change);
         Ok(true)
     }
 
-    /// Uses the node's renewed token, if the current one is due and there is one that ends later.
+    /// Uses the node's renewed token, if renewal is due and the new token expires later.
     async fn take_renewed(&self) -> Result<(), TokenUpdateError> {
         let now = self.core.now();
         let Some(life) = self
@@ -272,7 +272,7 @@ impl TrustSync {
         let token = String::from_utf8_lossy(&value);
         match self.core.renew_token(token.trim()) {
             Ok(()) => {}
-            // What was read is the token in use.
+            // The bucket still contains the current token.
             Err(NodeTokenRenewalError::Renew(SignerRenewError::NotLonger { .. })) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
@@ -286,14 +286,14 @@ impl TrustSync {
     }
 }
 
-/// Whether a newer token is read at once, or at a time that depends on its size.
+/// Whether a newer token is read immediately, or after a delay that depends on its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadSpread {
     None,
     BySize,
 }
 
-/// True for each announced head. A subscription that has ended never announces one.
+/// Returns true for an announced head, and false once when the subscription ends; never completes after that.
 async fn next_head(heads: &mut Option<BusSubscription>) -> bool {
     match heads {
         Some(subscription) => {
@@ -312,7 +312,7 @@ fn spread_delay(bytes: u64) -> Duration {
     random_delay(SPREAD_PER_BLOCK.saturating_mul(blocks).min(MAX_SPREAD))
 }
 
-/// Between the interval and half as long again, so that the nodes of a fleet do not read together.
+/// The interval plus up to 50 % jitter, so that the nodes of a fleet do not read together.
 fn jittered_interval(interval: Duration) -> Duration {
     interval + random_delay(interval / 2)
 }

@@ -15,7 +15,7 @@ const SUFFICIENT_BATCH_SIZE: usize = 256;
 /// Maximum wait after the first reply of a batch: imperceptible to a user, but enough for many replies of a large fleet.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
-/// Returns the first reply and those that arrive within [`BATCH_WINDOW`]. Stops early when `awaited` replies are in.
+/// Returns the first reply and those that arrive within `BATCH_WINDOW`. Stops early when `awaited` replies are in.
 pub(crate) async fn collect_batch(
     first: BusMessage,
     replies: &mut BusSubscription,

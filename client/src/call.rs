@@ -45,7 +45,7 @@ pub struct RpcCall {
     /// Time limit for the action on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
     /// Maximum time to wait for replies. Should exceed `timeout`. If the number of nodes is unknown, it limits the wait for the first reply; while
-    /// replies keep arriving, the wait lasts at least [`Window::most`](crate::DiscoveryWindow::most).
+    /// replies keep arriving, the wait lasts at least [`crate::DiscoveryWindow::most`].
     pub wait: Duration,
     /// Maximum time until a node starts the action.
     pub ttl: Duration,

@@ -67,7 +67,7 @@ impl ClientInner {
         Ok(true)
     }
 
-    /// Refreshes the account token if the last check is older than [`TRUST_REFRESH_INTERVAL`], so that a long-running client applies revocations.
+    /// Refreshes the account token if the last check is older than `TRUST_REFRESH_INTERVAL`, so that a long-running client applies revocations.
     pub(crate) async fn refresh_old_trust(&self) {
         if self.last_trust_check().elapsed() >= TRUST_REFRESH_INTERVAL {
             // The broker itself rejects revoked users, so an unreadable trust bucket does not fail the call.

@@ -97,7 +97,7 @@ impl OfflineSigner {
         )?)
     }
 
-    /// Verifies an encoded approval as nodes do. Also returns the value for [`Call::approval`](crate::RpcCall::approval).
+    /// Verifies an encoded approval as nodes do. Also returns the value for [`crate::RpcCall::approval`].
     pub fn read_approval(&self, bytes: &[u8]) -> Result<(ApprovedProposal, String), ApprovalError> {
         let text = encode_envelope(bytes);
         let approved = open_approval(&text, &self.trust, &TokenCache::new(2), now())?;

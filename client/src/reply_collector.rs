@@ -339,7 +339,7 @@ impl ReplyCollector<'_> {
         }
     }
 
-    /// Ignores progress of nodes that have already replied.
+    /// Handles a progress message; ignores nodes that have already replied.
     async fn handle_progress(
         &mut self,
         progress: Result<ProgressMessage, MessageRefusal>,

@@ -1,6 +1,6 @@
-//! The DDLs of the agents and data sources that come with the product: the files of `agents/` and `data/`, as text.
+//! The DDLs of the built-in agents and data sources: the files of `agents/` and `data/`, as text.
 //!
-//! `build.rs` lists them; the tests prove that each one is a valid DDL of the name it is kept by.
+//! `build.rs` lists them; the tests check that each one is a valid DDL with the name of its file.
 
 /// Name and document of every built-in agent, sorted by name.
 pub const BUILTIN_AGENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));

@@ -1,5 +1,5 @@
-//! What a DDL document must mean to be used: names, types, validators, defaults, aggregates,
-//! examples. Turns what `parse` read into the types of `schema`.
+//! Validates a parsed DDL document: names, types, validators, defaults, aggregates, examples. Converts the types of `parse` to
+//! the types of `schema`.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ use crate::schema::{
 use crate::validate::{ValidationRule, ValidationRuleError, validator_names};
 use crate::value_type::ValueType;
 
-/// The longest time limit, in seconds: a day.
+/// Longest timeout, in seconds: a day.
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
-/// The longest name of an agent, action, input or output, in bytes.
+/// Longest name of an agent, action, input or output, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Inputs with a validation that one DDL may have, because each holds a compiled pattern.
+/// Most inputs with a validation in one DDL, because each holds a compiled pattern.
 const MAX_VALIDATIONS: usize = 256;
 
 type DdlWarnings = Vec<String>;
@@ -77,7 +77,7 @@ fn check_timeout(at: &str, seconds: u64) -> Result<(), DdlError> {
     })
 }
 
-/// Paths that mean the same wherever the agent is started, and nothing that climbs out of what it seems to name.
+/// Requires absolute paths without `..`, so that a path does not depend on the working directory.
 fn check_capabilities(metadata: &DdlMetadata) -> Result<(), DdlError> {
     let Some(AgentCapabilities { read, write, .. }) = &metadata.capabilities else {
         return Ok(());
@@ -174,7 +174,7 @@ fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<Actio
     Ok(action)
 }
 
-/// A document that says nothing gets the safe class: what is not read-only can be anything, and so is root-equivalent.
+/// Without a class, an action that is not read-only is classified as root-equivalent, which is the safe default.
 fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError> {
     let implied = if raw.read_only && !raw.dangerous {
         ActionClass::Read
@@ -197,7 +197,7 @@ fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError>
     })
 }
 
-/// An example that the schema refuses would mislead everybody who reads it.
+/// Checks that the examples satisfy the schema.
 fn check_examples(action: &ActionSchema, at: &str) -> Result<(), DdlError> {
     for (number, example) in (1..).zip(&action.examples) {
         let at = || format!("{at}, example {number}");
@@ -260,8 +260,8 @@ pub(crate) fn check_input(
     Ok(input)
 }
 
-/// Published DDLs write an empty string where they mean "none", even where the input's own
-/// validation refuses it.
+/// Published DDLs use an empty string for "no default", even if the input's own validation refuses it. Such a default is
+/// ignored.
 fn usable_default(
     input: &InputSchema,
     default: Value,
@@ -295,8 +295,7 @@ pub(crate) fn check_outputs(
     checked.collect()
 }
 
-/// A default of another type is tolerated: published DDLs say "Unknown" for integers that no
-/// action has computed yet.
+/// A default of another type is accepted: published DDLs use "Unknown" for integers that were not computed.
 fn check_output(
     name: String,
     raw: DocumentOutput,
@@ -412,7 +411,7 @@ fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError>
     })
 }
 
-/// Names of agents and actions are words of a subject, so they are lower case.
+/// Names of agents and actions are subject tokens, so they are lower case.
 fn check_subject_name(at: &str, name: &str) -> Result<(), DdlError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     check_name(
@@ -423,7 +422,7 @@ fn check_subject_name(at: &str, name: &str) -> Result<(), DdlError> {
     )
 }
 
-/// Names of inputs and outputs; published DDLs have upper-case ones.
+/// Checks names of inputs and outputs; published DDLs use upper case in some.
 fn check_value_name(at: &str, name: &str) -> Result<(), DdlError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     check_name(at, name, allowed, "1 to 64 letters, digits and _")

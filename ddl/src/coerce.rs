@@ -1,7 +1,7 @@
-//! Words of a command line, `key=value`, to the typed values that the inputs declare.
+//! Converts `key=value` arguments of a command line to the typed values of the declared inputs.
 //!
-//! Only makes values of the right type. Whether they are complete and valid is decided by
-//! [`ActionSchema::validate_input`], on the client and again on every node.
+//! Only converts types. [`ActionSchema::validate_input`] checks completeness and validity, on the client and again on every
+//! node.
 
 use serde_json::{Map, Number, Value};
 
@@ -10,12 +10,12 @@ use crate::schema::ActionSchema;
 use crate::validate::ValueViolation;
 use crate::value_type::ValueType;
 
-/// The longest JSON text that a word may hold, in bytes.
+/// Longest JSON text in an argument, in bytes.
 const MAX_JSON_BYTES: usize = 256 * 1024;
 
 impl ActionSchema {
-    /// Typed values for the `words`. Undeclared names keep their words as strings if the action
-    /// says `additional_input`, because the plugin's own type system will read them.
+    /// Typed values of the `words`. Undeclared inputs keep their text if the action has `additional_input`, because the plugin
+    /// converts them itself.
     pub fn coerce_words(
         &self,
         words: &[(String, String)],
@@ -80,7 +80,7 @@ fn parse_integer(word: &str) -> Option<Number> {
         .ok()
 }
 
-/// JSON knows neither infinities nor "not a number".
+/// JSON has neither infinities nor NaN.
 fn parse_float(word: &str) -> Option<Number> {
     word.parse::<f64>().ok().and_then(Number::from_f64)
 }
@@ -104,7 +104,7 @@ fn parse_array(word: &str) -> Option<Value> {
     Some(items.map(Value::from).collect())
 }
 
-/// JSON when it looks like a structure, else the text itself: `1.10` stays a version.
+/// Parses JSON if the text looks like an object or list, else keeps the text: `1.10` stays a version.
 fn parse_any(word: &str) -> Option<Value> {
     if word.trim_start().starts_with(['{', '[', '"']) {
         parse_json(word)

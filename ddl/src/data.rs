@@ -1,7 +1,6 @@
-//! The schema of a data source: what it is asked, what it answers, how long that may take.
+//! The schema of a data source: its query, its outputs and its timeout.
 //!
-//! The layout is that of an agent's DDL with one `query` in the place of actions. Values of [`DataDdl`] exist only
-//! after every check has passed.
+//! The layout is that of an agent's DDL with one `query` in place of actions. A [`DataDdl`] has passed all checks.
 
 use std::time::Duration;
 
@@ -23,12 +22,12 @@ pub struct DataDdl {
     warnings: Vec<String>,
 }
 
-/// A question and its answer, for documentation and as a proof that code and schema agree.
+/// A query and its answer, for documentation and as a test of the schema.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct DataExample {
     /// An expression that uses the source.
     pub expression: String,
-    /// What the expression says.
+    /// What the expression means.
     #[serde(default)]
     pub description: String,
     /// The query.
@@ -51,7 +50,7 @@ struct DataDdlDocument {
 }
 
 impl DataDdl {
-    /// Reads and checks a document. Unknown keys are tolerated, see [`DataDdl::warnings`].
+    /// Parses and checks a document. Unknown keys are tolerated, see [`DataDdl::warnings`].
     pub fn from_slice(bytes: &[u8]) -> Result<Self, DdlError> {
         let (document, mut warnings) = read_document::<DataDdlDocument>(bytes)?;
         check::check_metadata(&document.metadata)?;
@@ -82,7 +81,7 @@ impl DataDdl {
         &self.metadata.name
     }
 
-    /// How long one answer may take.
+    /// Timeout of one query.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.metadata.timeout)
     }
@@ -92,27 +91,27 @@ impl DataDdl {
         &self.metadata
     }
 
-    /// What it is asked for; none, if there is nothing to ask.
+    /// The query's schema; `None` if the source takes no query.
     pub fn query_schema(&self) -> Option<&InputSchema> {
         self.query.as_ref()
     }
 
-    /// What it answers, in the document's order.
+    /// The outputs, in document order.
     pub fn outputs(&self) -> &[OutputSchema] {
         &self.outputs
     }
 
-    /// Questions and their answers.
+    /// Example queries and answers.
     pub fn examples(&self) -> &[DataExample] {
         &self.examples
     }
 
-    /// What was odd about the document and yet tolerated.
+    /// Tolerated problems of the document.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whether the source may be asked this.
+    /// Checks that the source accepts this query.
     pub fn check_query(&self, query: Option<&str>) -> Result<(), DataQueryError> {
         let source = || self.name().to_owned();
         match (&self.query, query.filter(|query| !query.is_empty())) {
@@ -136,12 +135,12 @@ impl DataDdl {
         }
     }
 
-    /// What is wrong with a query that is given, if it is.
+    /// The violation of a given query, if any.
     pub fn query_violation(&self, query: &str) -> Option<ValueViolation> {
         self.query.as_ref()?.check_value(&Value::from(query)).err()
     }
 
-    /// The answer with null for what was left out, or why it is refused.
+    /// The answer with null for missing outputs, or the reason for refusal.
     pub fn check_answer(
         &self,
         given: Map<String, Value>,

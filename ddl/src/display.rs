@@ -1,15 +1,15 @@
-//! Which replies are worth showing. Decides; draws nothing.
+//! Decides which replies are displayed.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which replies an action wants shown.
+/// Which replies of an action are displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DisplayMode {
-    /// Only those of nodes where the action succeeded.
+    /// Only successful ones.
     Ok,
-    /// Only those of nodes where it failed; the default of `MCollective`.
+    /// Only failed ones; the default of `MCollective`.
     #[default]
     Failed,
     /// All of them.
@@ -17,7 +17,7 @@ pub enum DisplayMode {
 }
 
 impl DisplayMode {
-    /// Whether a reply is shown; `wish` is what the operator asked for, and wins.
+    /// Whether a reply is displayed; `wish` is the operator's choice and takes precedence.
     pub const fn shows_reply(self, succeeded: bool, wish: Option<DisplayOverride>) -> bool {
         match (wish, self) {
             (Some(DisplayOverride::All), _) | (None, Self::Always) => true,
@@ -27,7 +27,7 @@ impl DisplayMode {
         }
     }
 
-    /// The word that documents use.
+    /// The keyword in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -43,7 +43,7 @@ impl fmt::Display for DisplayMode {
     }
 }
 
-/// Which replies an operator wants to see, whatever the action says.
+/// The operator's choice of displayed replies, which overrides the action's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisplayOverride {
     /// Only successes.
@@ -56,7 +56,7 @@ pub enum DisplayOverride {
     None,
 }
 
-/// A word that is no [`DisplayOverride`].
+/// The text is not a [`DisplayOverride`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} does not say which replies to show; say ok, failed, all or none")]
 pub struct UnknownOverride(String);
@@ -68,7 +68,7 @@ impl FromStr for DisplayOverride {
         match word {
             "ok" => Ok(Self::Ok),
             "failed" => Ok(Self::Failed),
-            // `always` is the word of the DDL for the same thing.
+            // `always` is the DDL keyword for `all`.
             "all" | "always" => Ok(Self::All),
             "none" => Ok(Self::None),
             _ => Err(UnknownOverride(word.to_owned())),

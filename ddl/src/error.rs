@@ -1,189 +1,189 @@
-//! Why a DDL, the inputs of a request or the outputs of a reply were refused.
+//! Errors of DDLs, request inputs and reply outputs.
 //!
-//! The values of sensitive inputs and outputs are never part of an error.
+//! Errors never contain values of sensitive inputs and outputs.
 
 use serde_json::Value;
 
 use crate::REDACTED;
 use crate::validate::{InvalidPattern, ValueViolation};
 
-/// Characters of a refused value or name that an error repeats.
+/// Longest part of an invalid value or name in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 60;
 
-/// Why a DDL document was refused.
+/// Why a DDL document is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DdlError {
-    /// The document is larger than any honest one.
+    /// The document exceeds the size limit.
     #[error("the ddl has {size} bytes, more than the {limit} allowed")]
     TooLarge {
-        /// Bytes in the document.
+        /// Document size in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The document is not JSON, or not in the layout of a DDL.
+    /// The document is not JSON with the layout of a DDL.
     #[error("the ddl is not a JSON document in the layout of an agent's ddl")]
     Json(#[source] serde_json::Error),
-    /// A name does not follow the grammar.
+    /// An invalid name.
     #[error("{at}: the name {name:?} is not {grammar}")]
     Name {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// The name as written, shortened.
+        /// The name as written, truncated.
         name: String,
-        /// What names look like there.
+        /// The expected grammar.
         grammar: &'static str,
     },
-    /// More validations than any honest document has.
+    /// The document exceeds the limit of validations.
     #[error("the ddl has {count} inputs with a validation, more than the {limit} allowed")]
     TooManyValidations {
-        /// Inputs with a validation.
+        /// Number of inputs with a validation.
         count: usize,
-        /// How many are allowed.
+        /// The limit.
         limit: usize,
     },
-    /// Two actions have the same name.
+    /// A duplicate action name.
     #[error("action `{name}` is declared twice; rename one of them")]
     DuplicateAction {
         /// The name.
         name: String,
     },
-    /// A word that is none of those known in its place: a type, validator or function.
+    /// An unknown keyword: a type, validator or function.
     #[error("{at}: unknown {what} {word:?}; known are {known}")]
     Unknown {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// What kind of word.
+        /// The kind of keyword.
         what: &'static str,
-        /// The word, shortened.
+        /// The keyword, truncated.
         word: String,
-        /// The words that would do.
+        /// The valid keywords.
         known: String,
     },
     /// A regular expression does not compile.
     #[error("{at}: the validation pattern {pattern:?} is not a regular expression")]
     Pattern {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// The pattern, shortened.
+        /// The pattern, truncated.
         pattern: String,
-        /// What the compiler says.
+        /// The compiler's error.
         #[source]
         source: InvalidPattern,
     },
-    /// A default does not satisfy its own definition.
+    /// A default violates its own definition.
     #[error("{at}: the default {violation}")]
     Default {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// What the definition demands.
+        /// The violation.
         violation: ValueViolation,
     },
-    /// A path that cannot be used.
+    /// An invalid path.
     #[error("{at}: {path:?} is not {expected}")]
     Path {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// The path as written, shortened.
+        /// The path as written, truncated.
         path: String,
-        /// What is wanted there.
+        /// What was expected.
         expected: &'static str,
     },
-    /// An input of type `list` has nothing to choose from.
+    /// An input of type `list` has no choices.
     #[error("{at}: an input of type list needs a `list` of at least one choice")]
     NoChoices {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
     },
     /// The class of an action contradicts its other keys.
     #[error("{at}: the class `{class}` {problem}")]
     Class {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
         /// The class.
         class: &'static str,
-        /// What it contradicts or needs.
+        /// The contradiction or the missing key.
         problem: &'static str,
     },
-    /// The time limit is zero or longer than a day.
+    /// The timeout is zero or longer than a day.
     #[error("{at}: a timeout of {seconds} seconds is not between 1 and {limit}")]
     Timeout {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// The limit as written.
+        /// The timeout as written, in seconds.
         seconds: u64,
-        /// The longest allowed.
+        /// The limit in seconds.
         limit: u64,
     },
-    /// An aggregate that cannot be computed.
+    /// An invalid aggregate.
     #[error("{at}: aggregate `{function}` {problem}")]
     Aggregate {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
         /// The function.
         function: String,
-        /// What is wrong with its arguments.
+        /// The problem of its arguments.
         problem: String,
     },
-    /// The default action is none of the actions, or is named twice and differently.
+    /// The default action does not exist, or is declared twice with different names.
     #[error("the default action `{name}` is not an action of this agent or is contradicted")]
     DefaultAction {
-        /// The name as written, shortened.
+        /// The name as written, truncated.
         name: String,
     },
-    /// An example of a data source would be refused.
+    /// An example of a data source is invalid.
     #[error("example {number} would be refused")]
     DataExample {
-        /// Which one, from 1.
+        /// Its number, from 1.
         number: usize,
-        /// Why.
+        /// The reason.
         source: Box<DataQueryError>,
     },
-    /// The request of an example would be refused.
+    /// The request of an example is invalid.
     #[error("{at}: the example's input would be refused")]
     ExampleInput {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: Box<InputValidationError>,
     },
-    /// The reply of an example would be refused.
+    /// The reply of an example is invalid.
     #[error("{at}: the example's output would be refused")]
     ExampleOutput {
-        /// Where in the document.
+        /// Location in the document.
         at: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: Box<OutputValidationError>,
     },
 }
 
-/// Why a data source was not asked, or its answer was refused.
+/// Why a query of a data source or its answer is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DataQueryError {
-    /// It was asked for nothing, and needs to be.
+    /// The required query is missing.
     #[error("{source_name} needs {prompt} as its query")]
     Missing {
         /// The data source.
         source_name: String,
-        /// What its query is.
+        /// The description of the query.
         prompt: String,
     },
-    /// It was asked for something, and takes no query.
+    /// The source takes no query, but one was given.
     #[error("{source_name} takes no query")]
     Needless {
         /// The data source.
         source_name: String,
     },
-    /// Its validation refuses the query.
+    /// The query fails its validation.
     #[error("the query {query:?} of {source_name} {violation}")]
     Invalid {
         /// The data source.
         source_name: String,
-        /// The query, shortened.
+        /// The query, truncated.
         query: String,
-        /// What the definition demands.
+        /// The violation.
         violation: ValueViolation,
     },
     /// An output that the DDL does not declare.
@@ -191,7 +191,7 @@ pub enum DataQueryError {
     Undeclared {
         /// The data source.
         source_name: String,
-        /// The name as answered, shortened.
+        /// The name in the answer, truncated.
         output: String,
     },
     /// An output of the wrong type.
@@ -201,9 +201,9 @@ pub enum DataQueryError {
         source_name: String,
         /// The output.
         output: String,
-        /// The value, shortened.
+        /// The value, truncated.
         value: String,
-        /// What the definition demands.
+        /// The violation.
         violation: ValueViolation,
     },
 }
@@ -215,10 +215,10 @@ impl DataQueryError {
     }
 }
 
-/// Why the inputs of a request were refused.
+/// Why the inputs of a request are refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InputValidationError {
-    /// An input that is not optional was not given.
+    /// A required input is missing.
     #[error("action `{action}` needs the input `{input}`; give {input}=VALUE")]
     Missing {
         /// The action.
@@ -226,34 +226,34 @@ pub enum InputValidationError {
         /// The input.
         input: String,
     },
-    /// An input that the action does not know.
+    /// An undeclared input.
     #[error("action `{action}` has no input {input:?}; {hint}")]
     Undeclared {
         /// The action.
         action: String,
-        /// The name as given, shortened.
+        /// The name as given, truncated.
         input: String,
-        /// The nearest declared name, or all of them.
+        /// The most similar declared name, or all of them.
         hint: String,
     },
-    /// The same input was given twice.
+    /// A duplicate input.
     #[error("input {input:?} of action `{action}` is given twice; give it once")]
     Repeated {
         /// The action.
         action: String,
-        /// The name as given, shortened.
+        /// The name as given, truncated.
         input: String,
     },
-    /// A value of the wrong type, or one that its validation refuses.
+    /// A value of the wrong type, or one that fails its validation.
     #[error("input `{input}` of action `{action}` {violation}, and is {value}")]
     Invalid {
         /// The action.
         action: String,
         /// The input.
         input: String,
-        /// The value, shortened; `[redacted]` when it is sensitive.
+        /// The value, truncated; `[redacted]` if it is sensitive.
         value: String,
-        /// What the definition demands.
+        /// The violation.
         violation: ValueViolation,
     },
 }
@@ -265,7 +265,7 @@ impl InputValidationError {
     }
 }
 
-/// Why the outputs of a reply were refused.
+/// Why the outputs of a reply are refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OutputValidationError {
     /// An output that the DDL does not declare.
@@ -273,7 +273,7 @@ pub enum OutputValidationError {
     Undeclared {
         /// The action.
         action: String,
-        /// The name as answered, shortened.
+        /// The name in the reply, truncated.
         output: String,
     },
     /// A value of the wrong type.
@@ -283,14 +283,14 @@ pub enum OutputValidationError {
         action: String,
         /// The output.
         output: String,
-        /// The value, shortened; `[redacted]` when it is sensitive.
+        /// The value, truncated; `[redacted]` if it is sensitive.
         value: String,
-        /// What the definition demands.
+        /// The violation.
         violation: ValueViolation,
     },
 }
 
-/// `value` as an error may show it.
+/// The form of `value` for error messages.
 pub(crate) fn shown_value(value: &Value, sensitive: bool) -> String {
     if sensitive {
         REDACTED.to_owned()
@@ -299,7 +299,7 @@ pub(crate) fn shown_value(value: &Value, sensitive: bool) -> String {
     }
 }
 
-/// `text` cut to a length that suits a message.
+/// `text`, truncated for a message.
 pub(crate) fn truncate_text(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     if short.len() < text.len() {

@@ -1,5 +1,4 @@
-//! The inputs of one request against their definitions: defaults, presence, types, validation,
-//! redaction.
+//! Validates the inputs of one request: defaults, presence, types, validation, redaction.
 
 use serde_json::{Map, Value};
 
@@ -7,15 +6,15 @@ use crate::REDACTED;
 use crate::error::{InputValidationError, shown_value, truncate_text};
 use crate::schema::{ActionSchema, InputSchema};
 
-/// Whether another input is given, beside which this one is not needed.
+/// Whether the alternative input is given, so that this one is not required.
 fn is_replaced_by_other(input: &InputSchema, given: &Map<String, Value>) -> bool {
     let other = input.required_unless.as_ref();
     other.is_some_and(|other| given.get(other).is_some_and(|value| !value.is_null()))
 }
 
 impl ActionSchema {
-    /// The inputs with defaults filled in, or why they are refused. An input that is null counts
-    /// as not given. Undeclared inputs pass only if the action says `additional_input`.
+    /// The inputs with defaults filled in, or the reason for refusal. A null input counts as missing. Undeclared inputs are
+    /// accepted only if the action has `additional_input`.
     pub fn validate_input(
         &self,
         given: &Map<String, Value>,
@@ -60,7 +59,7 @@ impl ActionSchema {
         shown.collect()
     }
 
-    /// The inputs that are not declared, where the action wants such.
+    /// The undeclared inputs, if the action accepts them.
     fn additional_values(
         &self,
         given: &Map<String, Value>,
@@ -85,7 +84,7 @@ impl ActionSchema {
         }
     }
 
-    /// The error for an input that is not declared, with the likeliest declared name.
+    /// The error for an undeclared input, with the most similar declared name.
     pub(crate) fn undeclared_input(&self, name: &str) -> InputValidationError {
         let distance = |known: &str| strsim::damerau_levenshtein(known, &truncate_text(name));
         let nearest = self.inputs.iter().min_by_key(|input| distance(&input.name));

@@ -1,5 +1,5 @@
-//! What may be asked: the schemas (DDLs) of agents and data sources, and everything that follows from a schema
-//! alone: validation, coercion of command-line words, display rules, summaries and documentation.
+//! Schemas (DDLs) of agents and data sources, and everything that follows from a schema alone: validation, coercion of
+//! command-line arguments, display rules, summaries and documentation.
 //!
 //! Pure functions of values. Reads no files, opens no connections, runs no agents.
 
@@ -34,5 +34,5 @@ pub use schema::{
 pub use validate::ValueViolation;
 pub use value_type::ValueType;
 
-/// What stands in the place of a sensitive value, wherever one would be shown.
+/// Replaces a sensitive value wherever it would be displayed.
 pub const REDACTED: &str = "[redacted]";

@@ -1,4 +1,4 @@
-//! The outputs of one reply against their definitions: defaults, types, nothing undeclared.
+//! Validates the outputs of one reply: defaults, types, undeclared names.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::error::{OutputValidationError, shown_value, truncate_text};
 use crate::schema::ActionSchema;
 
 impl ActionSchema {
-    /// The outputs with defaults filled in, or why they are refused. Null is accepted for every
-    /// output: it was not computed.
+    /// The outputs with defaults filled in, or the reason for refusal. Null is accepted for every output and means that it was not
+    /// computed.
     pub fn validate_output(
         &self,
         given: &Map<String, Value>,

@@ -1,6 +1,6 @@
-//! Reads a DDL document: size limit, JSON, keys. What the values mean is checked by `check`.
+//! Parses a DDL document: size limit, JSON, keys. `check` validates the values.
 //!
-//! The order of inputs and outputs is the document's, because documentation shows them in it.
+//! Inputs and outputs keep the document order, which documentation uses.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,18 +14,18 @@ use crate::display::DisplayMode;
 use crate::error::DdlError;
 use crate::schema::{ActionClass, ActionExample, AgentDdl, DdlMetadata};
 
-/// The greatest size of a DDL document, in bytes.
+/// Largest DDL document, in bytes.
 pub const MAX_DDL_BYTES: usize = 256 * 1024;
 
 impl AgentDdl {
-    /// Reads and checks a DDL document. Unknown keys are tolerated, see [`AgentDdl::warnings`].
+    /// Parses and checks a DDL document. Unknown keys are tolerated, see [`AgentDdl::warnings`].
     pub fn from_slice(bytes: &[u8]) -> Result<Self, DdlError> {
         let (document, warnings) = read_document(bytes)?;
         check::check_document(document, warnings)
     }
 }
 
-/// A document and what is odd about it.
+/// A document and its warnings.
 pub(crate) fn read_document<'de, T: Deserialize<'de>>(
     bytes: &'de [u8],
 ) -> Result<(T, Vec<String>), DdlError> {
@@ -140,7 +140,7 @@ pub(crate) struct DocumentAggregate {
     pub(crate) args: Vec<Value>,
 }
 
-/// The entries of a JSON object in the order in which they were written; no name twice.
+/// The entries of a JSON object in document order; duplicate names are refused.
 pub(crate) struct OrderedEntries<T>(pub(crate) Vec<(String, T)>);
 
 impl<T> Default for OrderedEntries<T> {

@@ -1,12 +1,12 @@
-//! What is known of programs of external agents that must not be used: those made with an earlier template.
+//! Detects external agent programs that must not be used: those made with an earlier template.
 //!
-//! Pure: looks at bytes that somebody else read.
+//! Pure: the caller reads the program.
 
-/// Bytes of a program that are enough to recognise the template.
+/// Number of leading bytes of a program that suffice to detect the template.
 pub const MAX_TEMPLATE_BYTES: u64 = 64 * 1024;
 
-/// Whether a program finds its action by a greedy expression over the request, as the shell template did before `MUSTER_ACTION`: a caller
-/// chooses the action by an input that holds the text `"action":"..."`.
+/// Whether a program extracts its action with a greedy regular expression over the request, as the shell template did before
+/// `MUSTER_ACTION`. With such a program a caller can select the action through an input that contains `"action":"..."`.
 pub fn finds_action_by_text(program: &[u8]) -> bool {
     String::from_utf8_lossy(program)
         .lines()
@@ -19,7 +19,7 @@ pub fn finds_action_by_text(program: &[u8]) -> bool {
         })
 }
 
-/// What to do about such a program.
+/// The advice for such a program.
 pub const TEMPLATE_ADVICE: &str = "it finds its action by a text search over the request, so that an input can choose the action; \
     use the variable MUSTER_ACTION instead, as `rpc plugin generate --lang sh` does";
 

@@ -1,9 +1,8 @@
-//! The checked form of an agent's DDL, in the layout that Choria publishes plus keys of ours
+//! The checked form of an agent's DDL, in the layout that Choria publishes plus additional keys
 //! (`default_action`, `class`, `read_only`, `idempotent`, `streams`, `dangerous`, `timeout` of an action, `additional_input`,
 //! `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
-//! Values of these types exist only after every check of `check` has passed; this file reads
-//! nothing itself.
+//! Values of these types have passed all checks of `check`. This file parses nothing itself.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::display::DisplayMode;
 use crate::validate::ValidationRule;
 use crate::value_type::ValueType;
 
-/// An agent's schema: who it is, and the actions it offers.
+/// An agent's schema: its metadata and its actions.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct AgentDdl {
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
@@ -34,22 +33,22 @@ impl AgentDdl {
         &self.metadata.name
     }
 
-    /// The agent's version, as its author writes it.
+    /// The agent's version, as written by its author.
     pub fn version(&self) -> &str {
         &self.metadata.version
     }
 
-    /// How long an action may run that has no limit of its own.
+    /// Timeout of actions without their own.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.metadata.timeout)
     }
 
-    /// How long this action may run: by its own limit, shorter or longer than the agent's, or else by that.
+    /// Timeout of this action: its own, which may be shorter or longer than the agent's, else the agent's.
     pub fn timeout_of(&self, action: &ActionSchema) -> Duration {
         action.timeout().unwrap_or(self.timeout())
     }
 
-    /// The action that is meant when a caller names none.
+    /// The action that runs if the caller names none.
     pub fn default_action(&self) -> Option<&str> {
         self.default_action.as_deref()
     }
@@ -64,26 +63,26 @@ impl AgentDdl {
         self.actions.iter().find(|action| action.name == name)
     }
 
-    /// All actions, in the document's order.
+    /// All actions, in document order.
     pub fn actions(&self) -> &[ActionSchema] {
         &self.actions
     }
 
-    /// What was odd about the document and yet tolerated: unknown keys, unusable defaults.
+    /// Tolerated problems of the document: unknown keys, unusable defaults.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }
 
-/// Who made the agent, and how it is hosted.
+/// The agent's description, author, version and hosting.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct DdlMetadata {
     /// The agent's name, as used in subjects and on the command line.
     pub name: String,
-    /// What the agent is for, in a sentence.
+    /// The agent's purpose, in a sentence.
     #[serde(default)]
     pub description: String,
-    /// Who maintains the agent.
+    /// The maintainer.
     #[serde(default)]
     pub author: String,
     /// The licence of the agent, usually an SPDX name.
@@ -92,35 +91,35 @@ pub struct DdlMetadata {
     /// The agent's version.
     #[serde(default)]
     pub version: String,
-    /// Where to read more.
+    /// A link to further information.
     #[serde(default)]
     pub url: String,
-    /// Seconds that an action may run that says nothing else.
+    /// Timeout of actions without their own, in seconds.
     #[serde(default = "default_timeout")]
     pub timeout: u64,
-    /// What hosts the agent, `external` for example.
+    /// The agent's host, for example `external`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Whether any one node of a group answers, instead of every node.
+    /// Whether one node of a group answers, instead of every node.
     #[serde(default, skip_serializing_if = "is_false")]
     pub service: bool,
-    /// What a program outside of the daemon needs of the machine; nothing else is open to it where the kernel can
-    /// see to that. Absent: it is not confined.
+    /// The resources that an external program needs. Where the kernel supports it, access to all others is blocked. Absent: the
+    /// program is not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<AgentCapabilities>,
-    /// Documents may say it here or beside the metadata; `check` moves it to the latter place.
+    /// Documents may have this key here or beside the metadata; `check` moves it to the latter place.
     #[serde(default, skip_serializing)]
     pub(crate) default_action: Option<String>,
 }
 
-/// What an external agent declares to need, beyond the system's programs and libraries and its own directory.
+/// The resources that an external agent declares, in addition to system programs, system libraries and its own directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentCapabilities {
-    /// Files and directories (with all below) that it reads; absolute paths.
+    /// Files and directories (recursively) that it reads; absolute paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<String>,
-    /// Files and directories (with all below) that it reads and changes; absolute paths.
+    /// Files and directories (recursively) that it reads and changes; absolute paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
     /// Whether it opens or accepts TCP connections.
@@ -132,20 +131,20 @@ const fn default_timeout() -> u64 {
     10
 }
 
-/// How much power over the node a permission for an action gives.
+/// The privilege that a permission for an action grants on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionClass {
-    /// It leaves the node as it was, and starts no program of the caller's choosing.
+    /// Does not change the node, and starts no program chosen by the caller.
     Read,
-    /// It changes the node within the bounds of the action.
+    /// Changes the node within the bounds of the action.
     Change,
-    /// It can run programs of the caller's choosing as root, hand the node to another authority, or destroy data.
+    /// Can run programs of the caller's choice as root, transfer control of the node, or destroy data.
     RootEquivalent,
 }
 
 impl ActionClass {
-    /// The word for it in a DDL.
+    /// The keyword in a DDL.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -155,7 +154,7 @@ impl ActionClass {
     }
 }
 
-/// One thing an agent can be asked to do.
+/// One action of an agent.
 #[derive(Debug, Clone, serde::Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -202,12 +201,12 @@ impl ActionSchema {
         &self.description
     }
 
-    /// Which replies are worth showing.
+    /// Which replies are displayed.
     pub fn display(&self) -> DisplayMode {
         self.display
     }
 
-    /// The declared inputs, in the document's order.
+    /// The declared inputs, in document order.
     pub fn inputs(&self) -> &[InputSchema] {
         &self.inputs
     }
@@ -217,7 +216,7 @@ impl ActionSchema {
         self.inputs.iter().find(|input| input.name == name)
     }
 
-    /// The declared outputs, in the document's order.
+    /// The declared outputs, in document order.
     pub fn outputs(&self) -> &[OutputSchema] {
         &self.outputs
     }
@@ -232,53 +231,52 @@ impl ActionSchema {
         &self.aggregates
     }
 
-    /// Whether the action leaves the node as it was.
+    /// Whether the action leaves the node unchanged.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether asking twice has the effect of asking once.
+    /// Whether repeating the action has no further effect.
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
     }
 
-    /// Whether the action tells of its progress, and callers want to hear it unless they say otherwise.
+    /// Whether the action sends progress, which callers then request by default.
     pub fn streams_progress(&self) -> bool {
         self.streams
     }
 
-    /// How much power over the node a permission for this action gives.
+    /// The privilege that a permission for this action grants on the node.
     pub fn class(&self) -> ActionClass {
         self.class
     }
 
-    /// Whether a node may demand that a second person approves it: every root-equivalent action.
+    /// Whether a node may require a second person's approval: true for every root-equivalent action.
     pub fn is_dangerous(&self) -> bool {
         self.class == ActionClass::RootEquivalent
     }
 
-    /// How long it may run, where that is another time than the agent's; see [`AgentDdl::timeout_of`].
+    /// The action's own timeout, if any; see [`AgentDdl::timeout_of`].
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs)
     }
 
-    /// Whether inputs that are not declared reach the plugin, which then checks them itself.
+    /// Whether undeclared inputs are passed to the plugin, which checks them itself.
     pub fn additional_input(&self) -> bool {
         self.additional_input
     }
 
-    /// The script that does the action, where `MCollective`'s convention for such scripts is kept: a file in the
-    /// agent's own directory, or an absolute path.
+    /// The script of the action in `MCollective`'s convention: a file in the agent's own directory, or an absolute path.
     pub fn implemented_by(&self) -> Option<&str> {
         self.implemented_by.as_deref()
     }
 
-    /// Requests and replies that show how the action is used; each satisfies this schema.
+    /// Example requests and replies; each satisfies this schema.
     pub fn examples(&self) -> &[ActionExample] {
         &self.examples
     }
 
-    /// The names of all inputs whose values must not be shown, declared or additional.
+    /// The names of all sensitive inputs, declared or additional.
     pub fn sensitive_inputs(&self) -> impl Iterator<Item = &str> {
         let declared = self.inputs.iter().filter(|input| input.sensitive);
         declared
@@ -286,56 +284,55 @@ impl ActionSchema {
             .chain(self.sensitive_inputs.iter().map(String::as_str))
     }
 
-    /// Whether the value of input `name` must not be shown. Letter case is ignored: a mistyped
-    /// name must not publish a password.
+    /// Whether input `name` is sensitive. Letter case is ignored, so that a mistyped name cannot expose a password.
     pub fn is_sensitive(&self, name: &str) -> bool {
         self.sensitive_inputs()
             .any(|sensitive| sensitive.eq_ignore_ascii_case(name))
     }
 }
 
-/// A value that an action takes.
+/// An input of an action.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct InputSchema {
     /// The input's name.
     #[serde(skip)]
     pub name: String,
-    /// The question a user interface asks.
+    /// The question that a user interface displays.
     pub prompt: String,
     /// What the input means.
     pub description: String,
     /// The type of the value.
     #[serde(rename = "type")]
     pub value_type: ValueType,
-    /// What is used when the caller gives nothing.
+    /// The value if the caller gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// Whether the caller may leave it out.
+    /// Whether the caller may omit it.
     pub optional: bool,
-    /// Another input: when it is given, this one may be left out. A key of ours.
+    /// If this other input is given, this one may be omitted. Not in Choria's layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_unless: Option<String>,
     #[serde(rename = "validation", skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<ValidationRule>,
-    /// The greatest length of a string, in characters; 0 means no limit.
+    /// Longest string, in characters; 0 means no limit.
     #[serde(rename = "maxlength", skip_serializing_if = "is_zero")]
     pub max_length: u64,
-    /// What an input of type `list` may be.
+    /// The choices of an input of type `list`.
     #[serde(rename = "list", skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// Whether the value must not be shown.
+    /// Whether the value must not be displayed.
     #[serde(skip_serializing_if = "is_false")]
     pub sensitive: bool,
 }
 
 impl InputSchema {
-    /// The validator's name or the regular expression that strings must satisfy.
+    /// The validator's name or the regular expression for strings.
     pub fn validation_text(&self) -> Option<&str> {
         self.rule.as_ref().map(ValidationRule::rule_text)
     }
 }
 
-/// A value that an action answers with.
+/// An output of an action.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct OutputSchema {
     /// The output's name.
@@ -343,15 +340,15 @@ pub struct OutputSchema {
     pub name: String,
     /// What the output means.
     pub description: String,
-    /// The title under which results and summaries show it.
+    /// The title in results and summaries.
     pub display_as: String,
     /// The type of the value.
     #[serde(rename = "type")]
     pub value_type: ValueType,
-    /// What is used when the action gives nothing.
+    /// The value if the action returns none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// Whether the value must not be shown.
+    /// Whether the value must not be displayed.
     #[serde(skip_serializing_if = "is_false")]
     pub sensitive: bool,
 }
@@ -367,12 +364,12 @@ pub struct AggregateSchema {
 }
 
 impl AggregateSchema {
-    /// What is computed.
+    /// The function.
     pub fn function(&self) -> AggregateFunction {
         self.function
     }
 
-    /// The output that is summarised.
+    /// The summarised output.
     pub fn output_name(&self) -> &str {
         &self.output
     }
@@ -384,7 +381,7 @@ impl AggregateSchema {
     }
 }
 
-/// A request and its reply, for documentation and as a proof that code and schema agree.
+/// An example request and reply, for documentation and as a test of the schema.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ActionExample {
     /// What the example shows.
@@ -398,7 +395,7 @@ pub struct ActionExample {
     pub output: Map<String, Value>,
 }
 
-/// Something that a document keeps under its name.
+/// A definition that a document stores under its name.
 pub(crate) trait NamedDefinition {
     fn name(&self) -> &str;
 }

@@ -1,5 +1,4 @@
-//! The types that a DDL gives to inputs and outputs. Whether a value has one is decided by
-//! `validate::typecheck`.
+//! The types of inputs and outputs. `validate::typecheck` checks values.
 
 use std::fmt;
 
@@ -18,11 +17,11 @@ pub enum ValueType {
     Number,
     /// True or false.
     Boolean,
-    /// One word out of a declared list.
+    /// One of the declared choices.
     List,
     /// An ordered list of values.
     Array,
-    /// Values by name.
+    /// A map of names to values.
     Hash,
     /// Anything.
     #[default]
@@ -30,7 +29,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Every type with the name that documents use for it.
+    /// All types with their names in documents.
     pub const ALL: [(Self, &'static str); 9] = [
         (Self::String, "string"),
         (Self::Integer, "integer"),
@@ -43,7 +42,7 @@ impl ValueType {
         (Self::Any, "any"),
     ];
 
-    /// The type called `name` in any letter case; `int` is Choria's other word for `integer`.
+    /// The type called `name`, case-insensitive; `int` is Choria's synonym for `integer`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if name.eq_ignore_ascii_case("int") {
             "integer"
@@ -56,7 +55,7 @@ impl ValueType {
             .map(|(kind, _)| *kind)
     }
 
-    /// The name that documents use.
+    /// The name in documents.
     pub fn name(self) -> &'static str {
         Self::ALL
             .iter()

@@ -153,3 +153,48 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// Crates whose library has another name.
+const LIBRARY_NAMES: [(&str, &str); 1] = [("md-5", "md5")];
+
+#[test]
+fn every_dependency_is_named_in_the_code() {
+    let packages = metadata();
+    let packages = packages["packages"].as_array().unwrap();
+    let directory = |package: &Value| {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        Path::new(manifest).parent().unwrap().to_owned()
+    };
+    let directories: BTreeSet<PathBuf> = packages.iter().map(directory).collect();
+    let mut unused = Vec::new();
+    for package in packages {
+        let code = code_of(&directory(package), &directories);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            let renamed = LIBRARY_NAMES.iter().find(|(package, _)| *package == name);
+            let library = renamed.map_or(name, |(_, library)| library);
+            if !code.contains(&library.replace('-', "_")) {
+                unused.push(format!("{}: {name}", package["name"].as_str().unwrap()));
+            }
+        }
+    }
+    assert!(
+        unused.is_empty(),
+        "dependencies that no code names: {unused:?}"
+    );
+}
+
+/// All Rust code of one crate, without that of crates below it.
+fn code_of(directory: &Path, others: &BTreeSet<PathBuf>) -> String {
+    let mut code = String::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let is_other = others.contains(&path) || path.ends_with("target") || path.ends_with("fuzz");
+        if path.is_dir() && !is_other {
+            code.push_str(&code_of(&path, others));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            code.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    code
+}

@@ -1,5 +1,5 @@
 //! The key-value buckets of a fleet in its broker, and their keys. The owning module defines the meaning of the values. The broker
-//! enforces write permissions per key, from [`Role::template`](crate::token::UserRole::permission_template).
+//! enforces write permissions per key, from [`UserRole::permission_template`](crate::token::UserRole::permission_template).
 //!
 //! A bucket is a `JetStream` stream over `$KV.<bucket>.>` that keeps the last value of each key. The broker republishes each change on
 //! `_W.<bucket>.<key>` and serves direct gets, so readers need no consumer.

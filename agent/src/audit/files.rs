@@ -116,7 +116,7 @@ pub(super) fn numbered_path(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Renames the log to number 1, increments the number of each older file, and deletes those beyond `keep`.
+/// Renames the log to number 1 and increments the number of each older file; file number `keep` is overwritten.
 pub(super) fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
     for number in (1..keep).rev() {
         match fs::rename(numbered_path(path, number), numbered_path(path, number + 1)) {

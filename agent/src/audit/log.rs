@@ -230,6 +230,7 @@ impl ChainedLog {
 
     /// Rotates the file. A failure is logged and retried later; no records are lost.
     fn rotate(&mut self) {
+        // Set first, so that a failed rotation is retried only after another `max_bytes`.
         self.turn_at = self.size.saturating_add(self.options.max_bytes);
         let turned = self.write_checkpoint().and_then(|()| {
             self.sync()?;

@@ -27,7 +27,7 @@ pub(super) enum ConfigValueKind {
     OptionalAddress,
     /// An HTTP URL with a loopback or link-local IP address; empty for none.
     OptionalLinkUrl,
-    /// One of these words.
+    /// One of these values.
     Word(&'static [&'static str]),
 }
 
@@ -128,7 +128,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("provisioning.account", ConfigValueKind::Path),
 ];
 
-/// Looks a path up.
+/// The table entry that matches a path.
 pub(super) fn match_key(path: &[String]) -> KeyMatch {
     if path.first().is_some_and(|first| first == "plugins") {
         return if path.len() < 2 {

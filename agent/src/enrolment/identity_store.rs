@@ -98,7 +98,7 @@ impl IdentityStore {
         self.directory.join(ACCOUNT_FILE)
     }
 
-    /// Whether the machine is enrolled and its credentials have not expired. Makes no other check of the credentials.
+    /// Whether the machine has credentials that have not expired. An unreadable or invalid file counts as credentials; its reader reports the error.
     pub fn has_credentials(&self) -> bool {
         let path = self.credentials_path();
         let Ok(text) =

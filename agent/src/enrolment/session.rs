@@ -196,7 +196,7 @@ impl EnrolmentSession {
         }
     }
 
-    /// Waits for the broker connection. The connection logs its own errors; this adds hints about local causes.
+    /// Waits for the broker connection. The connection logs its own errors; every 20 s this checks and logs whether the bootstrap token is valid.
     async fn wait_connected(&self) {
         while tokio::time::timeout(CONNECT_WARN_INTERVAL, self.bus.wait_connected())
             .await

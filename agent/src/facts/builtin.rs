@@ -1,5 +1,4 @@
-//! Facts that the daemon finds itself, in Facter's structure. The kernel is the one that we run on; what files
-//! tell (`os`) comes from the machine's root.
+//! Built-in facts, in Facter's structure. Kernel facts describe the running kernel; facts from files (`os`) come from the machine's root.
 
 use muster_system::System;
 use serde_json::{Map, Value, json};
@@ -7,7 +6,7 @@ use sysinfo::{CpuRefreshKind, DiskRefreshKind, Disks, MemoryRefreshKind, Refresh
 
 use super::{hostname, network, os, virtualization};
 
-/// Collects all of them. What a machine does not tell is left out.
+/// Collects all built-in facts. Unavailable ones are omitted.
 pub(super) fn collect_builtin(system: &dyn System) -> Map<String, Value> {
     let mut facts = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
@@ -45,7 +44,7 @@ pub(super) fn collect_builtin(system: &dyn System) -> Map<String, Value> {
     facts
 }
 
-/// The kernel's name as `uname -s` has it.
+/// The kernel's name, as `uname -s` prints it.
 fn kernel_name() -> &'static str {
     match std::env::consts::OS {
         "linux" => "Linux",
@@ -86,7 +85,7 @@ fn memory_facts(machine: &sysinfo::System) -> Value {
     Value::Object(memory)
 }
 
-/// Local file systems. Remote ones are not asked: a server that is gone would hang the collection.
+/// Local file systems only: an unreachable remote server would block the collection.
 fn mountpoint_facts() -> Option<Value> {
     let wanted = DiskRefreshKind::nothing().with_storage();
     let disks = Disks::new_with_refreshed_list_specifics(wanted).ok()?;
@@ -104,7 +103,7 @@ fn mountpoint_facts() -> Option<Value> {
     Some(Value::Object(disks.iter().map(entry).collect()))
 }
 
-/// How full something is.
+/// Total, used and available space.
 fn space_facts(total: u64, available: u64) -> Value {
     let used = total.saturating_sub(available);
     json!({
@@ -116,13 +115,13 @@ fn space_facts(total: u64, available: u64) -> Value {
     })
 }
 
-/// A share as Facter prints it: `12.34%`.
+/// A percentage in Facter's format: `12.34%`.
 fn format_capacity(used: u64, total: u64) -> String {
     let hundredths = u128::from(used) * 10_000 / u128::from(total.max(1));
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
-/// Bytes as Facter prints them: `3.75 GiB`.
+/// A size in Facter's format: `3.75 GiB`.
 fn format_bytes(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut hundredths = u128::from(bytes) * 100;

@@ -1,4 +1,4 @@
-//! Why a source of facts gave none.
+//! Errors of fact sources.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use muster_system::SystemError;
 use muster_wire::state::NodeFactsError;
 
-/// A source that could not be used.
+/// A source that failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no new facts from {source_name}; {}",
@@ -15,14 +15,14 @@ use muster_wire::state::NodeFactsError;
 pub struct FactProblem {
     /// The file, command or collector.
     pub source_name: String,
-    /// Whether older facts of it are still in use.
+    /// Whether its earlier facts are still in use.
     pub kept: bool,
-    /// What went wrong.
+    /// The error.
     #[source]
     pub error: FactError,
 }
 
-/// What can go wrong with one source.
+/// The errors of one source.
 #[derive(Debug, thiserror::Error)]
 pub enum FactError {
     /// A file or directory cannot be read.
@@ -30,17 +30,17 @@ pub enum FactError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// More bytes than facts may have.
+    /// The facts exceed the size limit.
     #[error("more than {limit} bytes; leave out what nobody asks for")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A file without content: it is probably being written.
+    /// An empty file, which is probably being written.
     #[error("the file is empty")]
     Empty,
     /// Not UTF-8.
@@ -58,35 +58,35 @@ pub enum FactError {
         /// The line, from 1.
         number: usize,
     },
-    /// Not an object, or one beyond the limits.
+    /// Not an object, or an object that exceeds the limits.
     #[error(transparent)]
     Facts(#[from] NodeFactsError),
-    /// An executable that somebody else could change: it would run as us.
+    /// An executable that other users can change: it would run with the daemon's privileges.
     #[error(
         "not run: it can be changed by others than root and us (owner {owner}, mode {mode:04o}); \
          make it root's, mode 755"
     )]
     Unsafe {
-        /// The owner's number.
+        /// The owner's uid.
         owner: u32,
         /// The permission bits.
         mode: u32,
     },
-    /// It could not be run to its end.
+    /// It could not be started or did not finish.
     #[error("cannot run it")]
     Run(#[source] SystemError),
-    /// A metadata service.
+    /// A metadata service failed.
     #[error("{problem}")]
     Cloud {
-        /// What it said or did not say.
+        /// The problem.
         problem: String,
     },
-    /// It ended with another code than 0.
+    /// Its exit code was not 0.
     #[error("it ended with code {code}: {said}")]
     Failed {
         /// The exit code.
         code: i32,
-        /// The first line of what it printed.
+        /// The first line of its output.
         said: String,
     },
 }

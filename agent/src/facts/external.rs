@@ -1,7 +1,7 @@
-//! External facts, as Facter has them: the files of one directory by name, and what the executables there print.
+//! External facts, compatible with Facter: the files of one directory, by name, and the output of its executables.
 //!
-//! `*.json`, `*.yaml`, `*.yml` and `*.txt` are read; any other file that is executable is run; the rest, and
-//! hidden files, are not ours. The directory is the daemon's configuration, so it is not below the machine's root.
+//! `*.json`, `*.yaml`, `*.yml` and `*.txt` are read; other executable files are run; all other files and hidden files are ignored. The directory
+//! belongs to the daemon's configuration, so it is not below the machine's root.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -16,19 +16,19 @@ use serde_json::{Map, Value};
 use super::error::FactError;
 use super::parse::{FactFormat, parse_facts};
 
-/// How long an executable may take.
+/// Timeout of an executable.
 const FACT_PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long Facter may take: it may look at many things.
+/// Timeout of Facter, which collects many facts.
 const FACTER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Most bytes of one source, before it is parsed. JSON text is larger than what it says.
+/// Maximum size of one source before parsing, in bytes. JSON text is larger than the values in it.
 const MAX_SOURCE_BYTES: usize = 2 * MAX_FACTS_BYTES;
-/// Most characters of a failed program's output that are repeated.
+/// Maximum number of characters of a failed program's output in an error.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// What one source gave.
+/// The name of a source and its result.
 pub(super) type GatheredFacts = (String, Result<Map<String, Value>, FactError>);
 
-/// All sources of the directory, sorted by name. No directory is no sources.
+/// All sources of the directory, sorted by name; none if the directory does not exist.
 pub(super) fn gather_directory(
     system: &dyn System,
     directory: &Path,
@@ -56,7 +56,7 @@ pub(super) fn gather_directory(
     Ok(sources.collect())
 }
 
-/// Asks Facter.
+/// Runs Facter.
 pub(super) fn run_facter(system: &dyn System, program: &Path) -> GatheredFacts {
     let name = program.display().to_string();
     let argv = [name.clone(), "--json".to_owned()];
@@ -65,7 +65,7 @@ pub(super) fn run_facter(system: &dyn System, program: &Path) -> GatheredFacts {
     (name, facts)
 }
 
-/// The facts of one entry; nothing if it is no source.
+/// The facts of one entry; `None` if it is not a source.
 fn read_source(
     system: &dyn System,
     path: PathBuf,
@@ -96,7 +96,7 @@ fn read_source(
     let output = run_program(system, [path.to_string_lossy()], FACT_PROGRAM_TIMEOUT)?;
     let text = String::from_utf8_lossy(&output);
     match text.trim() {
-        // A program may have nothing to say about this machine.
+        // A program may have no facts for this machine.
         "" => Ok(Some(Map::new())),
         said => parse_facts(FactFormat::detect_output(said), &output).map(Some),
     }
@@ -123,7 +123,7 @@ fn read_fact_file(path: &Path, form: FactFormat) -> Result<Map<String, Value>, F
     parse_facts(form, &bytes)
 }
 
-/// What others can change is not run: it would run as the daemon, which is often root.
+/// Rejects files that other users can change: they would run as the daemon, which often runs as root.
 fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     let trusted = owner == 0 || owner == nix::unistd::geteuid().as_raw();

@@ -1,22 +1,22 @@
-//! The machine's name and domain, from local files only: a name server that hangs must not hold up a start.
+//! The machine's name and domain, from local files only: a DNS server that does not respond must not delay the start.
 
 use std::fs::File;
 use std::io::Read as _;
 
-/// Most of a file that is looked at, in bytes.
+/// Maximum number of bytes read from a file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// What the machine calls itself.
+/// The machine's host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName {
     /// The first label: `db1`.
     pub hostname: String,
-    /// The rest, where it is known: `acme.net`.
+    /// The remaining labels, if known: `acme.net`.
     pub domain: Option<String>,
 }
 
 impl HostName {
-    /// The full name, or the first label where no domain is known.
+    /// The full name, or the first label if the domain is unknown.
     pub fn fqdn(&self) -> String {
         match &self.domain {
             Some(domain) => format!("{}.{domain}", self.hostname),
@@ -25,7 +25,7 @@ impl HostName {
     }
 }
 
-/// Asks the kernel, then `/etc/hosts`, then `/etc/resolv.conf`.
+/// Reads the kernel's host name, then `/etc/hosts`, then `/etc/resolv.conf`.
 pub fn read_host_name() -> HostName {
     let kernel = nix::unistd::gethostname().unwrap_or_default();
     resolve_host_name(
@@ -35,17 +35,17 @@ pub fn read_host_name() -> HostName {
     )
 }
 
-/// The beginning of a file; nothing if there is none.
+/// The beginning of a file; empty if it does not exist.
 fn read_prefix(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What could be read before an error is as good as a shorter file.
+        // After a read error, use what was read.
         let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The kernel's name with the domain that it has, that `/etc/hosts` gives it, or that is searched first.
+/// The kernel's name, with the domain from the name itself, from `/etc/hosts`, or the first search domain.
 fn resolve_host_name(kernel: &str, hosts: &str, resolv: &str) -> HostName {
     let kernel = kernel.trim_end_matches('.').to_ascii_lowercase();
     if let Some((hostname, domain)) = kernel.split_once('.') {
@@ -70,7 +70,7 @@ fn domain_in_hosts(kernel: &str, hosts: &str) -> Option<String> {
             .to_ascii_lowercase();
         for name in line.split_whitespace().skip(1) {
             match name.trim_end_matches('.').split_once('.') {
-                // `localhost.localdomain` is nobody's name.
+                // `localhost.localdomain` is not a real domain.
                 Some((first, domain)) if first == kernel && domain != "localdomain" => {
                     return Some(domain.to_owned());
                 }
@@ -81,7 +81,7 @@ fn domain_in_hosts(kernel: &str, hosts: &str) -> Option<String> {
     None
 }
 
-/// The last `domain` or `search` line counts, as in resolv.conf(5).
+/// The last `domain` or `search` line wins, as in resolv.conf(5).
 fn domain_in_resolv(resolv: &str) -> Option<String> {
     let mut found = None;
     for line in resolv.lines() {

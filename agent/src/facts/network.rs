@@ -1,4 +1,4 @@
-//! The fact `networking`: names, the interfaces' addresses, and those of the one that the default route takes.
+//! The fact `networking`: names, the interfaces' addresses, and those of the interface of the default route.
 
 use std::fs;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use sysinfo::Networks;
 
 use super::hostname::HostName;
 
-/// Looks at the kernel's interfaces and routes.
+/// Reads the kernel's interfaces and routes.
 pub(super) fn collect_networking(names: &HostName) -> Value {
     let mut interfaces = Map::new();
     if let Ok(networks) = Networks::new_with_refreshed_list() {
@@ -30,7 +30,7 @@ pub(super) fn collect_networking(names: &HostName) -> Value {
     networking_facts(names, interfaces, default_interface(&routes))
 }
 
-/// One interface. Link-local addresses only stand in where there is no other.
+/// The facts of one interface. Link-local addresses are used only if there is no other.
 fn interface_facts(mac: Option<String>, mtu: u64, addresses: &[(IpAddr, u8)]) -> Value {
     let mut facts = Map::new();
     facts.extend(mac.map(|mac| ("mac".to_owned(), json!(mac))));
@@ -50,7 +50,7 @@ fn interface_facts(mac: Option<String>, mtu: u64, addresses: &[(IpAddr, u8)]) ->
     Value::Object(facts)
 }
 
-/// The interface of the default route with the least metric, from `/proc/net/route`.
+/// The interface of the default route with the lowest metric, from `/proc/net/route`.
 fn default_interface(routes: &str) -> Option<String> {
     let default = |line: &str| {
         let columns: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! The fact `os`, from `os-release` and Debian's `debian_version`, in Facter's words.
+//! The fact `os`, from `os-release` and Debian's `debian_version`, with Facter's values.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -8,12 +8,12 @@ use std::path::Path;
 use muster_system::System;
 use serde_json::{Value, json};
 
-/// Where Debian tells its point release.
+/// The file with Debian's point release.
 const DEBIAN_VERSION_PATH: &str = "/etc/debian_version";
-/// Most bytes of such a file.
+/// Maximum size of these files, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// Looks below the machine's root; a root without these files, such as a scratch directory, has this machine's.
+/// Reads below the machine's root; a root without these files, such as a scratch directory, gets the host's values.
 pub(super) fn collect_os(system: &dyn System) -> Value {
     let own = |path: &str| read_text(system, path);
     let host = |path: &str| fs::read_to_string(path).ok();
@@ -28,7 +28,7 @@ pub(super) fn collect_os(system: &dyn System) -> Value {
     }
 }
 
-/// The text of `os-release`, from the first of its two places.
+/// The text of `os-release`, from the first of its two paths.
 fn read_os_release(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     read("/etc/os-release").or_else(|| read("/usr/lib/os-release"))
 }
@@ -44,14 +44,14 @@ fn os_facts(release: &str, debian_version: Option<&str>, hardware: &str) -> Valu
     let field = |name: &str| fields.get(name).map_or("", String::as_str);
     let (name, family) = name_and_family(field("ID"), field("ID_LIKE"));
     let full = match debian_version.map(str::trim) {
-        // `12.4`; testing says `trixie/sid` there, which is no version.
+        // `12.4` on a release; Debian testing has `trixie/sid`, which is not a version.
         Some(version) if name == "Debian" && version.starts_with(|c: char| c.is_ascii_digit()) => {
             version
         }
         _ => field("VERSION_ID"),
     };
     let (major, minor) = match full.split_once('.') {
-        // Ubuntu counts year and month together.
+        // Ubuntu's major version is year and month together.
         _ if name == "Ubuntu" => (full, None),
         Some((major, minor)) => (major, Some(minor)),
         None => (full, None),
@@ -88,7 +88,7 @@ fn parse_os_release(release: &str) -> BTreeMap<&str, String> {
     release.lines().filter_map(field).collect()
 }
 
-/// Facter's names for what os-release calls `ID` and `ID_LIKE`.
+/// Facter's names for os-release's `ID` and `ID_LIKE`.
 fn name_and_family(id: &str, like: &str) -> (String, String) {
     let (name, family) = match id {
         "debian" => ("Debian", "Debian"),
@@ -115,7 +115,7 @@ fn name_and_family(id: &str, like: &str) -> (String, String) {
     (name.to_owned(), family.to_owned())
 }
 
-/// A distribution that we do not know has its own name and its parent's family.
+/// An unknown distribution keeps its own name and gets the family of its parent.
 fn unknown_distribution(id: &str, like: &str) -> (String, String) {
     let parents = [
         ("debian", "Debian"),

@@ -1,21 +1,21 @@
-//! Facts from text: JSON, YAML, and lines of `name=value`. The text is within its limit already.
+//! Parses facts from text: JSON, YAML, and lines of `name=value`. The caller has limited the size of the text.
 
 use muster_wire::state::NodeFacts;
 use serde_json::{Map, Value};
 
 use super::error::FactError;
 
-/// The form of a text.
+/// The format of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FactFormat {
     Json,
     Yaml,
-    /// One `name=value` a line; values are texts.
+    /// One `name=value` per line; values are strings.
     Lines,
 }
 
 impl FactFormat {
-    /// The form of a file by its extension.
+    /// The format of a file, by its extension.
     pub(super) fn from_extension(extension: &str) -> Option<Self> {
         match extension {
             "json" => Some(Self::Json),
@@ -25,7 +25,7 @@ impl FactFormat {
         }
     }
 
-    /// The form of a program's output, which has no extension: by its first line that says anything.
+    /// The format of a program's output, by its first line with content.
     pub(super) fn detect_output(text: &str) -> Self {
         let first = text
             .lines()
@@ -43,7 +43,7 @@ impl FactFormat {
     }
 }
 
-/// Reads a text of a known form. The result is within the limits of facts.
+/// Parses a text of a known format. The result is within the limits of facts.
 pub(super) fn parse_facts(form: FactFormat, bytes: &[u8]) -> Result<Map<String, Value>, FactError> {
     let text = std::str::from_utf8(bytes).map_err(|_| FactError::NotText)?;
     let value = match form {
@@ -54,7 +54,7 @@ pub(super) fn parse_facts(form: FactFormat, bytes: &[u8]) -> Result<Map<String, 
     Ok(NodeFacts::from_value(value)?.into_map())
 }
 
-/// YAML with few aliases: facts have little use for them, and bombs are made of them.
+/// Parses YAML with few aliases: facts rarely need them, and expansion bombs consist of them.
 fn parse_yaml(text: &str) -> Result<Value, FactError> {
     let options = serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
@@ -83,7 +83,7 @@ fn parse_lines(text: &str) -> Result<Map<String, Value>, FactError> {
     Ok(facts)
 }
 
-/// Neither blank, nor a comment, nor the marker of a YAML document.
+/// Whether a line is neither blank, nor a comment, nor a YAML document marker.
 fn has_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#') && line != "---"
 }

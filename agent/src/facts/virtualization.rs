@@ -1,26 +1,26 @@
-//! The fact `virtual`: which container or hypervisor we run in, in Facter's words. Reads a few small files.
+//! The fact `virtual`: the container or hypervisor, with Facter's values. Reads a few small files.
 
 use std::fs;
 
-/// The word for a machine of its own.
+/// The value for a physical machine.
 pub(super) const PHYSICAL: &str = "physical";
 
-/// What gives a container or hypervisor away.
+/// The indicators of a container or hypervisor.
 #[derive(Debug, Default)]
 struct VirtualizationClues {
-    /// Docker's mark at the root.
+    /// Docker's marker file at the root exists.
     docker: bool,
-    /// Podman's mark.
+    /// Podman's marker file exists.
     podman: bool,
-    /// What the container manager told the first process, `container=lxc`.
+    /// The `container` variable that the container manager sets for process 1: `container=lxc`.
     container: String,
-    /// Vendor and product of the mainboard, as the firmware has them.
+    /// Vendor and product of the mainboard, from the firmware.
     board: String,
-    /// Whether the processor says that it is not alone.
+    /// Whether the processor has the hypervisor flag.
     hypervisor: bool,
 }
 
-/// Looks at this machine.
+/// Inspects this machine.
 pub(super) fn detect_virtualization() -> &'static str {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let vendor = text("/sys/class/dmi/id/sys_vendor");
@@ -40,7 +40,7 @@ fn has_hypervisor_flag(cpuinfo: &str) -> bool {
     flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Containers first: they are what is nearest.
+/// Containers are checked first: a container may run inside a virtual machine.
 fn classify_clues(clues: &VirtualizationClues) -> &'static str {
     const BOARDS: [(&str, &str); 9] = [
         ("VMware", "vmware"),

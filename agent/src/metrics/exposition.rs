@@ -1,18 +1,18 @@
-//! The text format in which Prometheus reads metrics, version 0.0.4. Pure; knows nothing of what is measured.
+//! Prometheus text format, version 0.0.4. Pure; independent of the metrics.
 
 use std::fmt::{self, Display, Write as _};
 
-/// What its readers call the format.
+/// The media type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Begins every name.
+/// The prefix of every metric name.
 const METRIC_PREFIX: &str = "muster";
 
-/// How values of a metric go on in time.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MetricKind {
-    /// Only grows, until the daemon starts anew.
+    /// Only increases, until the daemon restarts.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
     /// A count and a sum.
     Summary,
@@ -22,7 +22,7 @@ pub(super) enum MetricKind {
 #[derive(Debug, Default)]
 pub(super) struct MetricsPage(String);
 
-/// A metric of a page being written; its samples follow.
+/// A metric on a page that is being written; its samples follow.
 #[derive(Debug)]
 pub(super) struct MetricFamily<'p> {
     page: &'p mut String,
@@ -30,7 +30,7 @@ pub(super) struct MetricFamily<'p> {
 }
 
 impl MetricsPage {
-    /// Begins a metric.
+    /// Starts a metric.
     pub(super) fn begin_metric(
         &mut self,
         name: &'static str,
@@ -52,7 +52,7 @@ impl MetricsPage {
         }
     }
 
-    /// A metric without labels.
+    /// Adds a metric without labels.
     pub(super) fn add_metric(
         &mut self,
         name: &'static str,
@@ -70,12 +70,12 @@ impl MetricsPage {
 }
 
 impl MetricFamily<'_> {
-    /// One value. The names of labels are the program's own.
+    /// Adds one value. Label names are constants of the program.
     pub(super) fn add_sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         self.add_part("", labels, value)
     }
 
-    /// One value of a summary: its `_sum` or `_count`.
+    /// Adds one value of a summary: its `_sum` or `_count`.
     pub(super) fn add_part(
         &mut self,
         part: &str,
@@ -83,7 +83,7 @@ impl MetricFamily<'_> {
         value: impl Display,
     ) -> &mut Self {
         let name = self.name;
-        // Writing into a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(self.page, "{METRIC_PREFIX}_{name}{part}");
         for (position, (label, given)) in labels.iter().enumerate() {
             let before = if position == 0 { '{' } else { ',' };
@@ -97,7 +97,7 @@ impl MetricFamily<'_> {
     }
 }
 
-/// A label's value as it stands between quotes.
+/// A label value, escaped for quotes.
 struct EscapedLabel<'a>(&'a str);
 
 impl Display for EscapedLabel<'_> {

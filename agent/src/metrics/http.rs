@@ -1,5 +1,5 @@
-//! The little HTTP that watching a machine takes: one GET or HEAD a connection, heads of a few KiB, no bodies, deadlines for
-//! everything. Heads are parsed by `httparse`; there is no keep-alive, no TLS, and nothing that changes anything.
+//! Minimal HTTP server for monitoring: one GET or HEAD per connection, heads of a few KiB, no bodies, deadlines on everything. `httparse` parses
+//! heads; there is no keep-alive, no TLS, and no request that changes state.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -11,22 +11,22 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Largest head of a request in bytes.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
-/// Header lines in it.
+/// Maximum number of header lines.
 const MAX_HEADERS: usize = 64;
-/// Connections at once; one more closes the oldest, so that those who are slow cannot keep out those who are not.
+/// Maximum number of connections; a further one closes the oldest, so that slow clients cannot block others.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a head may take to come.
+/// Timeout for the request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may take in all.
+/// Timeout for the whole connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(20);
-/// What is read and thrown away after the answer, so that closing does not take the answer away from one who still sends.
+/// Maximum number of bytes read and discarded after the response: closing with unread data would reset the connection and lose the response.
 const MAX_LINGER_BYTES: u64 = 64 * 1024;
-/// And for how long.
+/// Timeout for that read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How an answer begins.
+/// The status line of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HttpStatus {
     Ok,
@@ -54,7 +54,7 @@ impl HttpStatus {
     }
 }
 
-/// What is said to somebody.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HttpResponse {
     pub(super) status: HttpStatus,
@@ -63,7 +63,7 @@ pub(super) struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// Plain text.
+    /// A plain text response.
     pub(super) fn plain_text(status: HttpStatus, body: impl Into<String>) -> Self {
         Self {
             status,
@@ -90,13 +90,13 @@ impl HttpResponse {
     }
 }
 
-/// Who knows the answers.
+/// Produces the responses.
 pub(super) trait HttpHandler: Send + Sync + 'static {
-    /// What there is at this path.
+    /// The response for this path.
     fn answer_path(&self, path: &str) -> impl Future<Output = HttpResponse> + Send;
 }
 
-/// Serves until it is dropped.
+/// Serves until dropped.
 pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, site: Arc<S>) {
     let mut talks = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
@@ -104,7 +104,7 @@ pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, site: Arc<
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, perhaps: trying again at once would only burn time.
+                // Possibly out of file descriptors: an immediate retry would only use CPU time.
                 tracing::debug!(%error, "a connection for metrics was not taken");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -152,14 +152,14 @@ async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, site: &S) -> io
     Ok(())
 }
 
-/// What somebody wants.
+/// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HttpRequest {
-    /// Came and left.
+    /// The connection closed without a request.
     Nothing,
-    /// Cannot be answered.
+    /// The request is rejected with this status.
     Wrongly(HttpStatus),
-    /// A path, and whether its content or only the head of the answer.
+    /// A path, and whether to send the body or only the head.
     For { path: String, with_body: bool },
 }
 
@@ -185,7 +185,7 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<HttpRequest> {
     }
 }
 
-/// What a head asks for; nothing while it is not whole.
+/// Parses a head; `None` while it is incomplete.
 fn parse_request(head: &[u8]) -> Option<HttpRequest> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);

@@ -1,4 +1,4 @@
-//! What the daemon measures of itself, as metrics. Their names and meaning: docs/guides/monitoring.md.
+//! The daemon's metrics. Their names and meaning: docs/guides/monitoring.md.
 
 use muster_api::{CounterSnapshot, FindingLevel, NodeHandle as _};
 use muster_wire::Millis;
@@ -8,7 +8,7 @@ use super::exposition::{MetricKind, MetricsPage};
 use crate::core::DaemonCore;
 use crate::log_limit;
 
-/// All metrics now. Looks at disks; blocks.
+/// Renders all metrics. Inspects disks; blocks.
 pub(super) fn render_page(shown: &MetricsContext) -> String {
     let (mut page, core) = (MetricsPage::default(), &*shown.core);
     add_daemon_metrics(&mut page, core);
@@ -126,7 +126,7 @@ fn add_connection_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
     .add_sample(&[("direction", "out")], traffic.bytes_out);
 }
 
-/// What `rpc stats` shows, too.
+/// The counters that `rpc stats` shows too.
 fn add_message_metrics(page: &mut MetricsPage, stats: &CounterSnapshot) {
     let help = "Requests that came, before anything was known of them";
     page.add_metric("messages_total", MetricKind::Counter, help, stats.total);
@@ -275,7 +275,7 @@ fn add_health_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
     );
 }
 
-/// Prometheus counts in seconds.
+/// Formats milliseconds as seconds, Prometheus's unit.
 fn format_seconds(time: Millis) -> String {
     format!("{}.{:03}", time / 1000, time % 1000)
 }

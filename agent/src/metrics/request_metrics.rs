@@ -1,5 +1,5 @@
-//! Counts requests by what they asked and how they ended, and refusals by the stage that spoke them. The number of counts is
-//! bounded, whatever callers ask for: what the node does not offer has no count of its own.
+//! Counts requests by action and outcome, and refusals by stage. The number of series is bounded for any caller input: actions that the node does
+//! not offer share one series.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use muster_wire::request::Request;
 use muster_wire::status::ReplyStatus;
 use muster_wire::trace::StageName;
 
-/// Stands for every agent and action that the node does not offer. No name begins so.
+/// The label of all agents and actions that the node does not offer. No valid name starts with an underscore.
 const OTHER_LABEL: &str = "_other";
-/// Counts of one kind that are kept; external agents that come and go must not make them without end.
+/// Maximum number of series of one kind; external agents that are added and removed must not grow it without bound.
 const MAX_SERIES: usize = 10_000;
 
 /// An action that the node offers, or [`OTHER_LABEL`].
@@ -25,7 +25,7 @@ pub(crate) struct KnownAction<'a> {
 }
 
 impl<'a> KnownAction<'a> {
-    /// What a request asks for, as far as these agents know it.
+    /// The action of a request, if these agents offer it.
     pub(crate) fn from_request(registry: &AgentRegistry, request: &'a Request) -> Self {
         let (agent, action) = (request.agent.as_str(), request.action.as_str());
         match registry.agent(agent) {
@@ -44,7 +44,7 @@ impl<'a> KnownAction<'a> {
     };
 }
 
-/// How requests for an action ended.
+/// The labels of an action's outcome.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OutcomeLabels {
     pub(super) agent: String,
@@ -53,30 +53,30 @@ pub(super) struct OutcomeLabels {
     pub(super) reason: &'static str,
 }
 
-/// How long an action ran, over all times that it did.
+/// Number and total duration of an action's runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct DurationSummary {
     pub(super) count: u64,
     pub(super) sum: Duration,
 }
 
-/// What was counted since the daemon started.
+/// The counts since the daemon started.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
     ended: Mutex<BTreeMap<OutcomeLabels, u64>>,
     took: Mutex<BTreeMap<(String, String), DurationSummary>>,
     refused: Mutex<BTreeMap<(StageName, &'static str), u64>>,
-    /// When the last authentic request came; 0 before the first.
+    /// When the last authenticated request arrived; 0 before the first.
     last: AtomicU64,
 }
 
 impl RequestMetrics {
-    /// An authentic request came.
+    /// Records the arrival of an authenticated request.
     pub(crate) fn record_arrival(&self, now: Millis) {
         self.last.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// A request of a proven caller ended, by an action or by a refusal.
+    /// Records the end of an authenticated caller's request, by an action or a refusal.
     pub(crate) fn record_outcome(
         &self,
         what: KnownAction<'_>,
@@ -94,7 +94,7 @@ impl RequestMetrics {
         }) += 1;
     }
 
-    /// An action ran.
+    /// Records the duration of an action.
     pub(crate) fn record_duration(&self, what: KnownAction<'_>, time: Duration) {
         let key = |what: KnownAction<'_>| (what.agent.to_owned(), what.action.to_owned());
         let mut all = lock_mutex(&self.took);
@@ -103,7 +103,7 @@ impl RequestMetrics {
         took.sum += time;
     }
 
-    /// A stage has refused something. Stages and reasons are words of the program, so there are few.
+    /// Records a refusal by a stage. Stages and reasons are constants of the program, so their number is bounded.
     pub(crate) fn record_refusal(&self, stage: StageName, reason: &'static str) {
         *lock_mutex(&self.refused)
             .entry((stage, reason))
@@ -122,13 +122,13 @@ impl RequestMetrics {
         lock_mutex(&self.refused).clone()
     }
 
-    /// When the last authentic request came.
+    /// When the last authenticated request arrived.
     pub(super) fn last_arrival(&self) -> Option<Millis> {
         Some(self.last.load(Ordering::Relaxed)).filter(|last| *last > 0)
     }
 }
 
-/// The count under this key, or under the one for all others when there are too many.
+/// The entry of this key, or the shared entry if there are too many.
 fn bounded_entry<K: Ord, V: Default>(
     all: &mut BTreeMap<K, V>,
     key: K,
@@ -138,7 +138,7 @@ fn bounded_entry<K: Ord, V: Default>(
     all.entry(if full { other() } else { key }).or_default()
 }
 
-/// Numbers are never half written.
+/// Poisoning is ignored: counters are never inconsistent.
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Within stage 6: whether a second person agrees, where the policy or the node demands one.
+//! Part of stage 6: verifies a second person's approval, if the policy or the node requires one.
 
 use muster_api::system::error::error_chain;
 use muster_wire::Millis;
@@ -12,19 +12,19 @@ use uuid::Uuid;
 use super::AcceptedRequest;
 use crate::core::DaemonCore;
 
-/// Who has approved a request, for the audit log.
+/// The approver of a request, for the audit log.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestApprover {
     /// The name.
     pub(crate) identity: Identity,
-    /// The key that signed.
+    /// The public key that signed the approval.
     pub(crate) key: String,
-    /// The proposal that was approved.
+    /// The approved proposal.
     pub(crate) proposal: Uuid,
 }
 
-/// Who has approved the request, or why that does not count; or the data source that must say whether the approver may. Once it
-/// is decided that it counts, the same approval counts no more here.
+/// The approver of the request, or why the approval is invalid, or the data source that must decide whether the approver is allowed. A valid
+/// approval is consumed: this node does not accept it again.
 pub(super) fn check_approval<'p>(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
@@ -67,7 +67,7 @@ pub(super) fn check_approval<'p>(
     })
 }
 
-/// The request's approval, if it is one of this request by somebody who is believed.
+/// The request's approval, if a trusted signer issued it for this request.
 fn open_request_approval(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
@@ -92,7 +92,7 @@ fn open_request_approval(
     Ok(opened)
 }
 
-/// Remembers the approval as requests are remembered: until it is over, and beyond a restart.
+/// Stores the approval like a request: until it expires, and across a restart.
 fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<(), String> {
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
     let until = proposal.expires_at.saturating_add(core.skew);

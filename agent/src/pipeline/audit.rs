@@ -1,4 +1,4 @@
-//! What the audit log is told, and when: before a change, after every action, and at every refusal.
+//! Writes audit records: before a change, after every action, and at every refusal.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{AcceptedRequest, RefusedRequest, VerifiedRequest};
 use crate::audit::{ApprovalRecord, AuditRecord, AuditVerdict as Verdict, RecordClass};
 use crate::core::DaemonCore;
 
-/// Before the action. When the log must not miss anything and cannot be written, the outcome is a refusal.
+/// Records the start of an action. Returns a refusal if the log must be complete and cannot be written.
 pub(super) fn record_start(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
@@ -40,7 +40,7 @@ pub(super) fn record_start(
         })
 }
 
-/// After the action. One that never began, because the node was busy or could not remember the request, is recorded as refused.
+/// Records the end of an action. An action that never started, because the node was busy or could not store the request, is recorded as refused.
 pub(super) fn record_end(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
@@ -69,7 +69,7 @@ pub(super) fn record_end(
     write_record(core, &ended);
 }
 
-/// When an authentic caller is refused. Its inputs are left out: they were not all validated, so it is not known which are secret.
+/// Records the refusal of an authenticated caller. Omits the inputs: not all were validated, so it is unknown which are secret.
 pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
     let rule = match &refused.reason {
         Some(ReplyReason::Denied { rule }) => Some(rule.clone()),
@@ -89,7 +89,7 @@ pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
     write_record(core, &refusal);
 }
 
-/// The second person, for the record.
+/// The approval, for the record.
 fn approval_record(accepted: &AcceptedRequest) -> Option<ApprovalRecord> {
     let approver = accepted.approver.as_ref()?;
     Some(ApprovalRecord {
@@ -126,7 +126,7 @@ fn new_record(
     }
 }
 
-/// What happened has happened: a record that fails now can only be told to the log.
+/// Writes a record after the fact: a failure can only be logged.
 fn write_record(core: &DaemonCore, record: &AuditRecord) {
     if let Err(error) = core.audit.record_decision(record) {
         tracing::error!(%error, request = %record.request, "not recorded");

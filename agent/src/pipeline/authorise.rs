@@ -1,7 +1,7 @@
-//! Stage 6: the node's own policy, the second lock behind the broker's permissions; and a second person, where it takes one.
+//! Stage 6: the node's own policy, applied in addition to the broker's permissions; and a second person's approval, if required.
 //!
-//! A policy that needs data sources takes the way beside the order of arrival, as filters do: [`authorise_with_lookups`]. What reads a data source
-//! by an action is held against the policy `data` as well, as filters are.
+//! A policy that needs data sources is evaluated outside the order of arrival, as filters are: [`authorise_with_lookups`]. An action that reads a
+//! data source is checked against the policy `data` too, as filters are.
 
 use muster_wire::filter::{EvaluationProgress, KnownLookups};
 use muster_wire::identity::SubjectName;
@@ -17,24 +17,24 @@ use crate::lookup::{DATA_POLICY, RequestLookups};
 
 /// The action that reads a data source, and the input that names it.
 const DATA_SOURCE_READ: (&str, &str, &str) = ("rpcutil", "get_data", "source");
-/// When asking again is sensible, if too many requests wait for data sources, in milliseconds.
+/// The retry delay if too many requests wait for data sources, in milliseconds.
 const BUSY_RETRY_MILLIS: u64 = 10_000;
 
-/// What the policy says without asking anybody.
+/// The policy's result without queries.
 pub(super) enum AuthorisationOutcome {
-    /// The caller may.
+    /// The caller is allowed.
     Allowed(AcceptedRequest),
-    /// Data sources must say, and this is its place among those that ask them.
+    /// Data sources must decide; contains the permit of the waiting request.
     Open(AcceptedRequest, OwnedSemaphorePermit),
 }
 
-/// What makes a request allowed: the rule, and who approved it.
+/// Why a request is allowed: the rule, and the approver.
 struct PolicyGrant {
     rule: String,
     approver: Option<RequestApprover>,
 }
 
-/// The rule that denies, in words.
+/// The rule that denies, as text.
 type DenialReason = String;
 
 impl HasStageTimer for AuthorisationOutcome {
@@ -45,7 +45,7 @@ impl HasStageTimer for AuthorisationOutcome {
     }
 }
 
-/// Asks the policy, as far as that needs no data source.
+/// Evaluates the policy as far as possible without data sources.
 pub(super) fn authorise_immediately(
     core: &DaemonCore,
     accepted: AcceptedRequest,
@@ -63,7 +63,7 @@ pub(super) fn authorise_immediately(
     apply_verdict(core, accepted, verdict).map(AuthorisationOutcome::Allowed)
 }
 
-/// Asks the policy, and the data sources that it needs. Takes as long as they may take.
+/// Evaluates the policy with the data sources that it needs. Takes as long as the queries.
 pub(super) async fn authorise_with_lookups(
     core: &DaemonCore,
     accepted: AcceptedRequest,
@@ -76,7 +76,7 @@ pub(super) async fn authorise_with_lookups(
     apply_verdict(core, accepted, verdict)
 }
 
-/// Notes the rule that allowed it and who approved it, or refuses.
+/// Stores the rule and the approver in the request, or refuses it.
 fn apply_verdict(
     core: &DaemonCore,
     accepted: AcceptedRequest,
@@ -92,7 +92,7 @@ fn apply_verdict(
     }
 }
 
-/// What the policy says, as far as is known; whoever gets a verdict has used the approval up.
+/// Evaluates the policy with the known values; a verdict consumes the approval.
 fn evaluate_policy<'p>(
     core: &DaemonCore,
     policy: &'p PolicySet,
@@ -152,7 +152,7 @@ fn evaluate_policy<'p>(
     })
 }
 
-/// The question to the policy `data`, if the request reads one of the node's data sources.
+/// The query for the policy `data`, if the request reads one of the node's data sources.
 fn data_source_read(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
@@ -163,7 +163,7 @@ fn data_source_read(
         return None;
     }
     let named = accepted.input.get(input)?.as_str()?;
-    // A source that the node has not got is the action's to tell.
+    // The action itself reports an unknown source.
     core.data_sources
         .iter()
         .find(|source| source.name() == named)?;

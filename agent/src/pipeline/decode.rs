@@ -1,4 +1,4 @@
-//! Stage 1: where the message came in. A subject that is not ours costs nothing more.
+//! Stage 1: parses the subject. A message with another subject is dropped without further work.
 
 use muster_wire::subject::RequestAddress;
 use muster_wire::trace::StageName;
@@ -6,7 +6,7 @@ use muster_wire::trace::StageName;
 use super::{IncomingMessage, UnverifiedMessage};
 use crate::core::DaemonCore;
 
-/// The address of a request to one of our collectives, and to us if it names a node.
+/// The address of a request to one of the node's collectives, and to this node if it names one.
 pub(super) fn parse_address(
     core: &DaemonCore,
     incoming: &IncomingMessage,

@@ -1,4 +1,4 @@
-//! Stage 7: the action runs, within its limits, on this node's system.
+//! Stage 7: runs the action within its limits, on this node's system.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::AcceptedRequest;
 use crate::core::DaemonCore;
 
-/// Runs the action to an outcome, and says whether it began. What changes the node is first remembered on disk, so that it cannot run a second time even after
-/// a crash.
+/// Runs the action to an outcome, and returns whether it started. A request that changes the node is first synced to the journal, so that it cannot
+/// run twice even after a crash.
 pub(super) async fn run_action(
     core: &Arc<DaemonCore>,
     accepted: &mut AcceptedRequest,
@@ -68,7 +68,7 @@ pub(super) async fn run_action(
     (outcome, began)
 }
 
-/// Runs an action that answers from memory and changes nothing, here and now; nothing if it is another, or must wait for its turn.
+/// Runs an action inline if it replies from memory and changes nothing; `None` if it is another action, or no permit is free.
 pub(super) fn run_immediately(
     core: &Arc<DaemonCore>,
     accepted: &mut AcceptedRequest,
@@ -85,7 +85,7 @@ pub(super) fn run_immediately(
     Some(outcome)
 }
 
-/// The call, and all that its action may know.
+/// Builds the call and its context.
 fn build_call(
     core: &Arc<DaemonCore>,
     accepted: &AcceptedRequest,

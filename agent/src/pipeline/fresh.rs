@@ -1,4 +1,4 @@
-//! Stage 3: neither too old, nor from the future, nor seen before.
+//! Stage 3: rejects requests that are too old, dated in the future, or seen before.
 
 use muster_wire::Millis;
 use muster_wire::fresh::{self, InsertionOutcome, StaleRequest};
@@ -9,16 +9,15 @@ use muster_wire::trace::StageName;
 use super::{RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// Judges the age and remembers the request. A captured message that is sent again gets no answer at all; a caller whose clock is
-/// wrong is told, once.
+/// Checks the age and stores the request. A replayed message gets no reply; a caller whose clock is wrong gets one refusal.
 pub(super) fn check_freshness(
     core: &DaemonCore,
     mut asked: VerifiedRequest,
 ) -> Result<VerifiedRequest, RequestRejection> {
     let (request, now) = (&asked.request, core.clock.now());
     let stale = fresh::check_freshness(request.issued_at, request.ttl, now, core.skew).err();
-    // A stale request is remembered from now on, so that repeating it does not repeat the answer; one from the future until it would be
-    // fresh and over, so that a clock that is put right does not let in what was refused. A day is as long as any request lives.
+    // Store a stale request from now on, so that repeating it does not repeat the reply. Store one from the future until it would be fresh and
+    // expired, so that correcting the clock does not admit it. A day is the maximum lifetime of a request.
     let since = if stale.is_some() {
         let latest = now.saturating_add(limits::MAX_TTL_MILLIS);
         request.issued_at.clamp(now, latest)
@@ -66,7 +65,7 @@ pub(super) fn check_freshness(
     Ok(asked)
 }
 
-/// It is fresh, but an earlier daemon may have carried it out, whose journal is gone.
+/// Refuses a fresh request that an earlier daemon, whose journal is lost, may have executed.
 fn refuse_forgotten(core: &DaemonCore, asked: VerifiedRequest, now: Millis) -> RequestRejection {
     core.counters.ttlexpired.increment();
     let age_ms = now.saturating_sub(asked.request.issued_at);
@@ -79,7 +78,7 @@ fn refuse_forgotten(core: &DaemonCore, asked: VerifiedRequest, now: Millis) -> R
     RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
 }
 
-/// Refuses because the node does not know whether the caller was revoked meanwhile.
+/// Refuses because the node cannot determine whether the caller was revoked meanwhile.
 fn refuse_unconfirmed(asked: VerifiedRequest, age: Millis) -> RequestRejection {
     let message = format!(
         "this node could not confirm for {} s that its account token is the newest, longer than trust.max_age_seconds; see `rpc doctor`",

@@ -1,7 +1,7 @@
-//! Stage 4: whether this node is meant. The filter is looked at only now, after the request was proven fresh or stale.
+//! Stage 4: whether the request targets this node. The filter is evaluated after the freshness check.
 //!
-//! A filter that needs data sources takes a way of its own, beside the order of arrival: [`match_with_lookups`]. A node that cannot
-//! tell whether it is meant is not: it says nothing.
+//! A filter that needs data sources is evaluated outside the order of arrival: [`match_with_lookups`]. A node that cannot decide whether it is
+//! targeted sends no reply.
 
 use muster_wire::filter::{EvaluationProgress, KnownLookups, TruthValue};
 use muster_wire::request::{Request, RequestTarget};
@@ -12,10 +12,10 @@ use super::{RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 
-/// A request that may be for us.
+/// A request that may target this node.
 pub(super) enum TargetMatch {
     Us(VerifiedRequest),
-    /// Data sources must say, and this is its place among those that ask them.
+    /// Data sources must decide; contains the permit of the waiting request.
     Perhaps(VerifiedRequest, OwnedSemaphorePermit),
 }
 
@@ -27,8 +27,8 @@ impl HasStageTimer for TargetMatch {
     }
 }
 
-/// Passes on what is meant for us, refusals of earlier stages too; a node that is not meant says nothing. No data source
-/// is asked for a request that was refused already.
+/// Passes on requests that target this node, including refusals of earlier stages; others get no reply. A request that was already refused causes
+/// no queries.
 pub(super) fn match_target(
     core: &DaemonCore,
     judged: Result<VerifiedRequest, RequestRejection>,
@@ -57,7 +57,7 @@ pub(super) fn match_target(
     }
 }
 
-/// Asks the data sources. Takes as long as they may take.
+/// Queries the data sources. Takes as long as the queries.
 pub(super) async fn match_with_lookups(
     core: &DaemonCore,
     asked: VerifiedRequest,
@@ -79,7 +79,7 @@ fn not_targeted(core: &DaemonCore) -> RequestRejection {
     RequestRejection::Silent
 }
 
-/// Nothing, if data sources must be asked.
+/// Whether the request targets this node; `None` if data sources must decide.
 fn is_targeted(core: &DaemonCore, request: &Request) -> Option<bool> {
     match &request.target {
         RequestTarget::Nodes(nodes) => Some(nodes.contains(core.identity())),

@@ -65,7 +65,7 @@ pub struct IncomingMessage {
 /// A request of an authenticated caller.
 #[derive(Debug)]
 pub struct VerifiedRequest {
-    /// What is asked.
+    /// The request.
     pub request: Request,
     /// The caller.
     pub caller: Arc<VerifiedUser>,

@@ -1,7 +1,7 @@
-//! Beside stage 7: what the running action tells, signed, to the caller's own inbox, if the caller wants to hear it.
+//! Parallel to stage 7: sends the progress of the running action, signed, to the caller's own inbox, if the caller requested it.
 //!
-//! Never more messages than the broker lets a node answer, however long the action runs: what comes meanwhile travels
-//! together. The reply that follows says how many messages there were, so that a lost one is missed.
+//! The number of messages stays below the broker's limit on responses, however long the action runs: events in between are batched. The reply
+//! contains the number of messages, so that the caller detects a lost one.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use uuid::Uuid;
 
 use crate::core::DaemonCore;
 
-/// Who wants to hear of what.
+/// The receiver of progress, and its request.
 #[derive(Debug)]
 pub(super) struct ProgressListener {
     /// The caller's own inbox.
     pub(super) to: String,
     /// The request.
     pub(super) request: Uuid,
-    /// The agent that was asked.
+    /// The requested agent.
     pub(super) agent: SubjectName,
-    /// The action that was asked.
+    /// The requested action.
     pub(super) action: SubjectName,
 }
 
-/// Most bytes of events in one message; with the envelope it stays below what callers decode.
+/// Maximum size of events in one message, in bytes; with the envelope it stays below the limit that callers decode.
 const MAX_BATCH_BYTES: usize = 48 * 1024;
 
-/// How long to wait after the n-th message before the next one: quick at first, then so that an hour does not use them up.
+/// Pause after the n-th message: short at first, then long enough that the message limit lasts for an hour.
 fn pause_after(sent: u64) -> Duration {
     match sent {
         0..200 => Duration::from_millis(200),
@@ -40,7 +40,7 @@ fn pause_after(sent: u64) -> Duration {
     }
 }
 
-/// Sends what the source gives until it is closed and empty, and answers how much that was.
+/// Sends the source's events until it is closed and empty; returns the number of messages.
 pub(super) async fn send_progress(
     core: &DaemonCore,
     listener: &ProgressListener,

@@ -1,4 +1,4 @@
-//! Stage 8: the answer, signed, to the caller's own inbox.
+//! Stage 8: sends the signed reply to the caller's own inbox.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use serde_json::Map;
 use super::{OutgoingReply, RefusedRequest, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// The answer to a request that was executed. `room` is what the broker takes as one message, in bytes.
+/// The reply to an executed request. `room` is the broker's maximum message size, in bytes.
 pub(super) fn build_reply(
     core: &DaemonCore,
     asked: &VerifiedRequest,
@@ -45,7 +45,7 @@ pub(super) fn build_reply(
     Some(OutgoingReply { subject, payload })
 }
 
-/// The answer to a request that was refused.
+/// The reply to a refused request.
 pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Option<OutgoingReply> {
     let (message, reason) = visible_refusal(core, refused);
     let told = CallOutcome {
@@ -59,21 +59,21 @@ pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Opti
     build_reply(core, &refused.asked, &told, (None, limits::MAX_REPLY_BYTES))
 }
 
-/// Adds the stages, if they were asked for. What is signed cannot hold the time of its own signing: that of a rehearsal stands for it.
+/// Adds the stage timings, if requested. A signed reply cannot contain the time of its own signing; a trial signing measures it.
 fn add_stages(core: &DaemonCore, asked: &VerifiedRequest, mut reply: Reply) -> Reply {
     let Some(mut watch) = asked.watch.active_timer() else {
         return reply;
     };
     reply.stages = watch.stages().to_vec();
     let begun = Instant::now();
-    // Whether it can be sealed will show when it is.
+    // Ignore the result; the real signing reports its errors.
     let _ = sign_envelope(EnvelopeKind::Reply, &reply, &core.signer);
     watch.add_stage(StageName::Reply, begun.elapsed());
     reply.stages = watch.stages().to_vec();
     reply
 }
 
-/// What a caller is told of a refusal. A node that keeps its rules to itself has them in its audit log.
+/// The part of a refusal that the caller may see. A node that hides its rules records them in its audit log only.
 fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Option<ReplyReason>) {
     match &refused.reason {
         Some(ReplyReason::Denied { .. }) if !core.authority.tell_rules => {
@@ -88,7 +88,7 @@ fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Opti
     }
 }
 
-/// Seals a reply; one that is too large, for callers or for the broker, is replaced by a reply that says so.
+/// Signs a reply; one that is too large for callers or for the broker is replaced by an error reply.
 fn seal_reply(core: &DaemonCore, reply: Reply, room: usize) -> Option<Bytes> {
     let error = match sign_envelope(EnvelopeKind::Reply, &reply, &core.signer) {
         Ok(payload) if payload.len() <= room => return Some(payload.into()),

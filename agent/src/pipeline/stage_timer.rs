@@ -1,4 +1,4 @@
-//! How long a request spends in each stage, for a caller that asked for it; for all others it measures nothing.
+//! Measures the time of a request in each stage, if the caller requested it; otherwise measures nothing.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use muster_wire::trace::{StageName, StageTiming};
 
 use super::{AcceptedRequest, RequestRejection, VerifiedRequest};
 
-/// The stages of one request so far.
+/// The stage timings of one request so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StageTimer(Option<ActiveTimer>);
 
-/// A watch that runs.
+/// An active timer.
 #[derive(Debug, Clone)]
 pub(super) struct ActiveTimer {
     since: Instant,
@@ -19,7 +19,7 @@ pub(super) struct ActiveTimer {
 }
 
 impl StageTimer {
-    /// Begins when a request has been verified: it came then, and was decoded then.
+    /// Starts after verification, with the earlier times of arrival and decoding.
     pub(super) fn new(came: Instant, decoded: Instant) -> Self {
         let mut running = ActiveTimer {
             since: Instant::now(),
@@ -30,14 +30,14 @@ impl StageTimer {
         Self(Some(running))
     }
 
-    /// A stage is over.
+    /// Ends a stage.
     pub(super) fn end_stage(&mut self, stage: StageName) {
         if let Some(running) = &mut self.0 {
             running.end_stage(stage);
         }
     }
 
-    /// The last stage refused the request.
+    /// Marks the last stage as the one that refused the request.
     pub(super) fn mark_refused(&mut self) {
         if let Some(last) = self
             .0
@@ -48,7 +48,7 @@ impl StageTimer {
         }
     }
 
-    /// The action is over, or never had its turn.
+    /// Records the end of the action, or of its wait for a permit.
     pub(super) fn record_dispatch(&mut self, outcome: &CallOutcome) {
         let Some(running) = &mut self.0 else { return };
         let all = running.since.elapsed();
@@ -64,7 +64,7 @@ impl StageTimer {
         );
     }
 
-    /// The watch, if it runs.
+    /// The timer, if active.
     pub(super) fn active_timer(&self) -> Option<ActiveTimer> {
         self.0.clone()
     }
@@ -77,7 +77,7 @@ impl ActiveTimer {
         self.since = now;
     }
 
-    /// Adds a stage; one that comes again takes longer.
+    /// Adds the time of a stage; a repeated stage accumulates.
     pub(super) fn add_stage(&mut self, stage: StageName, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         match self.stages.iter_mut().find(|known| known.stage == stage) {
@@ -90,13 +90,13 @@ impl ActiveTimer {
         }
     }
 
-    /// The stages, in the order in which they were first reached.
+    /// The stages, in the order of their first use.
     pub(super) fn stages(&self) -> &[StageTiming] {
         &self.stages
     }
 }
 
-/// What a watch goes with through the stages.
+/// A value that carries a stage timer through the stages.
 pub(super) trait HasStageTimer {
     fn stage_timer(&mut self) -> &mut StageTimer;
 }
@@ -113,7 +113,7 @@ impl HasStageTimer for AcceptedRequest {
     }
 }
 
-/// A stage has passed the request on, or refused it. What an earlier stage refused is passed on as well.
+/// Ends a stage that passed or refused the request. Refusals of earlier stages pass unchanged.
 pub(super) fn end_stage<T: HasStageTimer>(
     stage: StageName,
     mut judged: Result<T, RequestRejection>,

@@ -1,12 +1,11 @@
-//! Between matching and validating: sensitive inputs that were sealed for this node are opened, with this node's key. Those that
-//! came readable for the broker are refused.
+//! Between matching and validation: decrypts sensitive inputs with this node's key. Refuses those that the broker could read.
 
 use muster_wire::status::ReplyStatus;
 
 use super::{RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// Puts the opened inputs among the others, where their schema then judges them.
+/// Merges the decrypted inputs with the others; the schema validates them later.
 pub(super) fn unseal_inputs(
     core: &DaemonCore,
     mut asked: VerifiedRequest,
@@ -45,7 +44,7 @@ pub(super) fn unseal_inputs(
     Ok(asked)
 }
 
-/// A sensitive input that is not sealed, unless this node takes them so. What nobody declared is for the next stage to refuse.
+/// A sensitive input that is not encrypted, unless this node accepts those. The next stage refuses undeclared inputs.
 fn find_plain_secret(core: &DaemonCore, asked: &VerifiedRequest) -> Option<String> {
     if core.plain_secrets {
         return None;

@@ -1,4 +1,4 @@
-//! Stage 5: there is such an action, and its inputs are what its schema declares.
+//! Stage 5: checks that the action exists and that its inputs match the schema.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use muster_wire::status::ReplyStatus;
 use super::{AcceptedRequest, RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// Fills in defaults and refuses what is missing, mistyped or not declared. The policy's rule is still open.
+/// Fills in defaults and refuses missing, mistyped or undeclared inputs. Does not set the policy rule yet.
 pub(super) fn validate_inputs(
     core: &DaemonCore,
     asked: VerifiedRequest,

@@ -1,4 +1,4 @@
-//! Stage 2: who really sent it. Nothing is believed, and nobody answered, before this.
+//! Stage 2: authenticates the sender. No message is trusted, and none gets a reply, before this stage.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use super::stage_timer::StageTimer;
 use super::{IncomingMessage, UnverifiedMessage, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// Verifies the message. Of its reply subject only the word of the caller's own address is taken, because a reply subject is not signed; the
-/// answer goes there under this node's name.
+/// Verifies the message. A reply subject is not signed, so only the token of the caller's own inbox is taken from it; the reply goes there under
+/// this node's name.
 pub(super) fn verify_message(
     core: &DaemonCore,
     incoming: &IncomingMessage,

@@ -1,7 +1,7 @@
-//! `rpcd virtual`: runs many nodes of the fleet that a configuration names, until a signal ends it.
+//! `rpcd virtual`: runs many nodes of the configured fleet until a signal ends it.
 //!
-//! It makes their keys itself, with the key that signs nodes, and keeps none of them. It is for trying things on one machine, and
-//! `rpc demo up --virtual` is how it is usually started.
+//! It creates their keys, signs their tokens with the node key, and stores none of them. Intended for tests on one machine; usually started by `rpc
+//! demo up --virtual`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,15 +27,15 @@ use crate::clock::WallClock;
 use crate::config::Config;
 use crate::{assemble, state_lock};
 
-/// Nodes that connect at the same time.
+/// Maximum number of nodes that connect at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 64;
-/// Open files of the process besides one for each node.
+/// Open files of the process in addition to one per node.
 const RESERVED_FILES: u64 = 200;
-/// How long all nodes together may take to leave.
+/// Timeout for stopping all nodes together.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long their tokens are valid, in seconds.
+/// Lifetime of their tokens, in seconds.
 const TOKEN_LIFETIME_SECONDS: u64 = 30 * 24 * 60 * 60;
-/// How often it is told how far it is.
+/// Number of progress reports during the start.
 const PROGRESS_REPORTS: usize = 10;
 
 /// `rpcd virtual`.
@@ -49,7 +49,7 @@ pub struct VirtualNodesArgs {
     node_key: PathBuf,
 }
 
-/// Runs them until a signal ends it.
+/// Runs the nodes until a signal ends it.
 pub fn run_virtual_nodes(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let room = raise_file_limit().context("cannot tell how many files may be open")?;
     let needed = u64::try_from(wanted.nodes).unwrap_or(u64::MAX);
@@ -70,7 +70,7 @@ pub fn run_virtual_nodes(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::
     Ok(ExitCode::SUCCESS)
 }
 
-/// Raises how many files may be open as far as it may be, and says how far that is.
+/// Raises the limit of open files to its maximum, and returns it.
 fn raise_file_limit() -> nix::Result<u64> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -99,7 +99,7 @@ async fn run_until_signal(wanted: &VirtualNodesArgs, config: &Config) -> anyhow:
     Ok(())
 }
 
-/// What every node is made with.
+/// The common inputs of all nodes.
 struct NodeFactory {
     mould: NodeTemplate,
     crowd: NodeFleet,
@@ -134,7 +134,7 @@ impl NodeFactory {
         })
     }
 
-    /// Makes and connects all of them, and tells the service manager how far that is.
+    /// Creates and connects all nodes, and reports the progress to the service manager.
     async fn start_all(&self, nodes: usize) -> anyhow::Result<()> {
         let (done, stride) = (&AtomicUsize::new(0), nodes.div_ceil(PROGRESS_REPORTS));
         stream::iter((0..nodes).map(Ok))
@@ -165,7 +165,7 @@ impl NodeFactory {
         Ok(self.crowd.start_node(core, bus).await?)
     }
 
-    /// A key and a token that only this process has.
+    /// A key and a token that exist only in this process.
     fn issue_signer(&self, member: &VirtualNode) -> anyhow::Result<Signer> {
         let key = KeyPair::generate(KeyKind::User)?;
         let user = UserClaims::new(self.account, Vec::new());

@@ -1,4 +1,4 @@
-//! Daemons that run side by side: started many at a time, stopped one by one or all.
+//! Daemons that run concurrently: started many at a time, stopped one by one or all together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,32 +15,32 @@ use crate::audit::{AuditLog, AuditLogError, AuditOptions};
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
 
-/// Nodes that write to one audit log: fewer than the lines that may wait in it, so that a question to all is on record in full.
+/// Number of nodes that share one audit log: fewer than its queue holds, so that the records of a request to all nodes fit.
 const NODES_PER_LOG: usize = 1000;
-/// How long a node's running actions may take once it is to stop.
+/// How long a node's running actions may continue after it is stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a virtual node does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeFleetError {
-    /// It cannot connect, or was cut off while it subscribed.
+    /// It cannot connect, or lost the connection while it subscribed.
     #[error("the virtual node {node} cannot connect")]
     Connect {
-        /// Which one.
+        /// The node.
         node: Identity,
-        /// Why.
+        /// The cause.
         #[source]
         source: BusError,
     },
-    /// It runs already.
+    /// It is already running.
     #[error("the virtual node {node} runs already")]
     Twice {
-        /// Which one.
+        /// The node.
         node: Identity,
     },
 }
 
-/// The nodes that run.
+/// The running nodes.
 #[derive(Debug)]
 pub struct NodeFleet {
     nodes: Mutex<BTreeMap<Identity, RunningNode>>,
@@ -55,7 +55,7 @@ struct RunningNode {
 }
 
 impl NodeFleet {
-    /// Room for so many nodes, whose audit logs are in this directory and signed by this party.
+    /// Creates a fleet for this number of nodes. Its audit logs are in this directory, signed with this signer.
     pub fn new(
         nodes: usize,
         directory: &Path,
@@ -74,7 +74,7 @@ impl NodeFleet {
         })
     }
 
-    /// The audit log of the node of this number; `None` beyond the room that there is.
+    /// The audit log of the node with this number; `None` if the number exceeds the fleet's size.
     pub fn log_for(&self, number: usize) -> Option<Arc<AuditLog>> {
         self.logs.get(number / NODES_PER_LOG).map(Arc::clone)
     }
@@ -84,7 +84,7 @@ impl NodeFleet {
         &self.logs
     }
 
-    /// Starts a node on this connection, its own or a lent one; returns when the broker knows its subscriptions.
+    /// Starts a node on this connection, its own or a shared one; returns when the broker has confirmed its subscriptions.
     pub async fn start_node(&self, core: DaemonCore, bus: Bus) -> Result<(), NodeFleetError> {
         let node = core.identity().clone();
         let daemon = Daemon::start(Arc::new(core), bus.clone()).await;
@@ -102,12 +102,12 @@ impl NodeFleet {
         Ok(())
     }
 
-    /// How many run.
+    /// The number of running nodes.
     pub fn len(&self) -> usize {
         self.lock_nodes().len()
     }
 
-    /// Whether none runs.
+    /// Whether no node is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -121,19 +121,19 @@ impl NodeFleet {
         buses.collect()
     }
 
-    /// Stops a node as a signal stops a daemon: what it has taken is answered first. Whether it ran.
+    /// Stops a node gracefully: it replies to accepted requests first. Returns whether it was running.
     pub async fn stop_node(&self, node: &Identity) -> bool {
         let Some(running) = self.lock_nodes().remove(node) else {
             return false;
         };
         running.stop.cancel();
-        // A daemon that broke off has stopped too.
+        // A daemon that panicked has stopped too.
         let _ = running.daemon.await;
         true
     }
 
-    /// Ends a node without a good-bye: from now on it takes nothing, and its connection, if nobody else has it, is gone with the last
-    /// action that still runs. Whether it ran.
+    /// Kills a node without draining: it accepts nothing more, and its connection, if unshared, closes with the last running action. Returns
+    /// whether it was running.
     pub fn kill_node(&self, node: &Identity) -> bool {
         let Some(running) = self.lock_nodes().remove(node) else {
             return false;
@@ -142,7 +142,7 @@ impl NodeFleet {
         true
     }
 
-    /// Stops all nodes side by side, and waits for that no longer than this.
+    /// Stops all nodes concurrently, and waits at most this long.
     pub async fn stop_all(&self, patience: Duration) {
         let nodes = std::mem::take(&mut *self.lock_nodes());
         for running in nodes.values() {

@@ -1,5 +1,5 @@
-//! The machine of a virtual node: a few files in memory, as on a fresh Linux, and no programs. Nothing that is done to it reaches the
-//! machine that we run on.
+//! The machine of a virtual node: a few files in memory, as on a freshly installed Linux, and no programs. Changes to it do not affect the real
+//! machine.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use muster_system::fake::FakeSystem;
 use muster_system::{FileAttributes, System};
 use muster_wire::identity::Identity;
 
-/// Says that its accounts are edited in their files; nothing is ever there.
+/// A root other than `/` makes account resources edit the files directly; the path never exists.
 const MACHINE_ROOT: &str = "/nonexistent/virtual";
 
 const MACHINE_FILES: [(&str, &str, u32); 6] = [
@@ -22,7 +22,7 @@ const MACHINE_FILES: [(&str, &str, u32); 6] = [
 
 const MACHINE_DIRECTORIES: [&str; 6] = ["/etc/skel", "/home", "/root", "/run", "/tmp", "/var/lib"];
 
-/// A fresh one. Its clock stands still at this moment.
+/// Creates a new machine. Its clock is fixed at the current time.
 pub(super) fn new_machine(name: &Identity) -> FakeSystem {
     let system = FakeSystem::new().with_root(MACHINE_ROOT);
     system.set_now(SystemTime::now());
@@ -35,7 +35,7 @@ pub(super) fn new_machine(name: &Identity) -> FakeSystem {
             mode: Some(mode),
             ..FileAttributes::default()
         };
-        // It was put there just now.
+        // The file was created above, so this cannot fail.
         let _ = system.set_attributes(Path::new(path), &attributes);
     }
     system.add_file("/etc/hostname", format!("{name}\n"));

@@ -1,7 +1,7 @@
-//! Who is among virtual nodes: names, facts and classes by number, always the same ones. Pure.
+//! Virtual nodes: names, facts and classes, derived deterministically from their number. Pure.
 //!
-//! Every round of five is that of `rpc demo`: two databases of acme's development, a web server of it, a database of its production,
-//! and somebody else's web server. What a filter may ask for besides is drawn from the number, so that answers differ.
+//! Every group of five matches `rpc demo`: two databases and a web server of acme's development environment, a database of its production
+//! environment, and a web server of another customer. The other facts vary with the number, so that filters select different nodes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use muster_wire::identity::{Identity, NameError};
 use muster_wire::state::NodeFacts;
 use serde_json::json;
 
-/// One of them.
+/// One virtual node.
 #[derive(Debug, Clone)]
 pub struct VirtualNode {
     /// Its name.
@@ -20,7 +20,7 @@ pub struct VirtualNode {
     pub classes: Arc<[String]>,
 }
 
-/// A kind of node: what comes before and after its number, its environment and customer, and its class beside `common`.
+/// A kind of node: the prefix and suffix of its name, its environment and customer, and its class besides `common`.
 struct NodeProfile {
     role: &'static str,
     domain: &'static str,
@@ -63,11 +63,11 @@ const OPERATING_SYSTEMS: [[&str; 4]; 4] = [
 ];
 const CORE_COUNTS: [u64; 5] = [2, 4, 8, 16, 64];
 const RACK_COUNT: u64 = 40;
-/// One of three has each.
+/// Each class is on one node in three, chosen pseudo-randomly.
 const EXTRA_CLASSES: [&str; 6] = ["backup", "chrony", "docker", "monitoring", "sshd", "sudo"];
 
 impl VirtualNode {
-    /// The node of this number, counted from 0.
+    /// The node with this number, counted from 0.
     pub fn from_number(number: usize) -> Result<Self, NameError> {
         let round = number / NODES_PER_ROUND;
         let (kind, ordinal) = match number % NODES_PER_ROUND {
@@ -87,7 +87,7 @@ impl VirtualNode {
     }
 }
 
-/// What a node like that would say of itself; few enough to be small, and of every kind that filters know.
+/// The facts of such a node; few enough to be small, with every value type that filters support.
 fn node_facts(number: usize, kind: &NodeProfile, host: &str, name: &str) -> NodeFacts {
     let [family, system, release, major] = pick_choice(&OPERATING_SYSTEMS, draw_number(number, 0));
     let cores = pick_choice(&CORE_COUNTS, draw_number(number, 1));
@@ -112,7 +112,7 @@ fn node_facts(number: usize, kind: &NodeProfile, host: &str, name: &str) -> Node
         "site": pick_choice(&SITES, draw_number(number, 3)),
         "virtual": "muster",
     });
-    // It is an object, and much smaller than facts may be.
+    // Cannot fail: it is an object, and much smaller than the limit for facts.
     NodeFacts::from_value(told).unwrap_or_default()
 }
 
@@ -125,7 +125,7 @@ fn node_classes(number: usize, kind: &NodeProfile) -> Arc<[String]> {
     classes.into()
 }
 
-/// A number that looks like chance, and is the same each time (the finaliser of `SplitMix64`).
+/// A pseudo-random number, the same for the same arguments (the finaliser of `SplitMix64`).
 fn draw_number(number: usize, what: u64) -> u64 {
     let seed = u64::try_from(number).unwrap_or(u64::MAX);
     let mut bits = seed
@@ -137,7 +137,7 @@ fn draw_number(number: usize, what: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// One of a few, of which there is at least one.
+/// One of the choices, of which there must be at least one.
 fn pick_choice<T: Copy + Default>(choice: &[T], drawn: u64) -> T {
     let few = u64::try_from(choice.len()).unwrap_or(u64::MAX).max(1);
     let which = usize::try_from(drawn % few).ok();

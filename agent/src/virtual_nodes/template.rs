@@ -1,8 +1,7 @@
-//! What virtual nodes are made of: everything that is equal is there once and shared, and each gets what is its own.
+//! Template of virtual nodes: equal parts are shared, and each node gets its own state.
 //!
-//! A node's own are its key and token, facts, classes, machine, memory of seen requests, slots and counters. Schemas, agents without
-//! a state, data sources, policies and trust are everybody's. Whoever makes a node says which audit log it writes to: a log is a
-//! thread, and a thousand nodes may share one.
+//! Each node has its own key and token, facts, classes, machine, seen requests, permits and counters. Schemas, stateless agents, data sources,
+//! policies and trust are shared. The caller of `build_core` passes the audit log: each log has a thread, and a thousand nodes may share one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,21 +25,21 @@ use crate::core::{CoreParts, DaemonCore, PolicyOptions};
 use crate::facts::{FactSources, FactStore};
 use crate::seen::SeenRequests;
 
-/// What all of them share.
+/// The shared parts.
 #[derive(Debug)]
 pub struct NodeTemplate {
     trust: Arc<AccountTrust>,
     collectives: Vec<SubjectName>,
     policy: Arc<PolicySet>,
-    /// Agents that keep nothing between requests.
+    /// Agents without state between requests.
     agents: Vec<Agent>,
-    /// The schema of the one that does.
+    /// The schema of the agent with state.
     puppetral: Arc<AgentDdl>,
     data_sources: Arc<[ValidatedDataSource]>,
 }
 
 impl NodeTemplate {
-    /// A mould for nodes of this fleet, with these policies. What data sources look for on the disk they look for below `state`.
+    /// Creates a template for nodes of this fleet, with these policies. Data sources read their files below `state`.
     pub fn new(
         trust: AccountTrust,
         collectives: Vec<SubjectName>,
@@ -67,7 +66,7 @@ impl NodeTemplate {
         })
     }
 
-    /// The state of one node. It remembers nothing on the disk but its audit records.
+    /// Creates the state of one node. Only its audit records are stored on disk.
     pub fn build_core(
         &self,
         member: VirtualNode,
@@ -97,7 +96,7 @@ impl NodeTemplate {
         }))
     }
 
-    /// Slots are a node's own, and so is the agent that keeps a queue of changes.
+    /// Each node has its own permits, and its own instance of the agent that queues changes.
     fn build_registry(&self) -> Result<AgentRegistry, AssembleError> {
         let options = muster_puppetral::Options::default();
         let own = muster_puppetral::build_agent_with_schema(Arc::clone(&self.puppetral), options)?;

@@ -1,4 +1,4 @@
-//! Sends requests to the fleet: from command-line words to a [`Report`](crate::report::RequestReport).
+//! Sends requests to the fleet: from command-line words to a [`crate::report::RequestReport`].
 //!
 //! ```text
 //! words -> plan (schema, coercion, validation) -> fleet (connect, discover) -> rollout (call after call) -> gather

@@ -1,4 +1,4 @@
-//! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
+//! The command line: clap structures only, one file per group of commands. Contains no behaviour.
 
 pub mod approval;
 pub mod approve;
@@ -212,7 +212,7 @@ pub enum Command {
 }
 
 impl Cli {
-    /// How much to say.
+    /// The verbosity level that the flags select.
     pub fn verbosity_level(&self) -> VerbosityLevel {
         match (self.global.quiet, self.global.verbose) {
             (true, _) => VerbosityLevel::Quiet,
@@ -221,7 +221,7 @@ impl Cli {
         }
     }
 
-    /// When to use colours.
+    /// The colour choice that the flags select.
     pub fn color_choice(&self) -> anstream::ColorChoice {
         match self.global.color {
             ColorMode::Auto => anstream::ColorChoice::Auto,

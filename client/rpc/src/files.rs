@@ -93,7 +93,7 @@ pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     write_new(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
-/// Appends to a public file. Sets the mode each time, so that neither the umask nor an older version makes the file writable by others.
+/// Appends to a public file. Sets the mode each time, so that it depends neither on the umask nor on the version that created the file.
 pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     let failed = file_error("write", path);
     let mut file = OpenOptions::new()

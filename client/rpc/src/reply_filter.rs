@@ -1,8 +1,8 @@
-//! `--filter-replies`: which replies count, in the language of `--select` with words for replies: `ok() and
-//! data("status") == "stopped"`. A function of a reply; nobody is asked.
+//! Evaluates `--filter-replies`: selects replies by an expression in the language of `--select`, with functions for replies:
+//! `ok() and data("status") == "stopped"`. A pure function of a reply.
 //!
-//! `data().status` is an output that the action declares, held against its type before anything is sent; `data("os.family")` is whatever a
-//! reply has there, declared or not.
+//! `data().status` is an output that the action declares; its type is checked before the request is sent. `data("os.family")` is any value in the
+//! reply's data, declared or not.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::report::NodeReply;
 
-/// Functions without an argument that are true or false of a reply.
+/// Boolean functions of a reply, without arguments.
 const OUTCOME_FUNCTIONS: [&str; 8] = [
     "ok",
     "failed",
@@ -28,44 +28,44 @@ const OUTCOME_FUNCTIONS: [&str; 8] = [
     "unknown_error",
     "denied",
 ];
-/// Words that stand for something a reply says.
+/// Names of a reply's properties.
 const REPLY_WORDS: [&str; 3] = ["code", "msg", "time"];
-/// The function that stands for what a reply brings.
+/// The function for a reply's data.
 const DATA_FUNCTION: &str = "data";
-/// A function's own value, as the language calls it.
+/// The expression language's name of a function's own value.
 const OWN_VALUE: &str = "";
 
-/// An expression over replies.
+/// A valid expression over replies.
 #[derive(Debug, Clone)]
 pub struct ReplyFilter(SelectExpression);
 
-/// Why there is no such expression.
+/// Why an expression is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplyFilterError {
-    /// It cannot be read.
+    /// A syntax error.
     #[error(transparent)]
     Read(#[from] FilterError),
-    /// It asks for something that replies do not have.
+    /// An unknown name.
     #[error("replies have no {word:?}; they have code, msg and time, and data().name for outputs")]
     Word {
-        /// The word.
+        /// The name.
         word: String,
     },
-    /// A word without a comparison, which would be a class of a node.
+    /// A name without a comparison, which would be a node's class.
     #[error("a word alone says nothing of a reply; write ok(), or data().name == \"value\"")]
     Name,
-    /// All of a reply's data, or an output of what is no output.
+    /// A use of `data()` without an output, or with a path below one.
     #[error(
         "{text} names no output; write data().name, or data(\"name.below\") for what is within an output"
     )]
     Data {
-        /// What it says.
+        /// The given text.
         text: String,
     },
 }
 
 impl ReplyFilter {
-    /// Reads an expression over replies of this action.
+    /// Parses an expression over replies of this action.
     pub fn new(text: &str, action: &ActionSchema) -> Result<Self, ReplyFilterError> {
         let select = SelectExpression::parse_declared(text, &declare_functions(action))?;
         if select.has_name_conditions() {
@@ -93,14 +93,14 @@ impl ReplyFilter {
         }
     }
 
-    /// Whether the reply counts. What it does not say is neither equal nor found.
+    /// Whether the reply is selected. A missing value never compares as equal or found.
     pub fn accepts(&self, reply: &NodeReply) -> bool {
         let words = Map::from_iter([
             ("code".to_owned(), json!(reply.status)),
             ("msg".to_owned(), json!(reply.message)),
             ("time".to_owned(), json!(reply.took)),
         ]);
-        // Words and outputs beyond the limits of facts are as though they were not there.
+        // Properties and outputs beyond the limits of facts count as missing.
         let words = NodeFacts::from_map(words).unwrap_or_default();
         let data = NodeFacts::from_map(reply.data.clone()).unwrap_or_default();
         let view = NodeView {
@@ -131,7 +131,7 @@ impl ReplyFilter {
 }
 
 impl ReplyFilter {
-    /// The outputs that are asked for; what the reply does not have is known to be nothing.
+    /// The outputs that the expression uses; missing ones are known to be null.
     fn requested_outputs(&self, reply: &NodeReply) -> Map<String, Value> {
         let asked = self.0.source_outputs().into_iter();
         let asked =

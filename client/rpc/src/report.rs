@@ -1,6 +1,6 @@
-//! What a request came to: one value, from which text and JSON are both drawn, and the exit code follows.
+//! The result of a request: the common source of text output, JSON output and exit code.
 //!
-//! Sensitive outputs are redacted before they get here. Nothing here draws or prints.
+//! Sensitive outputs are already redacted. Nothing here renders or prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use serde_json::{Map, Value};
 
 use crate::exit::CommandExitCode;
 
-/// The whole outcome of one request.
+/// The complete result of one request.
 #[derive(Debug, Clone)]
 pub struct RequestReport {
-    /// The agent that was asked.
+    /// The agent.
     pub agent: String,
-    /// Its action.
+    /// The action.
     pub action: String,
-    /// The believed answers of nodes that were asked, in the order in which they came unless somebody sorts them.
+    /// The verified replies of target nodes, in order of arrival unless sorted later.
     pub replies: Vec<NodeReply>,
-    /// What the DDL wants summarised over the successful replies.
+    /// The DDL's summaries over the successful replies.
     pub summaries: Vec<OutputSummary>,
     /// Counts, names and times.
     pub stats: RequestStats,
 }
 
 impl RequestReport {
-    /// Nobody was asked anything.
+    /// A report without a request.
     pub fn empty(agent: &str, action: &str) -> Self {
         Self {
             agent: agent.to_owned(),
@@ -42,7 +42,7 @@ impl RequestReport {
         }
     }
 
-    /// This and what another request of the same action came to, as if it were one; without summaries.
+    /// Merges the report of another request of the same action; drops the summaries.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.replies.extend(other.replies);
@@ -52,38 +52,38 @@ impl RequestReport {
     }
 }
 
-/// One node's answer.
+/// One node's reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeReply {
-    /// Who answers.
+    /// The sender.
     pub node: Identity,
-    /// How it ended.
+    /// The status.
     pub status: ReplyStatus,
-    /// The status in the node's words.
+    /// The status message of the node.
     pub message: String,
-    /// What the status cannot say.
+    /// The reason of a failure, with details.
     pub reason: Option<ReplyReason>,
     /// The action's outputs.
     pub data: Map<String, Value>,
     /// How long the action ran on the node, in milliseconds.
     pub took: Millis,
-    /// The way there and back, if it was followed.
+    /// Stage timings, if the request was traced.
     pub trace: Option<NodeTrace>,
 }
 
-/// The way of a request to one node and back.
+/// Timings of a request to one node and its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeTrace {
-    /// The stages at the node, as it says.
+    /// The node's own stage timings.
     pub stages: Vec<StageTiming>,
-    /// From the question to the verified answer.
+    /// Time from the request to the verified reply.
     pub after: Duration,
-    /// Verifying the answer; part of `after`.
+    /// Verification time of the reply; part of `after`.
     pub verifying: Duration,
 }
 
 impl NodeTrace {
-    /// What is left for the way there and back, and for waiting at the broker.
+    /// The remaining time: network, and queues at the broker.
     pub fn network_time(&self) -> Duration {
         let stages = self
             .stages
@@ -97,7 +97,7 @@ impl NodeTrace {
 }
 
 impl NodeReply {
-    /// Whether the action did what was asked.
+    /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.status == ReplyStatus::Ok
     }
@@ -106,61 +106,61 @@ impl NodeReply {
 /// Counts, names and times of one request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestStats {
-    /// The requests' ids, one for each batch; none when nothing was sent.
+    /// The requests' ids, one per batch; empty when nothing was sent.
     pub requests: Vec<String>,
-    /// How many nodes were meant.
+    /// Number of target nodes.
     pub discovered: usize,
-    /// Answers with status OK.
+    /// Replies with status OK.
     pub ok: usize,
-    /// Answers with another status.
+    /// Replies with another status.
     pub failed: usize,
-    /// Nodes that were asked and did not answer.
+    /// Nodes that received the request and did not reply.
     pub missing: BTreeSet<Identity>,
-    /// Those of them that are not connected, as the broker says.
+    /// Those of them that the broker reports as not connected.
     pub not_connected: BTreeSet<Identity>,
-    /// Nodes that were meant and not asked, because the rollout ended before.
+    /// Target nodes that received no request because the rollout stopped.
     pub not_asked: BTreeSet<Identity>,
-    /// Nodes that were asked and not waited for, because enough others had answered.
+    /// Nodes whose replies were not awaited, because enough others had replied.
     pub not_awaited: BTreeSet<Identity>,
-    /// How many answers were wanted, if not everybody's.
+    /// Number of wanted replies, if limited.
     pub wanted: Option<usize>,
-    /// Nodes that answered without being asked, or twice.
+    /// Nodes that replied without being a target, or twice.
     pub unexpected: BTreeSet<Identity>,
-    /// How many answers were not believed, by the word of the refusal.
+    /// Number of replies that failed verification, by reason code.
     pub disbelieved: BTreeMap<&'static str, usize>,
-    /// Why all this may not be the whole truth; empty when it is.
+    /// Reasons why the result may be incomplete; empty if it is complete.
     pub gaps: BTreeSet<ResultGap>,
-    /// How long finding the nodes took; zero when they were named.
+    /// Duration of the discovery; zero when nodes were named.
     pub discovering: Duration,
-    /// How long writing and signing took; part of `publishing`.
+    /// Time to encode and sign; part of `publishing`.
     pub signing: Duration,
-    /// How long sending took.
+    /// Time to send the request.
     pub publishing: Duration,
-    /// From then to the last answer, or to the end of waiting.
+    /// Time from then to the last reply, or the end of the wait.
     pub waiting: Duration,
-    /// When it began.
+    /// Start time.
     pub started: Millis,
-    /// The trace that the request is part of.
+    /// The trace context of the request.
     pub traceparent: Option<TraceContext>,
 }
 
-/// A reason why a result may not be the whole truth.
+/// A reason why a result may be incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResultGap {
-    /// The connection blinked while nodes were looked for, or the time was up while they still answered.
+    /// The connection was interrupted during discovery, or discovery timed out while nodes still replied.
     Discovery,
-    /// The connection blinked while answers were on their way.
+    /// The connection was interrupted while replies were expected.
     Reconnected,
-    /// Answers came faster than they could be taken.
+    /// Replies arrived faster than they could be processed.
     SlowConsumer,
-    /// The caller did not wait for the end.
+    /// The caller interrupted the wait.
     Interrupted,
     /// A later batch could not be sent.
     Broken,
 }
 
 impl ResultGap {
-    /// A stable word, for programs.
+    /// The stable name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Discovery => "discovery",
@@ -171,7 +171,7 @@ impl ResultGap {
         }
     }
 
-    /// A sentence, for people.
+    /// The sentence for text output.
     pub fn as_sentence(self) -> &'static str {
         match self {
             Self::Discovery => {
@@ -199,12 +199,12 @@ impl From<ConnectionDisturbance> for ResultGap {
 }
 
 impl RequestStats {
-    /// How many of those who were asked have answered.
+    /// Number of target nodes that replied.
     pub fn response_count(&self) -> usize {
         self.ok + self.failed
     }
 
-    /// Adds those of a later request to other nodes.
+    /// Adds the statistics of a later request to other nodes.
     fn merge(&mut self, other: Self) {
         if self.requests.is_empty() {
             self.started = other.started;
@@ -228,29 +228,29 @@ impl RequestStats {
         self.waiting += other.waiting;
     }
 
-    /// From sending to the last answer.
+    /// Time from sending to the last reply.
     pub fn call_duration(&self) -> Duration {
         self.publishing + self.waiting
     }
 
-    /// The nodes that are connected, were asked, and did not answer.
+    /// Connected nodes that received the request and did not reply.
     pub fn silent_nodes(&self) -> impl Iterator<Item = &Identity> {
         self.missing.difference(&self.not_connected)
     }
 
-    /// How many of those who were asked failed or did not answer.
+    /// Number of target nodes that failed or did not reply.
     pub fn unsuccessful_count(&self) -> usize {
         self.failed + self.missing.len()
     }
 
-    /// Whether fewer have answered than were wanted.
+    /// Whether there are fewer replies than wanted.
     pub fn wants_more(&self) -> bool {
         self.wanted
             .is_some_and(|wanted| self.response_count() < wanted)
     }
 
-    /// How the command ends. Silence of some nodes counts as their failure; of all nodes it has a code of its own,
-    /// unless the caller did not wait for them or did not ask them all.
+    /// The exit code. Missing replies of some nodes count as failures; missing replies of all nodes have a code of their own, unless the wait was
+    /// interrupted or some nodes received no request.
     pub fn exit_code(&self) -> CommandExitCode {
         if self.discovered == 0 {
             CommandExitCode::Local

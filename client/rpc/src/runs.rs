@@ -1,4 +1,4 @@
-//! What runs of Puppet came to: one value, from which text and JSON are both drawn, and the exit code follows. Draws nothing.
+//! The result of a Puppet rollout: the common source of text output, JSON output and exit code. Renders nothing.
 
 pub mod board;
 
@@ -14,44 +14,44 @@ use uuid::Uuid;
 
 use crate::exit::CommandExitCode;
 
-/// How one node's run ended.
+/// The end of one node's run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndedRun {
-    /// The identity of the run.
+    /// The run id.
     pub run: Uuid,
-    /// How.
+    /// The outcome.
     pub outcome: RunOutcome,
-    /// Whether it was known before this command began: it is kept in the job that goes on.
+    /// Whether the run ended before this command, in an earlier part of the resumed job.
     pub earlier: bool,
 }
 
-/// The whole outcome.
+/// The complete result.
 #[derive(Debug, Clone, Default)]
 pub struct PuppetRunsReport {
-    /// The runs that ended, and the nodes that were given up.
+    /// Runs that have ended, and nodes that were given up.
     pub ended: BTreeMap<Identity, EndedRun>,
-    /// Nodes that were not asked because Puppet is disabled there, and the messages that say why.
+    /// Nodes that were skipped because Puppet is disabled there, with the disable messages.
     pub disabled: BTreeMap<Identity, String>,
-    /// Nodes that were meant and never asked.
+    /// Target nodes that never received a request.
     pub not_asked: BTreeSet<Identity>,
-    /// How many may run at once, if it is limited.
+    /// Maximum concurrent runs, if limited.
     pub limit: Option<usize>,
-    /// Why not everybody was asked, if so.
+    /// Why the rollout stopped early, if it did.
     pub halt: Option<PuppetRolloutStopReason>,
-    /// How many answers were not believed, by the word of the refusal.
+    /// Number of replies that failed verification, by reason code.
     pub disbelieved: BTreeMap<&'static str, usize>,
     /// The requests' ids.
     pub requests: Vec<String>,
-    /// When it began, by our clock.
+    /// Start time, by the local clock.
     pub started: Millis,
-    /// How long all of it took, here.
+    /// Duration of the rollout, by the local clock.
     pub took: Duration,
-    /// The job that it is kept as.
+    /// Id of the job in which it is saved.
     pub job: Option<String>,
 }
 
 impl PuppetRunsReport {
-    /// Nodes by how their runs ended: first what is good, then what is bad, each by name.
+    /// Nodes by outcome class: successful classes first, then failures, each by name.
     pub fn nodes_by_class(&self) -> Vec<(&str, BTreeSet<&Identity>)> {
         let mut classes: BTreeMap<(bool, &str), BTreeSet<&Identity>> = BTreeMap::new();
         for (node, ended) in &self.ended {
@@ -62,31 +62,31 @@ impl PuppetRunsReport {
         classes.map(|((_, class), nodes)| (class, nodes)).collect()
     }
 
-    /// How many succeeded.
+    /// Number of successful runs.
     pub fn ok_count(&self) -> usize {
         let ok = |ended: &&EndedRun| ended.outcome.ok;
         self.ended.values().filter(ok).count()
     }
 
-    /// How many did not.
+    /// Number of unsuccessful runs.
     pub fn unsuccessful_count(&self) -> usize {
         self.ended.len() - self.ok_count()
     }
 
-    /// What the nodes' own times say of all runs that began, those of an earlier part of the job among them.
+    /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job.
     pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
         let outcomes = self.ended.values().map(|ended| &ended.outcome);
         let spans: Vec<PermitInterval> = outcomes.filter_map(RunOutcome::permit_interval).collect();
         measure_concurrency(&spans)
     }
 
-    /// How many nodes' clocks had to be set right for that.
+    /// Number of nodes whose times were converted to the local clock.
     pub fn skewed_clock_count(&self) -> usize {
         let skewed = |ended: &&EndedRun| ended.outcome.is_skewed();
         self.ended.values().filter(skewed).count()
     }
 
-    /// How the command ends. A node that was left out because Puppet is disabled there was not to run, and is no failure.
+    /// The exit code. A node that was skipped because Puppet is disabled is not a failure.
     pub fn exit_code(&self) -> CommandExitCode {
         let heard = |ended: &EndedRun| ended.outcome.is_heard();
         if self.ended.is_empty() && self.not_asked.is_empty() {

@@ -1,14 +1,13 @@
-//! The JSON Schemas of what commands print, as files of `docs/reference/schemas`. Tests make them from the types that are
-//! printed; nothing here does.
+//! The JSON Schemas of printed documents, as files in `docs/reference/schemas`. Tests generate them from the printed types.
 
 use clap::builder::PossibleValuesParser;
 
-/// A schema that users can rely on.
+/// A published schema.
 #[derive(Debug)]
 pub struct PublishedSchema {
-    /// Its name and version, as documents say it in `schema`.
+    /// Its name and version, as in a document's `schema`.
     pub name: &'static str,
-    /// What prints such documents.
+    /// The commands that print such documents.
     pub of: &'static str,
     /// The schema.
     pub text: &'static str,
@@ -29,7 +28,7 @@ macro_rules! published {
     };
 }
 
-/// All of them.
+/// All published schemas.
 pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
     published!(
         "muster.request.v1",
@@ -81,7 +80,7 @@ pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
     ),
 ];
 
-/// A parser of their names.
+/// A parser of schema names.
 pub fn schema_name_parser() -> PossibleValuesParser {
     PUBLISHED_SCHEMAS
         .iter()

@@ -1,18 +1,18 @@
-//! How wide the output is, and whether a person watches it. A value: who draws is given it, and asks no system.
+//! Dimensions of the output, and whether it is a terminal. Passed to renderers as a value.
 
 use terminal_size::{Width, terminal_size_of};
 
-/// Columns where nothing else is known.
+/// Default width in columns.
 pub const DEFAULT_COLUMNS: usize = 80;
-/// Fewer columns than this are not worth drawing for, and more are only taken by mistake.
+/// Bounds of a plausible width in columns; others are corrected.
 const COLUMN_BOUNDS: (usize, usize) = (20, 1000);
 
-/// Where data are drawn.
+/// The output device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
-    /// Columns that text is made for.
+    /// Width of the text in columns.
     pub width: usize,
-    /// Whether it is a terminal: elsewhere nothing is drawn that a program would stumble over.
+    /// Whether it is a terminal: otherwise nothing is drawn that a program could not parse.
     pub is_terminal: bool,
 }
 
@@ -23,7 +23,7 @@ impl Default for Screen {
 }
 
 impl Screen {
-    /// The standard output of this process: as wide as its terminal. `columns` is what `COLUMNS` says, for all else.
+    /// This process's standard output, with its terminal's width. Without a terminal, `columns` (from `COLUMNS`) is the width.
     pub fn from_stdout(columns: Option<usize>) -> Self {
         match terminal_size_of(std::io::stdout()) {
             Some((Width(width), _)) if width > 0 => Self::new(usize::from(width), true),
@@ -36,7 +36,7 @@ impl Screen {
         Self::new(columns.unwrap_or(DEFAULT_COLUMNS), false)
     }
 
-    /// A screen of so many columns, or as many as make sense.
+    /// Creates a screen; limits the width to `COLUMN_BOUNDS`.
     fn new(width: usize, is_terminal: bool) -> Self {
         Self {
             width: width.clamp(COLUMN_BOUNDS.0, COLUMN_BOUNDS.1),

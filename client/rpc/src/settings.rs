@@ -1,7 +1,7 @@
-//! The client's settings, from `rpc.toml`: the only place that decides which file counts and what a key means.
+//! Client settings from `rpc.toml`: selects the file and validates its keys.
 //!
-//! The file is the first of `--config`, `RPC_CONFIG`, `~/.config/muster/rpc.toml` and `/etc/muster/rpc.toml`. Paths in
-//! it are relative to it. A key that nobody knows is a warning. Secrets are never in it, only paths to them.
+//! The file is the first of `--config`, `RPC_CONFIG`, `~/.config/muster/rpc.toml` and `/etc/muster/rpc.toml`. Paths in it are relative to it. An
+//! unknown key is a warning. The file contains no secrets, only paths to them.
 
 mod discovery;
 mod file;
@@ -20,25 +20,25 @@ use crate::caches;
 use crate::environment::ProcessEnvironment;
 use file::SettingsFile;
 
-/// Where the machine's configuration is.
+/// Path of the system configuration.
 const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
-/// Largest configuration file in bytes.
+/// Maximum size of the configuration file in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// Longest time that may be configured.
+/// Maximum duration that can be configured.
 const MAX_DURATION: Duration = Duration::from_hours(24);
 
-/// What a command that asks the fleet needs to know.
+/// Settings of commands that send requests to the fleet.
 #[derive(Debug, Clone)]
 pub struct RpcSettings {
-    /// The file all this is from.
+    /// The configuration file.
     pub file: PathBuf,
     /// Addresses of the brokers, as `tls://host:port`.
     pub urls: Vec<String>,
-    /// PEM file of the authority that signed the brokers' certificates; the system's own authorities when absent.
+    /// PEM file of the CA that signed the brokers' certificates; the system's CAs when absent.
     pub ca: Option<PathBuf>,
-    /// The `.creds` file of whoever asks.
+    /// The caller's `.creds` file.
     pub credentials: PathBuf,
-    /// Whether a broker on a loopback address may be spoken to in clear.
+    /// Whether unencrypted connections are allowed to a broker on a loopback address.
     pub plaintext_on_loopback: bool,
     /// The organisation's public key.
     pub operator: PublicKey,
@@ -46,32 +46,32 @@ pub struct RpcSettings {
     pub account: PathBuf,
     /// The first part of all subjects.
     pub collective: SubjectName,
-    /// How long discovery waits for the first answer; while they keep coming, it listens longer.
+    /// Discovery's wait for the first reply; it continues while replies keep arriving.
     pub discovery_timeout: Duration,
-    /// How long discovery waits after the last answer; the client library's own value when absent.
+    /// Discovery's wait after the last reply; the client library's default when absent.
     pub discovery_window: Option<Duration>,
-    /// Where nodes are looked for, unless the command line says it.
+    /// The discovery source, unless the command line selects another.
     pub source: DiscoverySource,
-    /// Whether a request that may change something must say which nodes it means.
+    /// Whether a request that may change something needs a filter.
     pub require_filter: bool,
-    /// When changes are confirmed.
+    /// When changes need confirmation.
     pub confirm: ConfirmMode,
-    /// At a terminal: before more than so many nodes are changed.
+    /// At a terminal: confirm changes to more nodes than this.
     pub confirm_above: usize,
-    /// DDLs besides the built-in ones.
+    /// Directory of additional DDLs.
     pub ddls: PathBuf,
-    /// Whether sensitive inputs are sent readable for the broker, for nodes that are too old to open sealed ones.
+    /// Whether sensitive inputs are sent so that the broker can read them, for nodes that are too old to open sealed ones.
     pub plain_secrets: bool,
-    /// Where what can be had again is kept: our directory among the user's caches.
+    /// Directory of cached data, in the user's cache directory.
     pub caches: Option<PathBuf>,
-    /// What is odd about the file, for the user to be told.
+    /// Warnings about the file, to be printed.
     pub warnings: Vec<String>,
 }
 
-/// Why there are no settings.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcSettingsError {
-    /// No file was named, and none is where one could be.
+    /// No file is given, and none exists in the default places.
     #[error("there is no configuration: looked for {}", list_paths(.0))]
     Nowhere(Vec<PathBuf>),
     /// The file cannot be read.
@@ -79,7 +79,7 @@ pub enum RpcSettingsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -88,23 +88,23 @@ pub enum RpcSettingsError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// The parser's words, with line and column.
+        /// The parser's message, with line and column.
         message: String,
     },
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{}: `{key}` {problem}", path.display())]
     Value {
         /// The file.
         path: PathBuf,
         /// The dotted key.
         key: &'static str,
-        /// What is wrong with it, and what it should be.
+        /// What is wrong, and the expected value.
         problem: String,
     },
 }
 
 impl RpcSettingsError {
-    /// What the user may do about it.
+    /// The next steps for the user.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Nowhere(_) => vec![
@@ -118,7 +118,7 @@ impl RpcSettingsError {
 }
 
 impl RpcSettings {
-    /// Finds and reads the configuration; `given` is what `--config` says.
+    /// Finds and reads the configuration; `given` is the value of `--config`.
     pub fn load(
         given: Option<&Path>,
         environment: &ProcessEnvironment,
@@ -134,7 +134,7 @@ impl RpcSettings {
         Ok(settings)
     }
 
-    /// Reads the text of a configuration file; `path` says what its paths are relative to.
+    /// Parses the text of a configuration file; relative paths are resolved against `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, RpcSettingsError> {
         let (file, unknown) =
             SettingsFile::parse(text).map_err(|message| RpcSettingsError::Syntax {
@@ -215,7 +215,7 @@ impl RpcSettings {
     }
 }
 
-/// The file that counts. One that is named must be there; of the others the first that is.
+/// Selects the file. A given file must exist; otherwise the first existing default is used.
 fn find_file(
     given: Option<&Path>,
     environment: &ProcessEnvironment,

@@ -1,10 +1,10 @@
-//! A new agent that works: its DDL, its program or crate, and tests, as texts. Pure: nothing is written here.
+//! Generates a new working agent: its DDL, its program or crate, and tests, as texts. Pure: writes no files.
 
 mod rust;
 
 use serde_json::{Map, Value, json};
 
-/// The programs are texts with these words in the place of what differs.
+/// Templates of the programs, with placeholders for the agent's own values.
 const PYTHON_TEMPLATE: &str = include_str!("skeleton/agent.py");
 const PYTHON_TEST_TEMPLATE: &str = include_str!("skeleton/test.py");
 const SHELL_TEMPLATE: &str = include_str!("skeleton/agent.sh");
@@ -21,37 +21,37 @@ pub enum AgentLanguage {
     Rust,
 }
 
-/// A file of the agent.
+/// A generated file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkeletonFile {
-    /// Its name in the agent's directory, with the directories in which it is.
+    /// Its path in the agent's directory.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub text: String,
-    /// Whether it is a program.
+    /// Whether it is executable.
     pub executable: bool,
 }
 
-/// Why there is no such agent.
+/// Why no agent can be generated.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkeletonError {
-    /// A name that no subject can carry.
+    /// A name that is not valid in a subject.
     #[error(
         "{0:?} is no name of an agent or action: 1 to 64 lower-case letters, digits and _, a letter first"
     )]
     Name(String),
-    /// An action twice.
+    /// An action that is given twice.
     #[error("the action {0} is named twice")]
     Twice(String),
-    /// An action that cannot be a file of a crate.
+    /// An action whose name is not valid for a file of a crate.
     #[error("the action {0:?} cannot be a module of Rust; give it another name")]
     Module(String),
-    /// Actions whose types would have one name.
+    /// Actions whose type names would be equal.
     #[error("the actions {0} and {1} would have types of the same name; give one another name")]
     Alike(String, String),
 }
 
-/// All files of an agent with these actions.
+/// Generates all files of an agent with these actions.
 pub fn generate_files(
     agent: &str,
     language: AgentLanguage,
@@ -100,7 +100,7 @@ pub fn generate_files(
     ])
 }
 
-/// What must be done before the agent can be asked, a line each; nothing, where a file in the right place is all.
+/// Steps before the agent can be called, one line each; empty if a file in the right place is enough.
 pub fn next_steps(agent: &str, language: AgentLanguage) -> Vec<String> {
     match language {
         AgentLanguage::Python | AgentLanguage::Sh => Vec::new(),

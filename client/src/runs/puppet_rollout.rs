@@ -408,6 +408,7 @@ impl PuppetRollout {
             self.finish_run(&node, outcome, None);
         }
         for (node, flight) in &self.flights {
+            // A node that is silent for half the maximum no longer blocks others; its outcome is still awaited.
             let silent = flight.absent || flight.heard.elapsed() >= silence / 2;
             let locked = flight
                 .locked

@@ -98,7 +98,7 @@ impl RunSchedule {
         }
     }
 
-    /// Maximum number of nodes in flight.
+    /// Maximum number of nodes in flight: the limit plus as many again, but at least 2 and at most 32 more.
     pub fn max_in_flight(&self) -> usize {
         let limit = self.shape.limit.max(1);
         limit.saturating_add(limit.clamp(MIN_SLACK, MAX_SLACK))

@@ -16,7 +16,7 @@ impl AggregateFold for AverageFold {
     #[expect(clippy::cast_precision_loss, reason = "no fleet has 2^53 nodes")]
     fn to_result(&self) -> SummaryResult {
         let count = self.0.number_count();
-        // Without numbers this divides by zero, and the result is no JSON number.
+        // Without numbers this divides by zero, and the result (NaN) has no JSON form.
         let value = Number::from_f64(self.0.float_total() / count as f64);
         SummaryResult::Number {
             value,

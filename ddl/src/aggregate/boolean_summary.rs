@@ -1,5 +1,5 @@
-//! `boolean_summary`: how often true and false occur, under the labels that the DDL gives them.
-//! What is no boolean is counted as it is, so that the counts add up.
+//! `boolean_summary`: counts true and false, under the labels in the DDL. Other values are counted as themselves, so that the
+//! counts add up.
 
 use serde_json::Value;
 

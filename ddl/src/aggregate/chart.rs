@@ -1,32 +1,32 @@
-//! `chart`: how numbers are spread, as a row of bars from the least to the greatest.
+//! `chart`: the distribution of numbers, as a row of bars from minimum to maximum.
 
 use serde_json::{Map, Value};
 
 use super::{AggregateFold, SummaryResult};
 
-/// How many bars there are at the most.
+/// Most bars in a chart.
 const MAX_BARS: usize = 20;
 
-/// The heights of a bar.
+/// The glyphs of the bar heights.
 const BAR_GLYPHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The numbers of all replies: 8 bytes a node.
+/// The numbers of all replies: 8 bytes per node.
 #[derive(Default)]
 pub(super) struct ChartFold {
     numbers: Vec<f64>,
     skipped: u64,
 }
 
-/// A distribution: how many numbers fall into each of equally wide ranges.
+/// A distribution: the count of numbers in each of equally wide ranges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NumberDistribution {
-    /// The least number.
+    /// The minimum.
     pub least: f64,
-    /// The greatest number.
+    /// The maximum.
     pub greatest: f64,
-    /// How many numbers are in each range, from least to greatest; one range when all are equal.
+    /// Counts per range, from minimum to maximum; one range if all numbers are equal.
     pub counts: Vec<u64>,
-    /// How many values were not numbers.
+    /// Number of values that are not numbers.
     pub skipped: u64,
 }
 
@@ -67,7 +67,7 @@ impl AggregateFold for ChartFold {
     }
 }
 
-/// The range that a number is in; halves first, because the width of all may be beyond a float.
+/// The range of a number. Halves the operands first, because the full width may overflow a float.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -84,7 +84,7 @@ fn range_index(number: f64, least: f64, greatest: f64) -> usize {
 }
 
 impl NumberDistribution {
-    /// The bars, with the numbers at their ends; nothing without numbers.
+    /// The bars between minimum and maximum; `None` without numbers.
     pub fn chart_line(&self) -> Option<String> {
         let most = self.counts.iter().copied().max()?;
         let bar = |count: &u64| {

@@ -1,13 +1,13 @@
-//! The `format` argument of aggregates: the part of printf that published DDLs use.
+//! The `format` argument of aggregates: the subset of printf in published DDLs.
 //!
-//! `%s` and `%v` take text, `%d` and `%i` a number rounded to an integer, `%f` one with
-//! `.precision` digits; flags `-` and `0` and a width as in C; `%%` is a percent sign. The first
-//! directive of a row takes the value and the second its count; what has no argument left stays
-//! as written. Never fails: a summary in an odd form is better than none.
+//! `%s` and `%v` take text, `%d` and `%i` a number rounded to an integer, `%f` one with `.precision` digits; flags `-` and `0`
+//! and a width as in C; `%%` is a percent sign. The first directive of a row takes the value and the second its count; a
+//! directive without an argument is kept as written. Rendering cannot fail, because a badly formatted summary is better
+//! than none.
 
 use serde_json::Number;
 
-/// The widest padding and the longest fraction that a format may ask for.
+/// Limit of width and precision in a format.
 const MAX_FORMAT_WIDTH: usize = 200;
 
 enum FormatArgument<'a> {
@@ -15,7 +15,7 @@ enum FormatArgument<'a> {
     Number(&'a Number),
 }
 
-/// `format` with the value's label, if any, and the number in their places.
+/// Renders `format` with the value's label, if any, and the number.
 pub(super) fn render_format(format: &str, label: Option<&str>, number: &Number) -> String {
     let mut arguments = label
         .map(FormatArgument::Text)
@@ -54,7 +54,7 @@ struct FormatDirective {
 }
 
 impl FormatDirective {
-    /// The directive whose percent sign stood before `text`, and what follows it.
+    /// The directive after a percent sign, and the rest of `text`.
     fn parse_leading(text: &str) -> Option<(Self, &str)> {
         let after_flags = text.trim_start_matches(['-', '0', '+', ' ']);
         let flags = text.strip_suffix(after_flags)?;

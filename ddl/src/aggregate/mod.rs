@@ -1,6 +1,6 @@
-//! Summaries over the replies of many nodes, as a DDL's `aggregate` asks for them.
+//! Summaries over the replies of many nodes, as declared by a DDL's `aggregate`.
 //!
-//! One file per function. Reply by reply: nothing keeps the replies. Draws nothing.
+//! One file per function. Replies are processed one by one and not kept. Rendering is elsewhere.
 
 mod average;
 mod boolean_summary;
@@ -15,24 +15,24 @@ use serde_json::{Map, Number, Value};
 
 use crate::schema::{ActionSchema, AggregateSchema};
 
-/// The functions that a DDL may name.
+/// The aggregate functions of DDLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AggregateFunction {
-    /// How often each value occurs.
+    /// Counts each value.
     Summary,
     /// The arithmetic mean of numbers.
     Average,
     /// The sum of numbers.
     Sum,
-    /// How often true and false occur, under labels.
+    /// Counts true and false, under labels.
     BooleanSummary,
-    /// How numbers are spread, as a row of bars.
+    /// The distribution of numbers, as a row of bars.
     Chart,
 }
 
 impl AggregateFunction {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Self; 5] = [
         Self::Summary,
         Self::Average,
@@ -48,7 +48,7 @@ impl AggregateFunction {
             .find(|function| function.name() == name)
     }
 
-    /// The name that DDLs use.
+    /// The name in DDLs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Summary => "summary",
@@ -60,7 +60,7 @@ impl AggregateFunction {
     }
 }
 
-/// One function at work on one output.
+/// The state of one function on one output.
 trait AggregateFold: Send {
     fn add_value(&mut self, value: &Value);
     fn to_result(&self) -> SummaryResult;
@@ -78,7 +78,7 @@ impl std::fmt::Debug for ReplySummarizer {
 }
 
 impl ReplySummarizer {
-    /// Begins the summaries that `action` declares. What it declares twice is computed once.
+    /// Starts the summaries that `action` declares. Duplicate declarations are computed once.
     pub fn new(action: &ActionSchema) -> Self {
         let mut distinct: Vec<&AggregateSchema> = Vec::new();
         for aggregate in &action.aggregates {
@@ -104,7 +104,7 @@ impl ReplySummarizer {
         }
     }
 
-    /// Takes the outputs of one reply into account. Null is "not computed", and not counted.
+    /// Adds the outputs of one reply. Null means "not computed" and is not counted.
     pub fn add_reply(&mut self, reply: &Map<String, Value>) {
         for (summary, fold) in &mut self.folds {
             if let Some(value) = reply.get(&summary.output).filter(|value| !value.is_null()) {
@@ -113,7 +113,7 @@ impl ReplySummarizer {
         }
     }
 
-    /// The summaries of everything added up to now, in the DDL's order.
+    /// The summaries of all replies so far, in the DDL's order.
     pub fn to_summaries(&self) -> Vec<OutputSummary> {
         let finished = self.folds.iter().map(|(summary, fold)| OutputSummary {
             result: fold.to_result(),
@@ -154,16 +154,16 @@ pub fn summarize_replies<'a>(
     summarizer.to_summaries()
 }
 
-/// What one aggregate came to.
+/// The result of one aggregate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputSummary {
-    /// The output that was summarised.
+    /// The summarised output.
     pub output: String,
     /// The output's title.
     pub display_as: String,
-    /// What was computed.
+    /// The function.
     pub function: AggregateFunction,
-    /// What it came to.
+    /// The result.
     pub result: SummaryResult,
     format: Option<String>,
 }
@@ -171,18 +171,18 @@ pub struct OutputSummary {
 /// The value of a summary.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SummaryResult {
-    /// Values and how often they occurred: most frequent first, then by value.
+    /// Values with their counts: most frequent first, then by value.
     Rows(Vec<(String, u64)>),
     /// One number.
     Number {
-        /// The number; `None` when no reply held one, or the result is beyond a JSON number.
+        /// The number; `None` if no reply held one, or the result is not representable in JSON.
         value: Option<Number>,
-        /// How many values went into it.
+        /// Number of values included.
         count: u64,
-        /// How many values did not, because they are not numbers.
+        /// Number of values that are not numbers.
         skipped: u64,
     },
-    /// How numbers are spread.
+    /// The distribution of numbers.
     Spread(NumberDistribution),
 }
 
@@ -231,8 +231,8 @@ impl OutputSummary {
     }
 }
 
-/// The `summaries` object of a result: `{"ensure": {"6.17": 1}}`. A second function on the same
-/// output is found under `output.function`.
+/// The `summaries` object of a result: `{"ensure": {"6.17": 1}}`. A second function on the same output has the key
+/// `output.function`.
 pub fn summaries_to_json(summaries: &[OutputSummary]) -> Map<String, Value> {
     let mut object = Map::new();
     for summary in summaries {

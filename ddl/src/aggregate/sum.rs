@@ -1,4 +1,4 @@
-//! `sum`: the total of numbers; exact as long as all of them are integers.
+//! `sum`: the total of numbers; exact if all of them are integers.
 
 use serde_json::{Number, Value};
 
@@ -7,7 +7,7 @@ use super::{AggregateFold, SummaryResult};
 /// A running total.
 #[derive(Default)]
 pub(super) struct SumFold {
-    /// The total of integers. 2^63 numbers of 64 bits fit, so it does not overflow.
+    /// The total of integers. An i128 fits 2^63 numbers of 64 bits, so it cannot overflow.
     integers: i128,
     floats: f64,
     has_floats: bool,
@@ -24,7 +24,7 @@ impl SumFold {
         self.skipped
     }
 
-    /// The total as a float, rounded as floats are.
+    /// The total as a float, with rounding.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a float is what the caller asks for"

@@ -1,4 +1,4 @@
-//! `summary`: how often each value occurs. An array counts as each of its elements.
+//! `summary`: counts each value. Each element of an array counts separately.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Counts of labels; what the two kinds of summary share.
+//! Label counts, shared by the two kinds of summary.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::SummaryResult;
 use crate::schema::AggregateSchema;
 
-/// Counts values under their labels.
+/// Counts values by label.
 pub(super) struct LabelCounter {
     labels: BTreeMap<String, String>,
     counts: BTreeMap<String, u64>,
 }
 
 impl LabelCounter {
-    /// Labels come from the aggregate's arguments: `{"true": "Changed", "false": "No Change"}`.
+    /// Labels are the aggregate's arguments: `{"true": "Changed", "false": "No Change"}`.
     pub(super) fn new(aggregate: &AggregateSchema) -> Self {
         let labels = aggregate
             .label_options()
@@ -43,7 +43,7 @@ impl LabelCounter {
             .iter()
             .map(|(label, n)| (label.clone(), *n))
             .collect();
-        // The sort is stable, so equal counts stay in the order of their labels.
+        // The sort is stable, so equal counts keep the order of their labels.
         rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         SummaryResult::Rows(rows)
     }

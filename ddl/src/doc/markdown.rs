@@ -1,4 +1,4 @@
-//! Documentation as Markdown, for web sites and repositories.
+//! Renders documentation as Markdown, for web sites and repositories.
 
 use super::{
     LabelledValue, action_facts, agent_title, command_line, input_facts, metadata_facts,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::schema::{ActionSchema, AgentDdl};
 
-/// The whole documentation of an agent as Markdown.
+/// The complete documentation of an agent as Markdown.
 pub fn render_markdown(ddl: &AgentDdl) -> String {
     let mut blocks = vec![
         format!("# {}", escape_prose(&agent_title(ddl))),
@@ -88,7 +88,7 @@ fn bullet_list(items: impl Iterator<Item = String>) -> String {
         .join("\n")
 }
 
-/// Sentences are prose; everything that is typed or matched stands as code.
+/// Renders sentences as prose and all other values as code.
 fn render_fact_value(label: &str, value: &str) -> String {
     match label {
         "Validation" | "Default" | "Choices" | "Default Action" | "Never Shown" => code_span(value),
@@ -96,7 +96,7 @@ fn render_fact_value(label: &str, value: &str) -> String {
     }
 }
 
-/// Text on one line with everything escaped that Markdown or HTML would take for markup.
+/// Text on one line, with Markdown and HTML markup escaped.
 pub(super) fn escape_prose(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in replace_control_characters(text).chars() {
@@ -121,7 +121,7 @@ pub(super) fn code_span(text: &str) -> String {
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// A block of code without a fence, which the text could close.
+/// An indented code block, because the text could close a fence.
 pub(super) fn indented_code(lines: &[String]) -> String {
     let indented = lines
         .iter()

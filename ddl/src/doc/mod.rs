@@ -1,6 +1,6 @@
-//! Documentation of an agent, written from its DDL: for the terminal and as Markdown.
+//! Generates an agent's documentation from its DDL: for the terminal and as Markdown.
 //!
-//! This file gathers what there is to say; `text` and `markdown` decide how it looks.
+//! This file collects the content; `text` and `markdown` render it.
 
 mod data;
 mod markdown;
@@ -14,7 +14,7 @@ pub use data::render_data_markdown;
 pub use markdown::render_markdown;
 pub use text::{render_action_text, render_text};
 
-/// A label with what there is to say under it.
+/// A label with its text.
 type LabelledValue = (&'static str, String);
 
 fn agent_title(ddl: &AgentDdl) -> String {
@@ -56,7 +56,7 @@ fn metadata_facts(ddl: &AgentDdl) -> Vec<LabelledValue> {
     facts
 }
 
-/// What a caller should know of an action before anything else.
+/// The key properties of an action.
 fn action_facts(action: &ActionSchema) -> Vec<LabelledValue> {
     let mut facts = vec![("Displays", action.display().to_string())];
     let effect = match (action.is_read_only(), action.is_idempotent()) {
@@ -146,7 +146,7 @@ fn yes_or_no(flag: bool) -> String {
     }
 }
 
-/// `summary of Service Status`, for every summary an action declares.
+/// `summary of Service Status`, for each summary of an action.
 fn summary_lines(action: &ActionSchema) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for aggregate in action.aggregates() {
@@ -161,8 +161,7 @@ fn summary_lines(action: &ActionSchema) -> Vec<String> {
     lines
 }
 
-/// The command line of an example, with sensitive values hidden; declared inputs come first, in
-/// the order of their declaration.
+/// The command line of an example, with sensitive values hidden; declared inputs come first, in declaration order.
 fn command_line(ddl: &AgentDdl, action: &ActionSchema, input: &Map<String, Value>) -> String {
     let shown = action.redact_input(input);
     let declared = action
@@ -183,7 +182,7 @@ fn command_line(ddl: &AgentDdl, action: &ActionSchema, input: &Map<String, Value
     line
 }
 
-/// The outputs of an example in the order of their declaration, with sensitive values hidden.
+/// The outputs of an example in declaration order, with sensitive values hidden.
 fn shown_outputs(action: &ActionSchema, output: &Map<String, Value>) -> Vec<(String, Value)> {
     let mut shown = action.redact_output(output);
     let declared = action.outputs().iter();
@@ -192,7 +191,7 @@ fn shown_outputs(action: &ActionSchema, output: &Map<String, Value>) -> Vec<(Str
         .collect()
 }
 
-/// `word` so that a shell takes it for one word.
+/// `word`, quoted for a shell if necessary.
 fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
     if word.chars().all(plain) {
@@ -202,7 +201,7 @@ fn shell_quoted(word: &str) -> String {
     }
 }
 
-/// DDLs come from elsewhere too: their text must not steer the reader's terminal.
+/// Replaces control characters: a third-party DDL must not send escape sequences to the terminal.
 fn replace_control_characters(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })

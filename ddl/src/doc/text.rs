@@ -1,4 +1,4 @@
-//! Documentation for the terminal.
+//! Renders documentation for the terminal.
 
 use super::{
     LabelledValue, action_facts, agent_title, command_line, input_facts, metadata_facts,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::schema::{ActionSchema, AgentDdl};
 
-/// The whole documentation of an agent as plain text.
+/// The complete documentation of an agent as plain text.
 pub fn render_text(ddl: &AgentDdl) -> String {
     let mut page = DocumentationPage::default();
     page.add_line(0, &agent_title(ddl));
@@ -32,7 +32,7 @@ pub fn render_text(ddl: &AgentDdl) -> String {
     page.0
 }
 
-/// The documentation of one action as plain text, as it stands in that of its agent.
+/// The documentation of one action as plain text, as in the agent's documentation.
 pub fn render_action_text(ddl: &AgentDdl, action: &ActionSchema) -> String {
     let mut page = DocumentationPage::default();
     page.add_action(ddl, action);
@@ -95,7 +95,7 @@ impl DocumentationPage {
         self.add_blank();
     }
 
-    /// Labels aligned at their colons.
+    /// Adds labels, aligned at their colons.
     fn add_facts(&mut self, indent: usize, facts: &[LabelledValue]) {
         let width = facts
             .iter()
@@ -113,7 +113,7 @@ impl DocumentationPage {
         self.add_blank();
     }
 
-    /// Ends the paragraph; two of them in a row are one.
+    /// Ends the paragraph. Repeated calls have no effect.
     fn add_blank(&mut self) {
         if !self.0.ends_with("\n\n") {
             self.0.push('\n');

@@ -1,5 +1,4 @@
-//! Published DDLs hold patterns for Ruby and Go. This translates the places where the same text
-//! means something else to Rust's `regex`:
+//! Translates Ruby and Go patterns of published DDLs where the same text has another meaning in Rust's `regex`:
 //!
 //! | pattern | Ruby, Go | Rust, untranslated |
 //! |---|---|---|
@@ -7,9 +6,9 @@
 //! | `\d`, `\w`, `\s` | ASCII only | all of Unicode |
 //! | `[[]`, `[a&&b]`, `[~~]` | literals | nested classes, set operators |
 //!
-//! Does not judge patterns: what is not a pattern stays as it is, and fails to compile.
+//! Patterns are not validated: an invalid one is passed on unchanged, and fails to compile.
 
-/// `pattern` as Rust's `regex` must be told it.
+/// `pattern` in the syntax of Rust's `regex`.
 pub(super) fn translate_pattern(pattern: &str) -> String {
     let mut rest = pattern;
     let mut output = String::with_capacity(pattern.len());
@@ -41,7 +40,7 @@ pub(super) fn translate_pattern(pattern: &str) -> String {
     output
 }
 
-/// Copies `length` bytes, and says how many those were.
+/// Copies `length` bytes, and returns their number.
 fn copy_bytes(rest: &str, length: usize, output: &mut String) -> usize {
     output.push_str(rest.get(..length).unwrap_or(rest));
     length
@@ -53,7 +52,7 @@ fn push_escaped(character: char, output: &mut String) -> usize {
     character.len_utf8()
 }
 
-/// A backslash and what belongs to it. Bracketed classes may stand inside classes too.
+/// Translates an escape sequence. Bracketed classes may occur inside classes too.
 fn translate_escape(rest: &str, output: &mut String) -> usize {
     let class = match rest.as_bytes().get(1) {
         Some(b'd') => "[0-9]",
@@ -79,7 +78,7 @@ fn translate_escape(rest: &str, output: &mut String) -> usize {
     2
 }
 
-/// `[`, `[^`, `[]` or `[^]`: a bracket that comes first is a literal.
+/// `[`, `[^`, `[]` or `[^]`: a leading bracket is a literal.
 fn translate_class_opening(rest: &str, output: &mut String) -> usize {
     let negated = usize::from(rest.as_bytes().get(1) == Some(&b'^'));
     let literal_bracket = rest.as_bytes().get(1 + negated) == Some(&b']');
@@ -90,7 +89,7 @@ fn translate_class_opening(rest: &str, output: &mut String) -> usize {
     length + usize::from(literal_bracket)
 }
 
-/// `[:alpha:]` is a class inside a class, every other bracket there a literal.
+/// `[:alpha:]` is a class inside a class; every other bracket there is a literal.
 fn translate_bracket_in_class(rest: &str, output: &mut String) -> usize {
     let posix = rest.strip_prefix("[:").and_then(|name| name.find(":]"));
     match posix {

@@ -1,12 +1,12 @@
-//! Spans of time as Go writes them: `10s`, `1h30m`, `1.5h`, `250ms`.
+//! Durations in Go syntax: `10s`, `1h30m`, `1.5h`, `250ms`.
 //!
-//! Beyond Go, `d` (24 hours) and `w` (7 days) are understood; negative spans are refused.
+//! In addition to Go's units, `d` (24 hours) and `w` (7 days) are accepted; negative durations are refused.
 
 use std::time::Duration;
 
 pub(super) const REQUIREMENT: &str = "a duration like 10s, 1h30m or 1.5d";
 
-/// Nanoseconds per unit; longer names first, so that `m` does not hide `ms`.
+/// Nanoseconds per unit; longer names first, so that `m` does not match before `ms`.
 const DURATION_UNITS: [(&str, u128); 10] = [
     ("ns", 1),
     ("us", 1_000),
@@ -20,14 +20,14 @@ const DURATION_UNITS: [(&str, u128); 10] = [
     ("w", 604_800_000_000_000),
 ];
 
-/// Digits of a fraction that can matter: a nanosecond is more than 10^-15 weeks.
+/// Significant digits of a fraction: a nanosecond is more than 10^-15 weeks.
 const MAX_FRACTION_DIGITS: usize = 15;
 
 pub(super) fn is_duration(text: &str) -> bool {
     parse_duration(text).is_some()
 }
 
-/// The span that `text` means; `None` when it means none, or one beyond what [`Duration`] holds.
+/// Parses a duration; `None` if it is invalid, or exceeds [`Duration`].
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -47,7 +47,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::new(seconds, below))
 }
 
-/// One number with its unit, in nanoseconds, and what follows it.
+/// The first number with its unit, in nanoseconds, and the rest.
 fn leading_part(text: &str) -> Option<(u128, &str)> {
     let (whole, rest) = leading_digits(text);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), leading_digits);

@@ -1,4 +1,4 @@
-//! One word out of a declared list.
+//! One of the declared choices.
 
 use super::ValueViolation;
 

@@ -1,4 +1,4 @@
-//! An address of either version of IP.
+//! An IPv4 or IPv6 address.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! An IPv4 address in dotted decimal; leading zeros are refused, they mean octal to some.
+//! An IPv4 address in dotted decimal; leading zeros are refused, because some parsers read them as octal.
 
 use std::net::Ipv4Addr;
 

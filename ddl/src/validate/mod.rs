@@ -1,6 +1,6 @@
-//! What a single value must satisfy: its type, its length, its choices, its validator.
+//! Validation of a single value: its type, length, choices and validator.
 //!
-//! One file per validator. Which inputs an action takes at all is decided in `input`.
+//! One file per validator. `input` checks which inputs an action accepts.
 
 pub mod duration;
 
@@ -27,25 +27,25 @@ pub use self::regex::InvalidPattern;
 use crate::schema::{InputSchema, OutputSchema};
 use crate::value_type::ValueType;
 
-/// What a value should have been. Holds nothing of the value itself, which may be a secret.
+/// The requirement that a value violates. Never contains the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueViolation {
-    /// Not of the declared type.
+    /// The wrong type.
     #[error("must be {0}")]
     Type(&'static str),
-    /// Text that stands for a value of some type, and cannot be read as such.
+    /// Text that cannot be parsed as the type.
     #[error("must be {0}")]
     Unreadable(&'static str),
-    /// Longer than allowed, in characters.
+    /// Exceeds the limit, in characters.
     #[error("must not be longer than {0} characters")]
     TooLong(u64),
-    /// None of the choices.
+    /// Not one of the choices.
     #[error("must be one of {}", .0.join(", "))]
     NotAChoice(Vec<String>),
     /// Does not match the regular expression.
     #[error("must match {0:?}")]
     Pattern(String),
-    /// Refused by a validator with a name.
+    /// Refused by a named validator.
     #[error("must be {0}")]
     Validator(&'static str),
 }
@@ -57,7 +57,7 @@ struct NamedValidator {
     accepts: fn(&str) -> bool,
 }
 
-/// Every named validator, with the older names of the same ones.
+/// All named validators, including older names.
 static NAMED_VALIDATORS: [NamedValidator; 11] = [
     NamedValidator {
         name: "duration",
@@ -116,21 +116,21 @@ static NAMED_VALIDATORS: [NamedValidator; 11] = [
     },
 ];
 
-/// The `validation` of an input, ready for use.
+/// The compiled `validation` of an input.
 #[derive(Clone)]
 pub(crate) enum ValidationRule {
     Named(&'static str, &'static str, fn(&str) -> bool),
     Pattern(regex::ValidationPattern),
 }
 
-/// Why a `validation` could not be made ready.
+/// Compile errors of a `validation`.
 pub(crate) enum ValidationRuleError {
     UnknownValidator,
     Pattern(InvalidPattern),
 }
 
 impl ValidationRule {
-    /// A bare lower-case word is a validator's name, everything else a regular expression.
+    /// A bare lower-case word is a validator's name, all other text is a regular expression.
     pub(crate) fn new(text: &str) -> Result<Self, ValidationRuleError> {
         if let Some(named) = NAMED_VALIDATORS.iter().find(|named| named.name == text) {
             return Ok(Self::Named(named.name, named.demands, named.accepts));
@@ -173,13 +173,13 @@ impl Serialize for ValidationRule {
     }
 }
 
-/// The names that `validation` may use, for error messages and documentation.
+/// The names that `validation` accepts, for error messages and documentation.
 pub fn validator_names() -> impl Iterator<Item = &'static str> {
     NAMED_VALIDATORS.iter().map(|named| named.name)
 }
 
 impl InputSchema {
-    /// Whether `value` is one that this input may have.
+    /// Checks that this input accepts `value`.
     pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
         typecheck::check_type(self.value_type, value)?;
         let Some(text) = value.as_str() else {
@@ -196,8 +196,7 @@ impl InputSchema {
 }
 
 impl OutputSchema {
-    /// Whether `value` is one that this output may have: of its type, its own default, or null
-    /// for "not computed".
+    /// Checks that this output accepts `value`: a value of its type, its own default, or null for "not computed".
     pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
         if value.is_null() || self.default.as_ref() == Some(value) {
             return Ok(());

@@ -28,7 +28,7 @@ fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// An IPv4 address, or labels of which the last is not a number: `300.1.1.1` is no host.
+/// An IPv4 address, or labels of which the last is not a number, so that `300.1.1.1` is refused.
 fn is_host(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()

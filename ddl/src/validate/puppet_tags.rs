@@ -1,4 +1,4 @@
-//! Puppet tags, comma separated; each one or more names joined by `::`.
+//! Comma-separated Puppet tags; each is one or more names joined by `::`.
 
 use super::puppet_variable;
 

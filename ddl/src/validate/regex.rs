@@ -1,23 +1,23 @@
-//! A regular expression as validator. Matches anywhere in the text unless the pattern anchors it.
+//! Validation by regular expression. Matches anywhere in the text unless the pattern is anchored.
 //!
-//! Matching time is linear in the text, and memory for the compiled pattern is limited, so a
-//! DDL from elsewhere cannot stop a node.
+//! Matching time is linear in the text, and the memory of a compiled pattern is limited, so a third-party DDL cannot exhaust
+//! a node.
 
 use ::regex::{Regex, RegexBuilder};
 
 use super::{ValueViolation, dialect};
 
-/// Bytes that one compiled pattern may take; `check` limits how many of them one DDL may have.
+/// Memory limit of one compiled pattern, in bytes; `check` limits their number per DDL.
 const MAX_COMPILED_REGEX_BYTES: usize = 128 * 1024;
 
-/// A compiled pattern with the text it came from.
+/// A compiled pattern with its source text.
 #[derive(Clone)]
 pub(crate) struct ValidationPattern {
     text: String,
     regex: Regex,
 }
 
-/// Why a pattern did not compile.
+/// A pattern compile error.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct InvalidPattern(#[from] ::regex::Error);

@@ -1,8 +1,8 @@
-//! Text that a shell would not take for more than one word of one command.
+//! Text that a shell parses as at most one word of one command.
 //!
-//! Refuses what `MCollective` refuses (`` ` $ ; | && > < ``), and beyond that a single `&` and
-//! line breaks, which separate commands too, and NUL, which ends an argument. Still no reason
-//! to build command lines from text: quotes and spaces pass.
+//! Refuses what `MCollective` refuses (`` ` $ ; | && > < ``), and in addition a single `&` and line breaks, which also separate
+//! commands, and NUL, which ends an argument. It does not make building command lines from text safe: quotes and spaces
+//! are accepted.
 
 pub(super) const REQUIREMENT: &str = "free of the shell's ` $ ; | & > < and of line breaks";
 

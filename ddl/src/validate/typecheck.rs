@@ -1,4 +1,4 @@
-//! Whether a JSON value is of a declared type.
+//! Checks that a JSON value is of a declared type.
 
 use serde_json::{Number, Value};
 
@@ -22,7 +22,7 @@ pub(super) fn check_type(kind: ValueType, value: &Value) -> Result<(), ValueViol
     }
 }
 
-/// JSON does not tell 3 from 3.0, and plugins in other languages write either.
+/// JSON does not distinguish 3 from 3.0, and plugins in other languages write either.
 fn is_integral(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }

@@ -28,12 +28,12 @@ pub enum CertificateVerifyError {
     /// The authority text contains no certificate.
     #[error("the authority's certificate cannot be read: {0}")]
     Authority(String),
-    /// The authority did not sign the certificate, or it is not valid now.
+    /// The authority did not sign the certificate, it is not valid now, or it is revoked.
     #[error("the authority that this node knows does not vouch for it: {0}")]
     Untrusted(String),
 }
 
-/// Verifies that the authority signed the certificate, that it belongs to the key, and that it is valid at the given time.
+/// Verifies that the authority signed the certificate, that it belongs to the key, and that it is valid and not revoked at the given time.
 /// All texts are PEM. The authority may consist of several certificates. `revoked` holds revocation lists; unreadable lists are skipped.
 pub fn verify_certificate(
     certificate: &str,
@@ -65,6 +65,7 @@ pub fn verify_certificate(
     let lists = revoked.map_or_else(Vec::new, parse_revocation_lists);
     let provider = Arc::new(ring::default_provider());
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    // The local lists may be incomplete, so a certificate without a matching list counts as not revoked.
     let verifier = builder
         .with_crls(lists)
         .only_check_end_entity_revocation()

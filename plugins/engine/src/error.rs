@@ -13,7 +13,7 @@ pub enum EngineError {
     UnknownType {
         /// The requested name.
         name: String,
-        /// The nearest name.
+        /// The closest known name.
         suggestion: Option<String>,
     },
     /// The type has no such property or parameter.
@@ -23,7 +23,7 @@ pub enum EngineError {
         resource: String,
         /// The given name.
         name: String,
-        /// The nearest name.
+        /// The closest known name.
         suggestion: Option<String>,
     },
     /// A required value is missing.

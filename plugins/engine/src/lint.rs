@@ -141,6 +141,7 @@ fn find_failing_paths(
     node: GraphNodeId,
     notifiers: &[GraphNodeId],
 ) -> Vec<Vec<GraphNodeId>> {
+    // If a dependency of a notifier fails, the notifier is skipped too and sends no notification that could be lost.
     let mut safe: BTreeSet<GraphNodeId> = BTreeSet::new();
     let mut open: Vec<GraphNodeId> = notifiers.to_vec();
     while let Some(at) = open.pop() {

@@ -224,7 +224,7 @@ fn munge_options(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>
     Ok(options)
 }
 
-/// Any value, in the plainest form that holds it.
+/// Converts any value to the simplest matching kind.
 fn munge_data(word: &Json) -> Result<ResourceValue, String> {
     Ok(match word {
         Json::String(_) => ResourceValue::Text(munge_text(word)?),
@@ -241,7 +241,7 @@ fn munge_data(word: &Json) -> Result<ResourceValue, String> {
     })
 }
 
-/// The text of a word: itself, or the decimal or literal form of a number or truth.
+/// The string value: a string itself, or the text of a number or boolean.
 fn munge_text(word: &Json) -> Result<String, String> {
     match word {
         Json::String(text) if text.contains('\0') => Err("text with a NUL byte".to_owned()),
@@ -285,7 +285,7 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// An absolute path without doubled and trailing slashes. `..` would mean something else when a link is in the way.
+/// An absolute path without duplicate and trailing slashes. `..` is rejected because its meaning depends on symbolic links.
 pub(crate) fn normalise_path(text: &str) -> Option<String> {
     let parts: Vec<&str> = text
         .split('/')
@@ -295,8 +295,8 @@ pub(crate) fn normalise_path(text: &str) -> Option<String> {
     clean.then(|| format!("/{}", parts.join("/")))
 }
 
-/// Four octal digits, or symbolic clauses as they are. A number would have lost its leading zero, and with it whether it
-/// was octal.
+/// Four octal digits, or symbolic clauses unchanged. Numbers are rejected because a number has lost the leading zero that marks it
+/// as octal.
 fn munge_mode(text: &str) -> Option<String> {
     if is_symbolic_mode(text) {
         return Some(text.to_owned());
@@ -309,7 +309,7 @@ fn munge_mode(text: &str) -> Option<String> {
     Some(format!("{bits:04o}"))
 }
 
-/// Clauses `WHO OP PERMISSIONS` with commas between them, as chmod knows them.
+/// Comma-separated clauses `WHO OP PERMISSIONS`, as in chmod.
 fn is_symbolic_mode(text: &str) -> bool {
     text.split(',').all(|clause| {
         let rest = clause.trim_start_matches(['u', 'g', 'o', 'a']);

@@ -1,4 +1,4 @@
-//! What would change: the difference between desired and found, as a value that can be shown, compared and applied.
+//! The plan: differences between desired and current state, as a value that can be displayed, compared and applied.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use crate::event::{ChangeEvent, ChangeEventStatus};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::schema::{AttributeSchema, TypeSchema};
 
-/// What a type found on the machine about one resource.
+/// The current state of one resource.
 #[derive(Clone, Default, PartialEq)]
 pub struct ResourceState {
-    /// Found properties. Absence is `ensure = absent`; a property that is not set has no entry.
+    /// Properties found. A missing resource has `ensure = absent`; a property that is not set has no entry.
     pub values: ResourceValues,
 }
 
 impl fmt::Debug for ResourceState {
-    /// Names the values without showing them: a password may be among them.
+    /// Prints attribute names without values, because a value may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("values", &self.values.keys())
@@ -23,7 +23,7 @@ impl fmt::Debug for ResourceState {
 }
 
 impl ResourceState {
-    /// The state of a resource that is not there.
+    /// The state of a resource that does not exist.
     pub fn absent() -> Self {
         Self {
             values: ResourceValues::from([(
@@ -33,18 +33,18 @@ impl ResourceState {
         }
     }
 
-    /// Whether the resource is not there.
+    /// Whether the resource does not exist.
     pub fn is_absent(&self) -> bool {
         self.values.get("ensure").and_then(ResourceValue::as_text) == Some("absent")
     }
 
-    /// One found value.
+    /// One value.
     pub fn get(&self, name: &str) -> Option<&ResourceValue> {
         self.values.get(name)
     }
 }
 
-/// One property that is not as desired.
+/// One property that is out of sync.
 #[derive(Clone, PartialEq)]
 pub struct PropertyChange {
     /// The property.

@@ -78,6 +78,7 @@ impl PathPolicy {
         }
         let real = resolve_links(system, asked, follow)?;
         let denied_places = self.denied_paths(system);
+        // Both forms must be allowed: this rejects links that lead out of an allowed directory, and links from outside into one.
         self.check_rules(asked, &denied_places)?;
         self.check_rules(&real, &denied_places)?;
         let root = ConfinedRoot::open(system.root()).map_err(|error| to_action_error(&error))?;

@@ -182,6 +182,7 @@ impl SandboxPlan {
         {
             enter_network_namespace()?;
         }
+        // Before the user changes: it needs CAP_SETPCAP.
         if !self.keep_capabilities {
             capabilities::drop_bounding_set().map_err(SandboxError::Capabilities)?;
         }
@@ -191,6 +192,7 @@ impl SandboxPlan {
         if !self.keep_capabilities {
             capabilities::drop_own_sets().map_err(SandboxError::Capabilities)?;
         }
+        // Landlock and seccomp require `no_new_privs` from a process without CAP_SYS_ADMIN.
         prctl::set_no_new_privs().map_err(SandboxError::Renounce)?;
         if let (Some(rules), Some(confinement)) = (rules, &self.confinement) {
             let status = rules.restrict_self()?;

@@ -210,7 +210,7 @@ impl PermitClient {
     ) -> Result<(Millis, Vec<PoolMember>, Vec<PoolMember>), PermitError> {
         let bucket = self.get_bucket().await?;
         let entries = async {
-            // A write is needed to learn the broker's time: the clock advances only with entries, and an unused pool gets none.
+            // The broker's time is known only from received entries, so write one, unless this node already sends heartbeats in the pool.
             if !self.is_pool_in_use(pool)
                 && let Ok(place) = self
                     .allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE)
@@ -437,6 +437,7 @@ impl AcquireAttempt {
         while state.pool.revision() < own {
             self.require_next_entry(state, watch).await?;
         }
+        // The wait entry stays until the claim holds a place, so that a claim that came too late keeps its rank among the waiters.
         if let Some(fence) = state.pool.held_fence(&place.node, state.broker_time()) {
             place
                 .bucket

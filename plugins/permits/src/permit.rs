@@ -126,6 +126,7 @@ async fn renew_until_lost(place: PermitRegistration, mut proven: Instant, lost: 
         if let Ok(true) = tokio::time::timeout(pause, place.send_heartbeat()).await {
             proven = sent;
         }
+        // Cancel after two thirds of the lease: the run has the last third to stop.
         if proven.elapsed() >= pause * 2 {
             tracing::error!(pool = %place.pool, run = %place.run, "a permit was lost: the broker was not told in time that it is held");
             lost.cancel();

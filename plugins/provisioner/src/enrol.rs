@@ -215,7 +215,7 @@ impl EnrolmentService {
     }
 }
 
-/// Starts provisioning of a node, unless it is in progress. A node that was retired, or was done and has lost its state, starts from the beginning.
+/// Starts provisioning of a node, unless it is in progress. A retired node starts from the beginning.
 async fn begin_provisioning(
     store: &NodeRecordStore,
     node: &Identity,

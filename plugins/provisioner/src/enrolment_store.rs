@@ -89,7 +89,7 @@ impl BucketEnrolmentStore {
         Ok(renewal.renew_due(now).await?)
     }
 
-    /// Whether the service provisions the node, or has provisioned it.
+    /// Whether the service has a record of the node that is not retired.
     async fn is_registered(&self, name: &Identity) -> Result<bool, BucketEnrolmentError> {
         let record = NodeRecordStore::open(&self.bus).get(name).await?;
         Ok(record.is_some_and(|record| record.state != ProvisioningState::Retired))

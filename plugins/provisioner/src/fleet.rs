@@ -105,6 +105,7 @@ impl FleetClient {
         let (mut question, mut forgotten) = (None, false);
         loop {
             tokio::select! {
+                // Polls the call first, so that a reply that has arrived takes precedence over the check.
                 biased;
                 event = events.next() => match event {
                     Some(CallEvent::Published { request, .. }) => question = Some(request),
@@ -169,6 +170,7 @@ impl FleetClient {
 
     async fn masters_within(&self, age: Duration) -> Result<Vec<PuppetMaster>, StepError> {
         let asked = Instant::now();
+        // The mutex is held during the discovery, so that concurrent callers wait for its result instead of starting their own.
         let mut known = self.masters.lock().await;
         if let Some((begun, masters)) = &*known
             && asked <= *begun + age

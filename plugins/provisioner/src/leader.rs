@@ -137,6 +137,7 @@ async fn renew_until_lost(
     lease: Duration,
     lost: CancellationToken,
 ) {
+    // One cycle takes at most a third of the lease (pause plus timeout), so at least two writes are tried before giving up.
     let pause = lease / 6;
     loop {
         tokio::time::sleep(pause).await;

@@ -215,6 +215,7 @@ pub struct RetryBackoff {
 impl RetryBackoff {
     /// Pause after this number of tries: doubles with each try, up to the longest.
     pub fn delay_after(self, tries: u32) -> Millis {
+        // Bounded, because a shift by 64 or more would overflow.
         let doublings = tries.saturating_sub(1).min(20);
         self.first.saturating_mul(1 << doublings).min(self.most)
     }
@@ -291,7 +292,7 @@ impl NodeRecord {
         }
     }
 
-    /// Records the begin of a step. A try whose end was not recorded is repeated under the same number.
+    /// Records the start of a step. A try whose end was not recorded is repeated under the same number.
     pub fn begin_step(&mut self, step: &StepName, now: Millis) {
         let attempt = match &self.current {
             Some(current) if current.step == *step && current.underway => current.attempt,
@@ -340,6 +341,7 @@ impl NodeRecord {
         };
         let words: String = error.words.chars().take(MAX_ERROR_CHARS).collect();
         let (what, counted) = match error.kind {
+            // A deferral does not count as a try.
             FailureKind::Defer => (EventKind::Deferred, attempt.saturating_sub(1)),
             FailureKind::Passing | FailureKind::Final => (EventKind::Failed, attempt),
         };

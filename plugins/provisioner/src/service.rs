@@ -282,7 +282,7 @@ async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<
                 let record = NodeRecord::new(node, Uuid::now_v7(), unix_millis_now());
                 store.create_record(&record).await.map_err(told)?;
             }
-            // It was done before, and has been reset since.
+            // Done before this discovery began, and available for provisioning again: the node was reset.
             Some(known) if known.state == ProvisioningState::Done && known.changed < begun => {
                 restart_provisioning(store, &node, begun)
                     .await

@@ -139,7 +139,7 @@ impl StepWorker {
         Ok(Map::new())
     }
 
-    /// Unlocks the node, whoever holds it. A node that is gone is not an error.
+    /// Unlocks the node regardless of the holder. A failure is not an error, because the node may be gone.
     pub async fn unlock_node(&self, node: &Identity) {
         let data = into_object(json!({ "force": true }));
         let unlocked = self

@@ -120,6 +120,7 @@ impl RunDriver {
                 return;
             }
         };
+        // The program is already running, so its place in the pool is taken without waiting for one.
         let room = match self.record.outcome.fence {
             Some(_) => {
                 OptionalPermit::occupy_permit(&runs.desk, &self.wanted.pool, self.record.id).await

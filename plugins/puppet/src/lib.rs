@@ -48,7 +48,7 @@ pub struct PuppetPlugin {
 }
 
 impl PuppetPlugin {
-    /// Creates the plugin; permits come from `desk`. Fails if the configured pool is not a valid name.
+    /// Creates the plugin; `desk` provides the permits. Fails if the configured pool is not a valid name.
     pub fn new(options: Options, desk: PermitClient) -> Result<Self, NameError> {
         Ok(Self {
             runs: PuppetRunManager::new(options, desk)?,

@@ -129,6 +129,7 @@ impl PreparedProgram<'_> {
             state.replace_file(PATCHED_FILE, &bytes)?;
             return Ok(Some(self.directory.join(PATCHED_FILE)));
         }
+        // Save the original before the overwrite, so that it can be restored after a crash.
         state.replace_file(ORIGINAL_FILE, &original)?;
         state.replace_file(ORIGINAL_PATH_FILE, path.as_os_str().as_encoded_bytes())?;
         self.system

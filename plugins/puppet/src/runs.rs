@@ -95,6 +95,7 @@ impl PuppetRunManager {
         asked: PuppetRunRequest,
         system: &Arc<dyn System>,
     ) -> Result<BeginRunResult, SystemError> {
+        // The mutex is held until the run is inserted, so that concurrent requests with the same identity begin only one run.
         let mut live = self.active_runs();
         if let Some(found) = live.get(&asked.id) {
             return Ok(BeginRunResult::Waits(RunWaiter::new(found), true));

@@ -168,6 +168,7 @@ impl ChangeTask {
             .map(|_| lock_puppet(&*self.system, &self.options));
         let _so_long = puppet.transpose()?;
         let state = open_undo_state(&self.options)?;
+        // Saves the undo record before the change; if that fails, nothing is changed.
         let mut keep = |plan: &ResourcePlan| {
             let Some(state) = &state else { return Ok(()) };
             let kept = UndoRecord::from_plan(&*self.system, plan).save(state, &self.request);

@@ -39,7 +39,7 @@ pub struct Options {
     pub types_dir: PathBuf,
     /// The lock of Puppet's runs, `agent_catalog_run.lock`; Puppet's default location when absent.
     pub lock: Option<PathBuf>,
-    /// Longest wait of a change for a run of Puppet, in seconds; 0 fails at once.
+    /// Longest wait of a change for a run of Puppet, in seconds; with 0 it fails at once.
     #[serde(deserialize_with = "deserialize_seconds")]
     pub lock_wait: Duration,
 }

@@ -45,7 +45,7 @@ pub(crate) struct ChangeGuard {
 }
 
 impl ChangeQueue {
-    /// Waits for all earlier changes, then for Puppet, at most for the configured time.
+    /// Waits for all earlier changes, without a limit of its own, then for Puppet, at most `lock_wait`.
     pub(crate) async fn wait_for_turn(
         &self,
         cx: &CallContext,

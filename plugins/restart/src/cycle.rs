@@ -30,7 +30,7 @@ pub enum RestartState {
     Requested,
     /// Waits for the run in progress to end.
     Waiting,
-    /// The run lock is held, so no run is in progress and none can begin.
+    /// The run lock is held, so no run can begin; or the options skip or ended the wait for it.
     Locked,
     /// The restart is being executed.
     Restarting,

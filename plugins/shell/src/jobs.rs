@@ -269,6 +269,7 @@ impl ShellJobStore {
         }
         let is_gone = || !system.is_running(&process);
         if !wait_until(patience, is_gone) {
+            // Written before SIGKILL, because the job's shell dies too and cannot record the exit.
             let path = self.file_path(record, KILL_SIGNAL_FILE);
             let signal = Signal::SIGKILL as i32;
             fs::write(&path, format!("{signal}\n")).map_err(|source| files_error(&path, source))?;

@@ -1,4 +1,4 @@
-//! Connecting: addresses, credentials, TLS, and the settings that a fleet needs.
+//! Connecting: addresses, credentials, TLS, and connection settings.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::event::BusEventRecorder;
 use crate::reconnect::ReconnectBackoff;
 use crate::tls;
 
-/// A broker's address, judged: `tls://host:port`, or `nats://` on loopback where plain text was allowed.
+/// A validated broker address: `tls://host:port`, or `nats://` on loopback if plain text is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerAddress {
     url: String,
@@ -23,7 +23,7 @@ pub struct BrokerAddress {
 }
 
 impl BrokerAddress {
-    /// Reads an address. Without a scheme it is TLS.
+    /// Parses an address. The default scheme is TLS.
     pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
         let bad = || BusError::Address {
             url: text.to_owned(),
@@ -53,12 +53,12 @@ impl BrokerAddress {
         &self.url
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Whether the connection uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// Its name or address, without the brackets of an IPv6 one, and its port.
+    /// Host and port, without the brackets of an IPv6 address.
     pub(crate) fn host_and_port(&self, default: u16) -> (&str, u16) {
         let authority = self.url.split_once("://").map_or("", |(_, rest)| rest);
         let split = authority
@@ -84,7 +84,7 @@ fn is_loopback(authority: &str) -> bool {
 type NonceSigner = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
 type TokenProvider = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Who we are towards the broker: a user token, and the means to sign the broker's nonce with its key.
+/// Broker credentials: a user token, and a function that signs the broker's nonce with its key.
 #[derive(Clone)]
 pub struct BrokerCredentials {
     token: TokenProvider,
@@ -92,8 +92,8 @@ pub struct BrokerCredentials {
 }
 
 impl BrokerCredentials {
-    /// `token` is called at each connection, so that a renewed token is used by the next one. `sign` must return the 64 bytes of an
-    /// ed25519 signature by the token's own key.
+    /// `token` is called for each connection, so that the next connection uses a renewed token. `sign` must return the 64 bytes of an
+    /// ed25519 signature by the token's key.
     pub fn new(
         token: impl Fn() -> String + Send + Sync + 'static,
         sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
@@ -104,7 +104,7 @@ impl BrokerCredentials {
         }
     }
 
-    /// This signer, with the token that it has at each connection.
+    /// Credentials of this signer, with its current token at each connection.
     pub fn from_signer(signer: &Signer) -> Self {
         let (tokens, keys) = (signer.clone(), signer.clone());
         Self::new(
@@ -120,29 +120,29 @@ impl fmt::Debug for BrokerCredentials {
     }
 }
 
-/// How to connect.
+/// Connection settings.
 #[derive(Debug, Clone)]
 pub struct BusOptions {
-    /// Addresses of one broker or one cluster; tried in random order.
+    /// Addresses of one broker or one cluster, tried in random order.
     pub servers: Vec<BrokerAddress>,
-    /// PEM file of the authority that signed the broker's certificate; the system's own store when absent.
+    /// PEM file of the authority that signed the broker's certificate; the system's trust store if absent.
     pub authority: Option<PathBuf>,
-    /// Credentials. `None` only for a broker that wants none, as in measurements.
+    /// Credentials. `None` only for a broker without authentication, as in benchmarks.
     pub secret: Option<BrokerCredentials>,
-    /// Shown in the broker's connection list.
+    /// Client name in the broker's connection list.
     pub name: String,
-    /// Prefix for reply subjects that only we may read.
+    /// Prefix for reply subjects that only this user may subscribe to.
     pub inbox_prefix: Option<String>,
-    /// Waits between attempts to come back.
+    /// Delays between reconnection attempts.
     pub backoff: ReconnectBackoff,
-    /// Whether the first connection is retried in the background too, as a daemon wants at boot.
+    /// Whether the first connection is retried in the background too, as a daemon needs at boot.
     pub retry_first: bool,
-    /// Messages that a subscription holds before it drops.
+    /// Messages that a subscription buffers before it drops.
     pub subscription_capacity: usize,
 }
 
 impl BusOptions {
-    /// The settings of a command: fails at once if there is no broker.
+    /// Settings of a command: fails at once without a broker.
     pub fn for_command(name: impl Into<String>, servers: Vec<BrokerAddress>) -> Self {
         Self {
             servers,
@@ -156,7 +156,7 @@ impl BusOptions {
         }
     }
 
-    /// The settings of a daemon: waits for its broker as long as it takes.
+    /// Settings of a daemon: retries without limit.
     pub fn for_daemon(name: impl Into<String>, servers: Vec<BrokerAddress>) -> Self {
         Self {
             backoff: ReconnectBackoff::DAEMON,
@@ -183,7 +183,7 @@ impl BusOptions {
             .map_err(|error| BusError::Connect {
                 servers: listed,
                 problem: match error.kind() {
-                    // Nothing else fails while we sign.
+                    // Signing is the only step that fails with this kind.
                     ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
                     _ => error_with_causes(&error),
                 },
@@ -224,9 +224,9 @@ impl BusOptions {
                 std::future::ready(())
             });
         if let Some(authority) = &self.authority {
-            // Judged here, for words that help. The library is told the file, and not a configuration made of it: with a
-            // configuration it reads all of the system's authorities at each connection (30 ms, a MiB), only to throw them
-            // away, and does not connect at all if one of them cannot be read.
+            // Validated here for better error messages. The library gets the file and not a prepared configuration: with a
+            // configuration it loads all system authorities at each connection (30 ms, 1 MiB), discards them, and fails to
+            // connect if one of them cannot be read.
             tls::config_trusting_file(authority)?;
             options = options.add_root_certificates(authority.clone());
         }
@@ -234,7 +234,7 @@ impl BusOptions {
             options = options.custom_inbox_prefix(prefix);
         }
         if !tls {
-            // A broker announces the addresses of its cluster. Without TLS, those of other machines would be used in plain text.
+            // A broker announces the addresses of its cluster. Without TLS, non-loopback addresses would be used in plain text.
             options = options.ignore_discovered_servers();
         }
         if self.retry_first {
@@ -243,7 +243,7 @@ impl BusOptions {
         Ok(options)
     }
 
-    /// Options with nothing but who we are.
+    /// Library options with credentials only.
     fn authentication_options(&self) -> async_nats::ConnectOptions {
         let Some(BrokerCredentials { token, sign }) = self.secret.clone() else {
             return async_nats::ConnectOptions::new();
@@ -260,20 +260,21 @@ impl BusOptions {
     }
 }
 
-/// Longest nonce that is signed, in bytes. NATS' own have 15.
+/// Longest nonce that is signed, in bytes. NATS uses 15.
 const MAX_NONCE_BYTES: usize = 64;
 
 const NOT_A_NONCE_MESSAGE: &str = "it wants something else than a nonce signed, as no broker does; nothing was signed. \
 Find out who answers at this address before you connect again";
 
-/// Whether this is what a broker may have signed: a few letters, digits, `-`, `_`, `+`, `/` and `=`. The key is the one that signs
-/// messages, and every message of ours begins with a word, a dot and a NUL: whoever signs whatever a broker sends lets it forge them.
+/// Whether the bytes look like a broker's nonce: letters, digits, `-`, `_`, `+`, `/` and `=`. The same key signs messages, and the
+/// signed bytes of every message begin with a protocol name that has a dot, and a NUL. Signing arbitrary bytes would let a broker
+/// forge messages.
 fn is_nonce(bytes: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=".contains(byte);
     (1..=MAX_NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(plain)
 }
 
-/// The client library hides the cause of a failed connection one level down.
+/// The client library nests the cause of a failed connection one level down.
 fn error_with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

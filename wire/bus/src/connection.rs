@@ -1,4 +1,4 @@
-//! A live connection: publish, subscribe, and leave in the right order.
+//! The live connection: publish, subscribe, drain and close.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 use crate::error::BusError;
 use crate::event::{BusEvent, BusEventRecorder, ConnectionDisturbance, ConnectionMark};
 
-/// How long the broker may take to confirm something before we say so.
+/// Timeout for a confirmation of the broker.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether there is a connection, beside the events that tell.
+/// Poll interval of the connection state, in addition to events.
 const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Longer than a number that the broker reads.
+/// More digits than nats-server parses; it then unsubscribes at once.
 const UNPARSABLE_MESSAGE_COUNT: u64 = 10_000_000_000;
-/// How long a confirmation may take before it is asked for again: with a connection, questions are lost.
+/// Retry interval of a confirmation request: a lost connection loses requests.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection to the broker. Clones share it.
@@ -29,45 +29,45 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Bus {
     client: async_nats::Client,
     journal: Arc<BusEventRecorder>,
-    /// Whether the connection is somebody else's to close.
+    /// Whether another owner closes the connection.
     lent: bool,
 }
 
-/// What a connection has carried, over all its lives.
+/// Traffic counters of a connection, across reconnections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BusTraffic {
-    /// Bytes of messages that came, without the protocol's own.
+    /// Payload bytes received, without protocol overhead.
     pub bytes_in: u64,
-    /// Bytes of messages that were sent, without the protocol's own.
+    /// Payload bytes sent, without protocol overhead.
     pub bytes_out: u64,
-    /// Messages that came.
+    /// Messages received.
     pub messages_in: u64,
-    /// Messages that were sent.
+    /// Messages sent.
     pub messages_out: u64,
-    /// How often the connection was made; the first time counts.
+    /// Number of connections made, including the first.
     pub connects: u64,
-    /// How often it was lost.
+    /// Number of lost connections.
     pub disconnects: u64,
-    /// Messages that came faster than they were taken, and were dropped.
+    /// Messages dropped because a buffer was full.
     pub dropped: u64,
 }
 
-/// One message as it came.
+/// A received message.
 #[derive(Debug)]
 pub struct BusMessage(async_nats::Message);
 
 impl BusMessage {
-    /// Where it was published.
+    /// The subject.
     pub fn subject(&self) -> &str {
         &self.0.subject
     }
 
-    /// Where an answer is wanted.
+    /// The reply subject.
     pub fn reply_to(&self) -> Option<&str> {
         self.0.reply.as_deref()
     }
 
-    /// The bytes.
+    /// The payload.
     pub fn payload(&self) -> &Bytes {
         &self.0.payload
     }
@@ -76,30 +76,30 @@ impl BusMessage {
         &self.0
     }
 
-    /// Whether this is the broker's word that nobody listens on the subject that was asked.
+    /// Whether this is the broker's "no responders" status for a request.
     pub fn is_no_responders(&self) -> bool {
         self.0.status == Some(async_nats::StatusCode::NO_RESPONDERS)
     }
 }
 
-/// A subscription that the broker has confirmed.
+/// A subscription.
 #[derive(Debug)]
 pub struct BusSubscription(async_nats::Subscriber);
 
 impl BusSubscription {
-    /// The next message; `None` when the subscription is over and everything was taken.
+    /// The next message; `None` after the end of the subscription, when its buffer is empty.
     pub async fn next(&mut self) -> Option<BusMessage> {
         self.0.next().await.map(BusMessage)
     }
 
-    /// A message that is already here.
+    /// The next buffered message, if any.
     pub fn try_next(&mut self) -> Option<BusMessage> {
         futures_util::FutureExt::now_or_never(self.0.next())
             .flatten()
             .map(BusMessage)
     }
 
-    /// Asks the broker for nothing more, without waiting for what is under way.
+    /// Unsubscribes without waiting for messages in transit.
     async fn end_subscription(&mut self) -> Result<(), BusError> {
         let ended = self.0.drain().await;
         ended.map_err(|error| BusError::Closed(error.to_string()))
@@ -115,9 +115,9 @@ impl Bus {
         }
     }
 
-    /// The same connection for one of several parties that speak over it, each with messages signed by its own key: a party that closes
-    /// it has left, and the others stay. A real daemon has a connection of its own, whose credentials let nobody speak for another;
-    /// tens of thousands of nodes in one process, as in measurements, would not have files enough.
+    /// A handle to the same connection for one of several users that share it, each signing messages with its own key. Closing
+    /// the handle leaves the connection open. A real daemon has its own connection, whose credentials prevent impersonation; tens of
+    /// thousands of simulated nodes in one process, as in benchmarks, would exceed the file descriptor limit.
     #[must_use]
     pub fn lend_connection(&self) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Bus {
         &self.client
     }
 
-    /// Subscribes to all the subjects, and returns when the broker knows them: "ready" is then true.
+    /// Subscribes to all the subjects, and returns after the broker registered them.
     pub async fn subscribe_all(
         &self,
         subjects: &[String],
@@ -148,7 +148,7 @@ impl Bus {
         Ok(subscriptions)
     }
 
-    /// Subscribes to one subject without waiting: what is published after it on this connection arrives after it.
+    /// Subscribes to one subject without waiting. Messages published later on this connection are received.
     pub async fn subscribe(&self, subject: &str) -> Result<BusSubscription, BusError> {
         let subscriber = self
             .client
@@ -158,7 +158,7 @@ impl Bus {
         Ok(BusSubscription(subscriber))
     }
 
-    /// Hands a message to the connection. Not a promise of delivery: see [`Self::flush`].
+    /// Queues a message on the connection. Delivery is not guaranteed: see [`Self::flush`].
     pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<(), BusError> {
         self.check_size(&payload)?;
         let sent = timeout(
@@ -169,7 +169,7 @@ impl Bus {
         publish_result(sent)
     }
 
-    /// Hands over a message that wants its answers on `reply_to`.
+    /// Queues a message with a reply subject.
     pub async fn publish_with_reply(
         &self,
         subject: &str,
@@ -183,7 +183,7 @@ impl Bus {
         publish_result(timeout(BROKER_TIMEOUT, send).await)
     }
 
-    /// One question with one answer, as the broker's own services speak.
+    /// Sends one request and waits for one answer, as the broker's own services use.
     pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage, BusError> {
         self.check_size(&payload)?;
         match timeout(
@@ -201,13 +201,13 @@ impl Bus {
         }
     }
 
-    /// Asks the broker for no more messages of a subscription, and returns when everything that it had sent before is here, to be
-    /// taken with [`BusSubscription::next`]: between them, no message is lost.
+    /// Unsubscribes, and returns when every message that the broker sent before is buffered, to be read with
+    /// [`BusSubscription::next`]. No message is lost.
     ///
-    /// The client library's own drain forgets the subscription at the next sign of life of the broker, and drops what was still
-    /// under way. So the broker is told first, in a way that leaves the library's subscription open: to end it after more messages
-    /// than there are. A number of ten digits is none to the broker, which ends the subscription at once; if a later one can read
-    /// it, the library's drain does what it always did.
+    /// The client library's own drain removes the subscription at the next packet from the broker, and drops messages in transit.
+    /// So the unsubscribe is sent first in a way that keeps the library's subscription open: with a message count after which to
+    /// unsubscribe. The broker cannot parse a count of this many digits and ends the subscription at once. If a later broker can
+    /// parse it, the behaviour is that of the library's drain.
     pub async fn drain_subscription(
         &self,
         subscription: &mut BusSubscription,
@@ -219,18 +219,18 @@ impl Bus {
         told.map_err(|error| BusError::Closed(error.to_string()))?;
         tokio::select! {
             confirmed = self.confirm_delivery() => confirmed?,
-            // Then it has forgotten the subscription, and sends nothing more.
+            // After a disconnection the broker has dropped the subscription and sends nothing more.
             () = self.wait_disconnected() => {}
         }
         subscription.end_subscription().await
     }
 
-    /// Waits until the broker has taken and worked through everything that was handed over before.
+    /// Waits until the broker has received and processed everything that was queued before.
     ///
-    /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. So we
-    /// publish where no role may subscribe, with a reply subject in our own inbox: the broker works in order, and answers "no responders"
-    /// after everything else. Where a tool subscribes to every subject, that answer does not come; then we publish where we may not, and
-    /// the refusal comes in order too.
+    /// The client library's own flush returns when the bytes are in the socket, so messages of another connection may overtake them.
+    /// This function publishes to a subject without subscribers, with a reply subject in its own inbox. The broker works in order, and
+    /// answers "no responders" after everything else. If an operator tool subscribes to every subject, that answer is missing; then the
+    /// function publishes to a forbidden subject, and the permission error arrives in order too.
     pub async fn confirm_delivery(&self) -> Result<(), BusError> {
         let mut events = self.subscribe_events();
         let round_trip = async {
@@ -250,7 +250,7 @@ impl Bus {
                                 _ => Err(BusError::Closed(error.to_string())),
                             };
                         }
-                        // A subscriber that answers has confirmed as well: it got the message in order.
+                        // An answer from a subscriber is a confirmation too: the message was delivered in order.
                         Ok(_) => return Ok(()),
                         Err(_) => is_refusal_wanted = true,
                     },
@@ -266,7 +266,7 @@ impl Bus {
             })?
     }
 
-    /// Waits until everything that was handed over before has left the process.
+    /// Waits until everything that was queued before was written to the socket.
     pub async fn flush(&self) -> Result<(), BusError> {
         match timeout(BROKER_TIMEOUT, self.client.flush()).await {
             Ok(Ok(())) => Ok(()),
@@ -278,17 +278,17 @@ impl Bus {
         }
     }
 
-    /// Largest payload that the broker takes, in bytes.
+    /// Largest payload that the broker accepts, in bytes.
     pub fn max_payload(&self) -> usize {
         self.client.max_payload()
     }
 
-    /// Whether there is a connection right now.
+    /// Whether the connection is up.
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
-    /// What went over the connection since it was made, and how often it was made again.
+    /// Traffic and reconnection counters since creation.
     pub fn traffic(&self) -> BusTraffic {
         let counted = self.client.statistics();
         let journal = self.journal.connection_counts();
@@ -303,36 +303,36 @@ impl Bus {
         }
     }
 
-    /// Version of the broker we are connected to.
+    /// Version of the connected broker.
     pub fn server_version(&self) -> String {
         self.client.server_info().version
     }
 
-    /// What happens from now on.
+    /// Receives all events from now on.
     pub fn subscribe_events(&self) -> broadcast::Receiver<BusEvent> {
         self.journal.subscribe_events()
     }
 
-    /// Remembers now, for [`Self::disturbed_since`].
+    /// Marks this point in time for [`Self::disturbed_since`].
     pub fn mark_connection(&self) -> ConnectionMark {
         self.journal.mark_connection()
     }
 
-    /// Whether messages may have been lost since then.
+    /// Whether messages may have been lost since the mark.
     pub fn disturbed_since(&self, mark: ConnectionMark) -> Option<ConnectionDisturbance> {
         self.journal.disturbed_since(mark)
     }
 
-    /// Returns when there is a connection; it is tried in the background without end.
+    /// Waits until the connection is up. Reconnection runs in the background without limit.
     pub async fn wait_connected(&self) {
         let mut events = self.subscribe_events();
         while !self.is_connected() {
-            // An event can come between the question and the listening; then the next look finds out.
+            // An event can arrive between the check and the subscription; the next poll then detects it.
             let _ = timeout(CONNECTION_POLL_INTERVAL, events.recv()).await;
         }
     }
 
-    /// Returns when there is no connection.
+    /// Waits until the connection is down.
     pub async fn wait_disconnected(&self) {
         let mut events = self.subscribe_events();
         while self.is_connected() {
@@ -344,8 +344,8 @@ impl Bus {
         }
     }
 
-    /// Leaves: sends what is waiting, then closes. Subscriptions must have been drained and their work finished before, because
-    /// nothing that is published after this goes out. Without a broker there is nobody to say goodbye to.
+    /// Sends queued messages, then closes. Drain subscriptions and finish their work before, because messages published later are not
+    /// sent. Without a connection there is nothing to flush.
     pub async fn close(&self) -> Result<(), BusError> {
         if self.lent {
             return self.confirm_delivery().await;
@@ -386,7 +386,7 @@ impl Bus {
     }
 }
 
-/// Returns when the broker has refused something on this subject.
+/// Waits until the broker refuses an operation on this subject.
 pub(crate) async fn wait_refused(events: &mut broadcast::Receiver<BusEvent>, subject: &str) {
     loop {
         match events.recv().await {

@@ -1,56 +1,56 @@
-//! What can go wrong between us and the broker.
+//! Errors of the broker connection.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A failure at the door to NATS.
+/// A broker connection error.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
-    /// A broker address that is no address.
+    /// The broker address is invalid.
     #[error("`{url}` is not a broker address; write it as tls://HOST:PORT")]
     Address {
-        /// What was given.
+        /// The given address.
         url: String,
     },
-    /// No address at all.
+    /// No address is configured.
     #[error("no broker address is configured")]
     NoAddress,
-    /// Plain text was asked for where it would leave the machine, or was not asked for.
+    /// Plain text for a non-loopback address, or without permission in the configuration.
     #[error(
         "`{url}` is plain text; use tls://, or allow plain text for a loopback address in the configuration"
     )]
     PlainText {
-        /// What was given.
+        /// The given address.
         url: String,
     },
-    /// The certificate authority's file cannot be used.
+    /// The certificate authority file is unusable.
     #[error("cannot use the certificate authority in {}: {problem}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// The broker cannot be reached, or refuses us.
+    /// The broker is unreachable or refuses the connection.
     #[error("cannot connect to {servers}: {problem}")]
     Connect {
-        /// The addresses that were tried.
+        /// The tried addresses.
         servers: String,
-        /// Why, with the causes beneath it.
+        /// The reason, with its causes.
         problem: String,
     },
-    /// The broker did not take or confirm something in time.
+    /// The broker did not complete an operation in time.
     #[error("the broker did not {what} within {} s", within.as_secs_f64())]
     Slow {
-        /// The thing that was waited for.
+        /// The operation.
         what: &'static str,
-        /// How long was waited.
+        /// The timeout.
         within: Duration,
     },
-    /// The connection was closed for good.
+    /// The connection was closed permanently.
     #[error("the connection to the broker is closed: {0}")]
     Closed(String),
-    /// The message is larger than the broker takes.
+    /// The message exceeds the broker's limit.
     #[error("the message is {size} bytes, and the broker takes {limit}")]
     TooLarge {
         /// Size of the payload in bytes.

@@ -1,34 +1,34 @@
-//! What happens to a connection, and whether a stretch of time was undisturbed.
+//! Connection events, and detection of message loss between two instants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::broadcast;
 
-/// Something happened to the connection.
+/// A connection event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
-    /// Connected, for the first time or again; subscriptions stand.
+    /// Connected or reconnected; subscriptions are active.
     Connected,
-    /// The connection is lost; coming back is tried without end.
+    /// The connection was lost; reconnection is attempted without limit.
     Disconnected,
     /// A subscription's buffer was full, and a message was dropped.
     SlowConsumer,
-    /// The broker refused something: a permission, an expired or revoked credential.
+    /// The broker refused an operation: a permission, or an expired or revoked credential.
     Refused(String),
-    /// An attempt to reach the broker failed.
+    /// A connection attempt failed.
     Unreachable(String),
-    /// Nothing more will come.
+    /// The connection was closed; no further events follow.
     Closed,
 }
 
-/// A point in a connection's life, to ask later whether anything was lost since.
+/// A point in a connection's lifetime, to detect losses since.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionMark {
     disconnects: u64,
     dropped: u64,
 }
 
-/// How often things happened since the connection was first tried.
+/// Event counters since the first connection attempt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionCounts {
     pub(crate) connects: u64,
@@ -36,16 +36,16 @@ pub(crate) struct ConnectionCounts {
     pub(crate) dropped: u64,
 }
 
-/// What may have been lost between a [`ConnectionMark`] and now.
+/// A possible message loss between a [`ConnectionMark`] and now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionDisturbance {
-    /// The connection blinked: messages sent meanwhile are gone.
+    /// The connection was interrupted: messages sent meanwhile are lost.
     Reconnected,
-    /// Messages came faster than they were read: our own buffer was full and they were dropped, or they were still on their way.
+    /// Messages arrived faster than they were read: the local buffer was full and they were dropped, or they were still in transit.
     SlowConsumer,
 }
 
-/// Counts and forwards events; shared by the connection and everybody who listens.
+/// Counts and forwards events; shared by the connection and all event receivers.
 #[derive(Debug)]
 pub(crate) struct BusEventRecorder {
     sender: broadcast::Sender<BusEvent>,
@@ -88,7 +88,7 @@ impl BusEventRecorder {
             async_nats::Event::LameDuckMode | async_nats::Event::Draining => return,
         };
         log_event(&event);
-        // Nobody listening is fine: the counters keep what matters.
+        // Sending fails without receivers; the counters are updated regardless.
         let _ = self.sender.send(event);
     }
 
@@ -119,7 +119,7 @@ impl BusEventRecorder {
     }
 }
 
-/// What the broker says when the token of a connection is over. A renewed one is used for the next connection.
+/// The broker's message when the token of a connection expires. The next connection uses a renewed token.
 const TOKEN_EXPIRED_MESSAGE: &str = "User Authentication Expired";
 
 fn log_event(event: &BusEvent) {

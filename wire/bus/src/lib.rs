@@ -1,8 +1,8 @@
-//! The one door to NATS. Nothing outside this room says `async_nats`.
+//! The NATS connection. No other crate uses `async_nats`.
 //!
-//! It connects with a party's own credentials over verified TLS, comes back after an outage without a stampede, says
-//! "subscribed" only when the broker knows, and notices what NATS clients usually keep to themselves: messages dropped by a slow
-//! consumer, and gaps while the connection was down. It knows nothing of what the messages mean.
+//! It connects with user credentials over verified TLS, reconnects with jitter, reports subscriptions as ready only after the broker
+//! confirmed them, and detects messages lost through slow consumers and disconnections. It is independent of the message
+//! contents.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,6 @@
-//! The names of a fleet, as the store `PROVISION` keeps them: one entry under `name.NAME`, changed only by compare-and-set.
+//! The name register in the bucket `PROVISION`: one entry under `name.NAME`, changed only by compare-and-set.
 //!
-//! The enroller and the organisation's own commands use the same entries; what a change means is decided by [`muster_wire::enrol::NameEntry`].
+//! The enroller and the organisation's commands share these entries; [`muster_wire::enrol::NameEntry`] defines the changes.
 
 use bytes::Bytes;
 use muster_wire::Millis;
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Bucket, BucketError};
 
-/// How often a change is tried that others make, too.
+/// Most attempts of a compare-and-set change under contention.
 const MAX_EDIT_ATTEMPTS: u32 = 50;
-/// Where the organisation says that the names that it issued are in the store.
+/// Key of the mark that all names issued by the organisation are in the register.
 const ISSUED_KEY: &str = "issued";
 
-/// The entries of names in one bucket.
+/// The name entries in one bucket.
 #[derive(Debug, Clone)]
 pub struct NameStore {
     bucket: Bucket,
 }
 
-/// When the organisation last wrote every name that it issued.
+/// When the organisation last wrote all names that it issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct IssuedMark {
     at: Millis,
 }
 
 impl NameStore {
-    /// The names in this bucket, which is `PROVISION`.
+    /// The names in this bucket, which must be `PROVISION`.
     pub fn new(bucket: Bucket) -> Self {
         Self { bucket }
     }
@@ -39,7 +39,7 @@ impl NameStore {
         Ok(self.read_value(&name_key(name)).await?.0)
     }
 
-    /// Every entry. One that cannot be read is an error: what it says is not guessed.
+    /// All entries. An unreadable entry is an error, because its content must not be guessed.
     pub async fn list(&self) -> Result<Vec<NameEntry>, BucketError> {
         let entries = self.bucket.list("name.>").await?;
         let values = entries
@@ -50,8 +50,8 @@ impl NameStore {
             .collect()
     }
 
-    /// Changes the entry of a name: reads it, lets `change` decide what to write, and writes it unless the entry was changed in between;
-    /// then the change is decided again. `change` returns the new entry, or `None` to leave it, and an answer.
+    /// Changes the entry of a name with compare-and-set: reads it, calls `change`, and writes the result unless the entry was changed
+    /// meanwhile; in that case it repeats. `change` returns the new entry, or `None` to keep the current one, and a result value.
     pub async fn edit_entry<A>(
         &self,
         name: &Identity,
@@ -60,7 +60,7 @@ impl NameStore {
         self.edit_value(&name_key(name), change).await
     }
 
-    /// The same for any value of the bucket that is JSON.
+    /// Like [`Self::edit_entry`], for any JSON value of the bucket.
     pub async fn edit_value<T: DeserializeOwned + Serialize, A>(
         &self,
         key: &str,
@@ -88,7 +88,7 @@ impl NameStore {
         })
     }
 
-    /// Lets another key have the name from now on. The entry stays, with the keys that had it; whether there is one.
+    /// Releases the name for another key. The entry is kept with its former keys. Returns whether an entry exists.
     pub async fn release_name(&self, name: &Identity) -> Result<bool, BucketError> {
         self.edit_entry(name, |held| match held {
             Some(mut entry) => {
@@ -101,13 +101,13 @@ impl NameStore {
         .await
     }
 
-    /// When the organisation last wrote every name that it issued; `None` if never.
+    /// When the organisation last wrote all names that it issued; `None` if never.
     pub async fn issued_at(&self) -> Result<Option<Millis>, BucketError> {
         let (mark, _) = self.read_value::<IssuedMark>(ISSUED_KEY).await?;
         Ok(mark.map(|mark| mark.at))
     }
 
-    /// Says that every name that the organisation issued until `at` is in the store.
+    /// Records that all names that the organisation issued until `at` are in the register.
     pub async fn set_issued_at(&self, at: Millis) -> Result<(), BucketError> {
         let bytes = self.encode_value(ISSUED_KEY, &IssuedMark { at })?;
         self.bucket.put(ISSUED_KEY, bytes).await.map(drop)

@@ -1,6 +1,6 @@
-//! Looks at one broker step by step: name, address, greeting, TLS. For diagnosis; nothing is asked of the broker, and no credentials are shown.
+//! Diagnoses the connection to one broker in steps: name, address, greeting, TLS. Sends no request and no credentials.
 //!
-//! [`Options::connect_tcp`](crate::Options::connect_tcp) does the same at once and says only that it failed.
+//! [`BusOptions::connect`](crate::BusOptions::connect) performs the same steps at once and reports only one error.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,31 +15,31 @@ use tokio_rustls::TlsConnector;
 use crate::connect::BrokerAddress;
 use crate::tls;
 
-/// The longest that each step may take.
+/// Timeout of each step.
 const PROBE_STEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest greeting that is read, in bytes; brokers send a few hundred.
 const MAX_GREETING_BYTES: u64 = 64 * 1024;
-/// What NATS' clients take when no port is given.
+/// The default port of NATS clients.
 const DEFAULT_PORT: u16 = 4222;
 
-/// How far the way to one broker goes.
+/// The result of the steps for one broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerProbe {
-    /// The addresses behind the name; one that is an address is its own.
+    /// The resolved addresses; an IP address resolves to itself.
     pub addresses: Vec<SocketAddr>,
-    /// How long the name took.
+    /// Duration of the name resolution.
     pub resolving: Duration,
-    /// The address that answered, and how long it took to connect.
+    /// The address that accepted the connection, and the connection time.
     pub reached: Option<(SocketAddr, Duration)>,
-    /// The broker's version, as its greeting says.
+    /// The broker's version, from its greeting.
     pub version: Option<String>,
-    /// When the broker's certificate is void, in seconds since the epoch. Absent for plain text.
+    /// Expiry of the broker's certificate, in seconds since the epoch. `None` for plain text.
     pub certificate_ends: Option<i64>,
-    /// The step that failed; later ones were not tried.
+    /// The failed step; later steps were not attempted.
     pub failure: Option<BrokerProbeFailure>,
 }
 
-/// Which step failed, and why.
+/// The failed step and its cause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerProbeFailure {
     /// The name cannot be resolved.
@@ -47,45 +47,45 @@ pub enum BrokerProbeFailure {
     Name {
         /// The name.
         host: String,
-        /// The resolver's word.
+        /// The resolver's error.
         problem: String,
     },
-    /// None of the addresses takes a connection.
+    /// No address accepts a connection.
     #[error("no address takes a connection: {problem}")]
     Unreachable {
-        /// Each address with the system's word.
+        /// Each address with its system error.
         problem: String,
     },
-    /// Whoever listens there is no NATS server.
+    /// The server's greeting is not that of NATS.
     #[error("whoever listens there does not greet as a NATS server does: {problem}")]
     Greeting {
-        /// What came instead.
+        /// The received data or error.
         problem: String,
     },
-    /// The authority's file cannot be used.
+    /// The certificate authority file is unusable.
     #[error("the certificate authority in {} cannot be used: {problem}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// The certificate is not to be trusted, or no TLS is spoken.
+    /// The certificate is untrusted, or the server does not support TLS.
     #[error("TLS fails: {problem}")]
     Tls {
-        /// Why.
+        /// The reason.
         problem: String,
     },
 }
 
-/// The part of a broker's greeting that a diagnosis needs.
+/// The fields of a broker's greeting that the diagnosis needs.
 #[derive(Debug, serde::Deserialize)]
 struct BrokerGreeting {
     #[serde(default)]
     version: String,
 }
 
-/// Looks at a broker. Takes 20 seconds at most.
+/// Probes a broker. Takes at most 20 seconds.
 pub async fn probe_broker(server: &BrokerAddress, authority: Option<&Path>) -> BrokerProbe {
     let mut seen = BrokerProbe {
         addresses: Vec::new(),
@@ -157,7 +157,7 @@ async fn connect_tcp(
     })
 }
 
-/// Reads the one line that a broker says by itself, in clear, before anything else.
+/// Reads the greeting line, which the broker sends first, in plain text.
 async fn read_greeting(stream: TcpStream) -> Result<(TcpStream, String), BrokerProbeFailure> {
     let failed = |problem: String| BrokerProbeFailure::Greeting { problem };
     let mut line = Vec::new();
@@ -177,7 +177,7 @@ async fn read_greeting(stream: TcpStream) -> Result<(TcpStream, String), BrokerP
     Ok((reader.into_inner(), info.version))
 }
 
-/// Shakes hands, and answers when the certificate ends.
+/// Performs the TLS handshake; returns the expiry of the certificate.
 async fn tls_handshake(
     stream: TcpStream,
     host: &str,
@@ -217,7 +217,7 @@ fn timeout_message() -> String {
 }
 
 impl BrokerProbe {
-    /// Whole days until the broker's certificate ends; negative when it has ended.
+    /// Whole days until the broker's certificate expires; negative after expiry.
     pub fn certificate_days(&self) -> Option<i64> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)

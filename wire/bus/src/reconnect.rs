@@ -1,45 +1,47 @@
-//! How long to wait before trying the broker again: exponential growth with full jitter.
+//! Reconnection delays: exponential backoff with full jitter.
 //!
-//! The client library's own delay has no randomness, so that a fleet would come back in lockstep after the broker's restart. With
-//! full jitter each node waits anything between nothing and a growing ceiling, which spreads N arrivals evenly over it.
+//! The client library's own delay has no randomness, so all nodes would reconnect simultaneously after a broker restart. With full
+//! jitter each node waits a random time between zero and a growing maximum, which spreads N reconnections evenly over it.
 
 use std::time::Duration;
 
 use rand::Rng;
 
-/// Ceiling of the wait before an attempt.
+/// Maximum delay before an attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct ReconnectBackoff {
-    /// Ceiling of the first wait. A fleet of 50,000 wants some seconds; a person at a terminal wants none.
+    /// Maximum of the first delay. A fleet of 50,000 nodes needs some seconds; an interactive command needs none.
     pub first: Duration,
-    /// No ceiling is higher than this.
+    /// Upper bound of all maxima.
     pub max: Duration,
 }
 
 impl ReconnectBackoff {
-    /// For a daemon: the first return is spread over 2 s, later ones up to 30 s.
+    /// For daemons: the first reconnection is spread over 2 s, later ones over up to 30 s.
     pub const DAEMON: Self = Self {
         first: Duration::from_secs(2),
         max: Duration::from_secs(30),
     };
 
-    /// For a command that somebody waits for.
+    /// For interactive commands.
     pub const COMMAND: Self = Self {
         first: Duration::from_millis(50),
         max: Duration::from_secs(2),
     };
 
-    /// Ceiling before the given attempt, counted from 1: doubles each time.
+    /// Maximum delay before the given attempt, counted from 1: doubles each time.
     pub fn max_delay(&self, attempt: usize) -> Duration {
+        // 2^16 times any `first` exceeds `max`, and cannot overflow the shift.
         let doublings = u32::try_from(attempt.saturating_sub(1))
             .unwrap_or(u32::MAX)
             .min(16);
         self.first.saturating_mul(1 << doublings).min(self.max)
     }
 
-    /// The wait before an attempt of a party that was connected before, or never was.
+    /// The delay before an attempt, depending on whether the client was connected before.
     ///
-    /// Who begins has lost nothing together with a whole fleet, and somebody may be waiting: the very first attempt is made at once.
+    /// The first attempt of a new client is immediate: it did not lose its connection together with a whole fleet, and a user may be
+    /// waiting.
     pub fn delay_before_attempt(&self, attempt: usize, was_connected: bool) -> Duration {
         if attempt <= 1 && !was_connected {
             return Duration::ZERO;
@@ -47,7 +49,7 @@ impl ReconnectBackoff {
         self.random_delay(attempt)
     }
 
-    /// A wait drawn evenly from zero to the ceiling.
+    /// A random delay, uniform between zero and the maximum.
     pub fn random_delay(&self, attempt: usize) -> Duration {
         self.max_delay(attempt).mul_f64(rand::rng().random::<f64>())
     }

@@ -1,8 +1,8 @@
-//! Renews the tokens of nodes: finds the names whose token has used a third of its life, signs a new token for the same key, and writes it
-//! where the node reads it.
+//! Renews node tokens: finds names whose token has used a third of its lifetime, signs a new token for the same key, and writes it to
+//! the trust bucket.
 //!
-//! The name's entry is changed first, by compare-and-set. A revocation marks the same entry before it is made, so either the renewal sees
-//! the mark, or the revocation sees when the renewed token was issued, and voids it too.
+//! The name's entry is changed first, by compare-and-set. A revocation marks the same entry before it takes effect. So either the renewal
+//! sees the mark, or the revocation sees the issue time of the renewed token, and revokes it too.
 
 use bytes::Bytes;
 use muster_wire::Millis;
@@ -16,38 +16,38 @@ use muster_wire::token::{AccountTrust, KeyPair};
 use crate::names::NameStore;
 use crate::store::{Bucket, BucketError};
 
-/// Why a look for tokens that are due ended early.
+/// Errors of a renewal run.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenRenewalError {
     /// A name or a token could not be read or written.
     #[error(transparent)]
     Store(#[from] BucketError),
-    /// No token could be signed.
+    /// A token could not be signed.
     #[error("no token could be signed for the node {node}")]
     Issue {
         /// The node.
         node: Identity,
-        /// Why.
+        /// The signing error.
         #[source]
         source: TokenIssueError,
     },
 }
 
-/// What renews tokens.
+/// The inputs of token renewal.
 #[derive(Debug)]
 pub struct TokenRenewal<'a> {
-    /// The register of names.
+    /// The name register.
     pub names: &'a NameStore,
-    /// The bucket of trust, which nodes read.
+    /// The trust bucket, which nodes read.
     pub tokens: &'a Bucket,
     /// The newest account token. Keys that it revokes are not renewed.
     pub trust: &'a AccountTrust,
-    /// The key that signs nodes.
+    /// The signing key of the role node.
     pub node_role: &'a KeyPair,
 }
 
 impl TokenRenewal<'_> {
-    /// Renews every token that is due, and returns the names.
+    /// Renews all tokens that are due, and returns the names.
     pub async fn renew_due(&self, now: Millis) -> Result<Vec<Identity>, TokenRenewalError> {
         let mut renewed = Vec::new();
         for entry in self.names.list().await? {
@@ -64,7 +64,7 @@ impl TokenRenewal<'_> {
             && !self.trust.has_revocation(&entry.key)
     }
 
-    /// Whether the token was renewed; not if the entry was changed since it was read, and is not due any more.
+    /// Renews one token. Returns false if the entry was changed meanwhile and is not due any more.
     async fn renew_token(&self, entry: &NameEntry, now: Millis) -> Result<bool, TokenRenewalError> {
         let Some(old) = entry.life else {
             return Ok(false);
@@ -83,7 +83,7 @@ impl TokenRenewal<'_> {
         }
         let written = self.write_token(entry, life, now).await;
         if written.is_err() {
-            // The node still has the old token, so that the next look has to try again.
+            // The node still has the old token, so restore the entry for a retry in the next run.
             let restore = |held: Option<NameEntry>| match held {
                 Some(mut held) if held.key == entry.key && held.life == Some(life) => {
                     held.life = Some(old);

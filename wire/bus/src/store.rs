@@ -1,8 +1,8 @@
-//! Key-value buckets of `JetStream`: values by key, each change with a revision that only grows.
+//! Key-value buckets of `JetStream`: values by key, with a growing revision per change.
 //!
-//! A bucket ([`Store`]) is declared by an administrator ([`Bus::declare`]). Everyone else reads it by direct get and follows it by the
-//! broker's republished changes: no consumer, and no right to any other part of `JetStream`'s API. What a stored message says of itself is
-//! not trusted: see [`entry`].
+//! An administrator declares a bucket ([`Bucket`]) with [`Bus::declare_bucket`]. All other users read it by direct get and watch the
+//! broker's republished changes. They need no consumer and no other permission for `JetStream`'s API. Metadata in stored messages is
+//! untrusted: see [`entry`].
 
 mod declare;
 mod entry;
@@ -23,23 +23,23 @@ use crate::connection::{Bus, wait_refused};
 pub use entry::BucketEntry;
 pub use watch::BucketWatch;
 
-/// How long a bucket may have no server that writes it, while its leader changes.
+/// How long to retry writes while a bucket has no leader, as during leader election.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a bucket may have no server that reads it: every copy does.
+/// How long to retry reads while no replica answers.
 const READER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between two tries meanwhile.
+/// Interval between retries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the broker may take for one answer.
+/// Timeout of one answer of the broker.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// `JetStream`'s error code for a write that expected another revision.
+/// `JetStream`'s error code for a write with a wrong expected revision.
 const WRONG_LAST_REVISION_CODE: u64 = 10071;
 
 const OPERATION_HEADER: &str = "KV-Operation";
 
-/// Why a store did not do what it was asked for.
+/// Bucket errors.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
-    /// There is no such bucket, or no `JetStream` at all.
+    /// The bucket does not exist, or `JetStream` is disabled.
     #[error(
         "the broker has no store {bucket}; start it with JetStream, then run `rpc org push` once"
     )]
@@ -53,14 +53,14 @@ pub enum BucketError {
         /// The key.
         key: String,
     },
-    /// The broker did not answer, or refused.
+    /// The broker refused the operation or did not answer.
     #[error("the broker did not {what} in the store {bucket}: {problem}")]
     Failed {
-        /// What it should have done.
+        /// The operation.
         what: &'static str,
         /// The bucket.
         bucket: String,
-        /// In the broker's words.
+        /// The broker's error.
         problem: String,
     },
 }
@@ -72,7 +72,7 @@ pub struct Bucket {
     name: String,
 }
 
-/// What the broker answers to a write.
+/// The broker's answer to a write.
 #[derive(Debug, Deserialize)]
 struct WriteAnswer {
     #[serde(default)]
@@ -89,15 +89,15 @@ struct WriteFailure {
     description: String,
 }
 
-/// A question that was not answered.
+/// A failed request.
 enum BucketRequestError {
-    /// No server serves the bucket: it is missing, or unreachable for a moment.
+    /// No server serves the bucket: it is missing or temporarily unavailable.
     NoResponders,
     Failed(BucketError),
 }
 
 impl Bus {
-    /// A bucket by its name. Whether it exists is known at the first read or write.
+    /// A bucket by name. The first read or write checks that it exists.
     pub fn bucket(&self, name: &str) -> Bucket {
         Bucket {
             bus: self.clone(),
@@ -107,49 +107,49 @@ impl Bus {
 }
 
 impl Bucket {
-    /// The name.
+    /// The bucket name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The key's value; `None` when it was never written or was removed.
+    /// The key's value; `None` if it was never written or was deleted.
     pub async fn get(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
         let entry = self.last_change(key, READER_TIMEOUT).await?;
         Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
-    /// As [`Self::get`], with one question only: a bucket that no server reads at this moment counts as missing.
+    /// Like [`Self::get`], without retries: a bucket that is temporarily unavailable counts as missing.
     pub async fn get_once(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
         let entry = self.last_change(key, Duration::ZERO).await?;
         Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
-    /// Writes the key, whatever its value was; gives the revision.
+    /// Writes the key unconditionally; returns the revision.
     pub async fn put(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
         self.write_value("write", key, value, None).await
     }
 
-    /// Writes a key that has no value.
+    /// Writes a key only if it has no value.
     pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
         let conflict = match self.update(key, value.clone(), 0).await {
             Err(conflict @ BucketError::Conflict { .. }) => conflict,
             done => return done,
         };
-        // A removal is a change of the key too, with a revision of its own.
+        // A deletion is also a change of the key, with its own revision.
         match self.last_change(key, READER_TIMEOUT).await? {
             Some(entry) if entry.value.is_none() => self.update(key, value, entry.revision).await,
             _ => Err(conflict),
         }
     }
 
-    /// Writes a key that has not been written since that revision.
+    /// Writes a key only if its last revision is this one.
     pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64, BucketError> {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
         self.write_value("write", key, value, Some(headers)).await
     }
 
-    /// Removes a key's value, whatever it was.
+    /// Deletes a key's value unconditionally.
     pub async fn delete(&self, key: &str) -> Result<(), BucketError> {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
@@ -159,7 +159,7 @@ impl Bucket {
         removed.map(drop)
     }
 
-    /// The last change of the key, removals included.
+    /// The last change of the key, including deletions.
     async fn last_change(
         &self,
         key: &str,
@@ -184,7 +184,7 @@ impl Bucket {
         Ok(entry::parse_entry(&self.name, &answer).filter(|entry| entry.key == key))
     }
 
-    /// One question with one answer. A broker that refuses it says so to the connection, and not to the question.
+    /// Sends one request and waits for one answer. The broker reports a permission error as a connection event rather than as an answer.
     async fn send_request(
         &self,
         what: &'static str,
@@ -193,7 +193,7 @@ impl Bucket {
     ) -> Result<async_nats::Message, BucketRequestError> {
         let mut events = self.bus.subscribe_events();
         let request = request.timeout(Some(ANSWER_TIMEOUT));
-        // On the heap: the library's future is large, and is part of that of everyone who waits for it.
+        // Boxed, because the library's future is large and would be embedded in every caller's future.
         let asked = Box::pin(
             self.bus
                 .nats_client()
@@ -211,7 +211,7 @@ impl Bucket {
         }
     }
 
-    /// What a role of an earlier version may not, `rpc org push` allows.
+    /// Permission errors of roles from an earlier version are fixed by `rpc org push`.
     fn refused_error(&self, what: &'static str, subject: &str) -> BucketError {
         let problem = format!(
             "these credentials may not publish on {subject}; if the fleet is older than this program, run `rpc org push`"
@@ -219,8 +219,8 @@ impl Bucket {
         self.failed_error(what, &problem)
     }
 
-    /// Writes, and repeats that while no server takes it: a bucket may have no leader for a moment. "No responders" means that nothing
-    /// was written, so nothing is written twice.
+    /// Writes with retries while no server accepts it, as during leader election. "No responders" means that nothing was written, so
+    /// a retry cannot write twice.
     async fn write_value(
         &self,
         what: &'static str,

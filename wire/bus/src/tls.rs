@@ -1,4 +1,4 @@
-//! TLS to the broker: rustls, always verified, against the organisation's own authority when one is given.
+//! TLS to the broker: rustls, always verified, with the organisation's own authority if configured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::error::BusError;
 
-/// A client configuration that trusts the certificates in a PEM file, and nothing else.
+/// A client configuration that trusts only the certificates in a PEM file.
 pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, BusError> {
     let problem = |problem: String| BusError::Authority {
         path: authority.to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, Bus
     client_config(roots).map_err(|error| problem(error.to_string()))
 }
 
-/// A client configuration that trusts the authorities of the system's own store.
+/// A client configuration that trusts the system's trust store.
 pub(crate) fn config_trusting_system() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -38,7 +38,7 @@ pub(crate) fn config_trusting_system() -> Result<ClientConfig, rustls::Error> {
 }
 
 fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
-    // Named here, not installed for the whole process: a library has no business with global state.
+    // Passed explicitly rather than installed as the process default: a library must not change global state.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

@@ -1,4 +1,4 @@
-//! Reads the newest account token from the fleet's bucket of trust, and verifies it. Whether to go on without one is the caller's decision.
+//! Reads the newest account token from the trust bucket and verifies it. The caller decides whether to continue without one.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use muster_wire::token::{AccountTrust, Seconds, TokenError};
 use crate::connection::Bus;
 use crate::store::BucketError;
 
-/// How long one look for a newer account token may take.
+/// Timeout of one lookup of a newer account token.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why it is not known whether an account token is the newest.
+/// Errors of an account token lookup.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustLookupError {
     /// The bucket cannot be read.
@@ -21,36 +21,36 @@ pub enum TrustLookupError {
     /// The bucket has no token: `rpc org push` of this version was not run.
     #[error("the bucket {} holds no account token; run `rpc org push` once", TRUST_BUCKET.name)]
     Empty,
-    /// The head is damaged.
+    /// The head is invalid.
     #[error(transparent)]
     Head(#[from] AccountHeadError),
-    /// The token that the head leads to is not believed.
+    /// The token that the head names failed verification.
     #[error("the account token in the bucket {} is not believed", TRUST_BUCKET.name)]
     Token(#[source] TokenError),
-    /// The bucket is behind.
+    /// The token in the bucket is older than the known one.
     #[error(
         "the account token in the bucket {} is of {found}, older than the known one of {known}; run `rpc org push`",
         TRUST_BUCKET.name
     )]
     Behind {
-        /// When the known one was issued.
+        /// Issue time of the known token.
         known: Seconds,
-        /// When that in the bucket was issued.
+        /// Issue time of the token in the bucket.
         found: Seconds,
     },
-    /// The bucket names another token of the same second.
+    /// The head names another token with the same serial number.
     #[error("the bucket {} names another account token with the serial number {serial}", TRUST_BUCKET.name)]
     Differs {
-        /// When both were issued.
+        /// The common serial number.
         serial: Seconds,
     },
-    /// No answer in time.
+    /// The lookup timed out.
     #[error("the bucket {} was not read within {} s", TRUST_BUCKET.name, LOOKUP_TIMEOUT.as_secs())]
     Slow,
 }
 
 impl Bus {
-    /// Reads the head of the account's tokens once.
+    /// Reads the head of the account token, without retries.
     pub async fn account_head(&self) -> Result<AccountHead, TrustLookupError> {
         let lookup = async {
             let entry = self
@@ -64,7 +64,7 @@ impl Bus {
         found.map_err(|_| TrustLookupError::Slow)?
     }
 
-    /// The account token that the head names, verified, if it is newer than the known one; `None` says that the known one is the newest.
+    /// The verified account token that the head names, if it is newer than the known one; `None` means that the known one is the newest.
     pub async fn newer_account(
         &self,
         known: &AccountTrust,
@@ -92,7 +92,7 @@ impl Bus {
         let value = value.ok_or(TrustLookupError::Empty)?;
         let text = String::from_utf8_lossy(&value);
         let newer = known.update(&text).map_err(TrustLookupError::Token)?;
-        // The token is written before its head, so it may be newer than the head, and never older.
+        // The token is written before its head, so it may be newer than the head, but never older.
         if newer.issued_at() < head.serial {
             return Err(TrustLookupError::Behind {
                 known: head.serial,

@@ -1,5 +1,5 @@
-//! The one door to files that hold a secret: keys, credentials, tokens. What others can read or change is refused before a byte of it
-//! is read. It does not know what the secrets mean, and writes none. Files that others may read but not change: `protected`.
+//! Reads files with secrets: keys, credentials, tokens. A file that other users can read or change is refused before it is
+//! read. Contents are not interpreted, and nothing is written. Files that others may read but not change: `protected`.
 
 #![warn(missing_docs)]
 
@@ -14,22 +14,22 @@ use nix::fcntl::OFlag;
 pub use protected::{ProtectedFileError, check_protected, read_protected};
 pub use zeroize::Zeroizing;
 
-/// Whose secret it is, which decides who else may look at its file.
+/// The kind of secret, which determines the allowed permissions of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretOwner {
-    /// A daemon's: a plain file that only its owner can read or change. The owner is root or the daemon's own user: who owns a file can
-    /// put another key into it.
+    /// A daemon's secret: a regular file that only its owner can read or change. The owner must be root or the daemon's own user,
+    /// because the owner of a file can replace the key.
     Daemon,
-    /// A person's, on the command line: the same, whoever owns it, because `sudo` changes the user and not the file. A pipe will do
-    /// too, as in `RPC_CREDENTIALS=<(gpg -d my.creds.gpg) rpc ping`.
+    /// A user's secret on the command line: like a daemon's, but with any owner, because `sudo` changes the user and not the file.
+    /// A pipe is accepted too, as in `RPC_CREDENTIALS=<(gpg -d my.creds.gpg) rpc ping`.
     Person,
-    /// One of Puppet's private keys: its group may read it too. Puppet makes these files with mode 0640, for its service's group, and
-    /// sets the mode back at each of its runs.
+    /// One of Puppet's private keys: its group may also read it. Puppet creates these files with mode 0640 for its service's group,
+    /// and restores the mode at each run.
     Puppet,
 }
 
 impl SecretOwner {
-    /// Permission bits that none of its secrets may have.
+    /// Permission bits that the file must not have.
     const fn forbidden_bits(self) -> u32 {
         match self {
             Self::Daemon | Self::Person => 0o077,
@@ -37,7 +37,7 @@ impl SecretOwner {
         }
     }
 
-    /// The mode that `chmod` is to set.
+    /// The mode that the error advises for `chmod`.
     const fn advised_mode(self) -> u32 {
         match self {
             Self::Daemon | Self::Person => 0o600,
@@ -46,64 +46,64 @@ impl SecretOwner {
     }
 }
 
-/// Why a secret's file is not used. Never tells what is in it.
+/// Why a secret file is refused. Never contains the secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
-    /// It cannot be looked at.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// It is a directory or a device.
+    /// The path is a directory or a device.
     #[error("{} is not a file", path.display())]
     NotAFile {
-        /// What was given.
+        /// The path.
         path: PathBuf,
     },
-    /// Its group, or everybody, can read or change it.
+    /// The group or other users can read or change it.
     #[error("{path} holds a secret and is open to others (mode {mode:04o}); run `chmod {advised:o} {path}`", path = path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
-        /// The bits that it should have.
+        /// The advised permission bits.
         advised: u32,
     },
-    /// It belongs to somebody who is neither root nor the daemon's user.
+    /// The owner is neither root nor the daemon's user.
     #[error("{path} holds a secret and belongs to user {owner}; it must be root's or the daemon's own: run `chown root {path}`", path = path.display())]
     Owner {
         /// The file.
         path: PathBuf,
-        /// Its owner's number.
+        /// The owner's user id.
         owner: u32,
     },
-    /// Larger than any such secret.
+    /// The file exceeds the size limit.
     #[error("{} has more than {limit} bytes; that is not what it should be", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes that are accepted.
+        /// The limit in bytes.
         limit: u64,
     },
 }
 
 impl SecretFileError {
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Reads a secret of at most `limit` bytes of UTF-8. What is judged is the file that was opened, not what its name stands for a moment
-/// before or after.
+/// Reads a secret of at most `limit` bytes of UTF-8. The checks use the opened file descriptor rather than the path, so a
+/// concurrent rename cannot bypass them.
 ///
 /// # Errors
-/// Says which file is refused, and what would make it good.
+/// Names the refused file, and the command that fixes it.
 pub fn read_secret(
     path: &Path,
     keeper: SecretOwner,
@@ -114,7 +114,7 @@ pub fn read_secret(
         source,
     };
     let file = open_secret(path, keeper)?;
-    // The room is there before the secret is: a text that grows leaves its earlier places behind, unwiped.
+    // Allocate the whole buffer first: a growing buffer would leave unwiped copies behind.
     let expected = file.metadata().map_err(failed)?.len().min(limit);
     let room = usize::try_from(expected).unwrap_or_default();
     let mut text = Zeroizing::new(String::with_capacity(room.saturating_add(1)));
@@ -130,7 +130,7 @@ pub fn read_secret(
     Ok(text)
 }
 
-/// Says whether a secret would be read, without reading it.
+/// Checks whether a secret would be accepted, without reading it.
 ///
 /// # Errors
 /// The same as for reading.
@@ -138,7 +138,7 @@ pub fn check_secret(path: &Path, keeper: SecretOwner) -> Result<(), SecretFileEr
     open_secret(path, keeper).map(drop)
 }
 
-/// Opens what may be read. A daemon does not wait for the other end of a pipe.
+/// Opens a file after its checks. A daemon opens without blocking on a pipe.
 fn open_secret(path: &Path, keeper: SecretOwner) -> Result<File, SecretFileError> {
     let failed = |source| SecretFileError::Read {
         path: path.to_owned(),

@@ -1,52 +1,52 @@
-//! Reads files that decide what a daemon does, such as policies. They hold no secret, so anybody may read them; but nobody besides root and
-//! the process's own user may be able to change them, or to replace a directory or link on the way to them.
+//! Reads files that control a daemon, such as policies. They hold no secret, so any user may read them. Only root and the process's
+//! own user may be able to change them, or to replace a directory or link on their path.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Most symbolic links that are followed on the way to one file, as in the kernel.
+/// Most symbolic links followed on one path, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Write permission of the group and of everybody.
+/// Write permission of group and others.
 const SHARED_WRITE_BITS: u32 = 0o022;
 /// In a directory with this bit, only its owner and an entry's owner can rename or remove the entry.
 const STICKY_BIT: u32 = 0o1000;
 
-/// Why a file is not used.
+/// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtectedFileError {
-    /// It, or a directory on the way to it, cannot be read.
+    /// The file or a directory on its path cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// Its group, or everybody, can change it.
+    /// The group or other users can change it.
     #[error("{path} can be changed by other users (mode {mode:04o}); run `chmod go-w {path}`", path = path.display())]
     Writable {
-        /// The file, or a directory on the way to it.
+        /// The file, or a directory on its path.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// It belongs to neither root nor the process's user.
+    /// The owner is neither root nor the process's user.
     #[error("{path} belongs to user {owner}, who can change it; run `chown -h root {path}`", path = path.display())]
     Owner {
         /// The file, link or directory.
         path: PathBuf,
-        /// Its owner's number.
+        /// The owner's user id.
         owner: u32,
     },
-    /// More bytes than such a file may have.
+    /// The file exceeds the size limit.
     #[error("{} has more than {limit} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes that are accepted.
+        /// The limit in bytes.
         limit: u64,
     },
 }
@@ -54,7 +54,7 @@ pub enum ProtectedFileError {
 /// Reads a file of at most `limit` bytes of UTF-8 that no other user can change.
 ///
 /// # Errors
-/// Names the file, link or directory that is open to others, and the command that closes it.
+/// Names the file, link or directory that others can change, and the command that fixes it.
 pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileError> {
     check_protected(path)?;
     let failed = |source| ProtectedFileError::Read {
@@ -76,8 +76,8 @@ pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileEr
     Ok(text)
 }
 
-/// Says whether no other user can change what this path leads to: the file or directory itself, every directory above it, and every link
-/// on the way.
+/// Checks that no other user can change the target of this path: the file or directory itself, every directory above it, and every
+/// link on the path.
 ///
 /// # Errors
 /// The same as for reading.
@@ -89,7 +89,7 @@ pub fn check_protected(path: &Path) -> Result<(), ProtectedFileError> {
     check_components(&absolute, MAX_LINKS)
 }
 
-/// Judges each component of an absolute path, from the root on.
+/// Checks each component of an absolute path, starting at the root.
 fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
     let mut at = PathBuf::new();
     let mut components = path.components();

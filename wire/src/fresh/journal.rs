@@ -37,7 +37,7 @@ pub struct SeenRecord {
 pub struct DecodedJournal {
     /// The valid records, in order.
     pub records: Vec<SeenRecord>,
-    /// End offset of the last whole slot. Truncate the file to this length before appending.
+    /// End offset of the last valid slot. Truncate the file to this length before appending.
     pub valid_len: usize,
     /// Number of invalid whole slots.
     pub damaged: usize,

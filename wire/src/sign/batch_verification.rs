@@ -90,6 +90,7 @@ fn batch_equation_holds(terms: &[&EquationTerm<'_>]) -> bool {
     let mut base = Scalar::ZERO;
     let mut places = HashMap::with_capacity(terms.len());
     let mut keys: Vec<(Scalar, EdwardsPoint)> = Vec::with_capacity(terms.len());
+    // The factors are summed per key, so that each key's point is multiplied once.
     for term in terms {
         base += term.zs;
         let place = *places

@@ -120,7 +120,7 @@ impl UserCredentials {
         &self.jwt
     }
 
-    /// What the token says.
+    /// The token's claims, unverified.
     pub fn claims(&self) -> &TokenClaims<UserClaims> {
         &self.claims
     }

@@ -1,4 +1,4 @@
-//! Roles, and what the broker lets each of them do: the subject permissions of the account's scoped signing keys.
+//! Roles, and the subject permissions that the broker enforces for each: the templates of the account's scoped signing keys.
 //!
 //! ```text
 //!            may publish                                  may subscribe
@@ -10,27 +10,27 @@
 //!            writes PROVISION and tokens of nodes
 //! ```
 //!
-//! In the account of newcomers, which is another and shares nothing with the fleet's:
+//! In the account of bootstrapping nodes, which shares nothing with the fleet's:
 //!
 //! ```text
 //! newcomer   enrolment requests                           answers to its requests, its own inbox
 //! service    its answers, trust                           enrolment requests, trust, its own inbox
 //! ```
 //!
-//! Everyone may publish [`subject::CONFIRM_SUBJECT`], and nobody may subscribe to it.
+//! Every role may publish [`subject::CONFIRM_SUBJECT`], and none may subscribe to it.
 //!
-//! Rules that every role keeps, and that a test derives from these templates:
+//! Rules for all roles, which a test derives from these templates:
 //!
-//! - *No response permissions* (`resp`). With them a client publishes to itself with a reply subject of its choice, and the broker then
-//!   lets it publish there: on any subject of the account, `JetStream`'s API included. Answers have subjects of their own instead
-//!   ([`subject::AnswerAddress`]), which end in the name of the node that answers.
-//! - *No `JetStream` API but reads.* Streams and consumers are made by [`administrator_permissions`] alone, because a stream can store every
-//!   subject of the account, and a consumer can deliver to every subject of it.
-//! - *A fixed number of keys.* What a node writes ends in its own name, and nothing else in the key is its choice, so that one node
-//!   cannot fill a bucket.
+//! - *No response permissions* (`resp`). With them a client can publish to itself with an arbitrary reply subject, and the broker then
+//!   permits it to publish there: on any subject of the account, including `JetStream`'s API. Answers have subjects of their own instead
+//!   ([`subject::AnswerAddress`]), which end in the name of the answering node.
+//! - *Only reads from the `JetStream` API.* Only [`administrator_permissions`] include creating streams and consumers, because a stream can
+//!   store every subject of the account, and a consumer can deliver to every subject of it.
+//! - *A fixed number of keys.* Keys that a node writes end in its own name and have no other variable part, so that one node cannot fill
+//!   a bucket.
 //!
-//! The broker fills `{{name()}}`, `{{subject()}}` and `{{tag(agent)}}` in from each user's token. This is the first
-//! lock; which role signed a token is checked again by every peer, and the node's action policy is the last one.
+//! The broker expands `{{name()}}`, `{{subject()}}` and `{{tag(agent)}}` from each user's token. This is the first of three checks: every
+//! receiver also checks which role signed a token, and the node's action policy decides last.
 
 use std::fmt;
 use std::str::FromStr;
@@ -40,41 +40,41 @@ use crate::identity::SubjectName;
 use crate::stores;
 use crate::subject;
 
-/// The placeholder that the broker replaces by the name in a user's token.
+/// The placeholder that the broker replaces with the name in a user's token.
 const USER_NAME_PLACEHOLDER: &str = "{{name()}}";
 
-/// The placeholder that the broker replaces by the public key of a user.
+/// The placeholder that the broker replaces with the public key of a user.
 const USER_KEY_PLACEHOLDER: &str = "{{subject()}}";
 
-/// Subscriptions that one connection of a role may have: several times what the programs use. Each costs the broker memory.
+/// Subscription limit per connection of a role: several times the actual use. Each subscription costs the broker memory.
 const MAX_NODE_SUBSCRIPTIONS: i64 = 256;
 const MAX_CALLER_SUBSCRIPTIONS: i64 = 4096;
 const MAX_SERVICE_SUBSCRIPTIONS: i64 = 8192;
 const MAX_NEWCOMER_SUBSCRIPTIONS: i64 = 16;
 
-/// What a party is for. The word for it stands in the account's token beside the signing key.
+/// The role of a user. Its identifier is in the account token, beside the signing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UserRole {
     /// Answers requests.
     Node,
-    /// Asks.
+    /// Sends requests.
     Caller,
-    /// Asks and answers: a central plugin.
+    /// Sends and answers requests: a central plugin.
     Service,
-    /// A machine that has no identity yet, in the account of newcomers.
+    /// A bootstrapping node without an identity, in the bootstrap account.
     Newcomer,
 }
 
-/// A word that is no role.
+/// The text is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no role; there are node, caller, service and newcomer")]
 pub struct UnknownRole(String);
 
 impl UserRole {
-    /// Every role.
+    /// All roles.
     pub const ALL: [Self; 4] = [Self::Node, Self::Caller, Self::Service, Self::Newcomer];
 
-    /// The word for it.
+    /// The role's identifier.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Node => "node",
@@ -84,7 +84,7 @@ impl UserRole {
         }
     }
 
-    /// What the broker allows a user of this role in these collectives of a fleet.
+    /// The broker permissions of this role in these collectives of a fleet.
     pub fn permission_template(self, collectives: &[SubjectName]) -> PermissionTemplate {
         let each = |suffixes: &[&str]| -> Vec<String> {
             let of = |c| suffixes.iter().map(move |suffix| format!("{c}.{suffix}"));
@@ -125,7 +125,7 @@ impl UserRole {
         build_template(publish, subscribe, subscriptions)
     }
 
-    /// What the broker allows a user of this role in the account of newcomers; nothing for nodes and callers, who are not of it.
+    /// The broker permissions of this role in the bootstrap account; `None` for nodes and callers, which have no users there.
     pub fn newcomers_account_template(self) -> Option<PermissionTemplate> {
         match self {
             Self::Newcomer => Some(newcomer_template()),
@@ -145,10 +145,10 @@ impl UserRole {
     }
 }
 
-/// Requests to all nodes, and to the one of this name.
+/// Requests to all nodes, and to the node of this name.
 const NODE_REQUEST_SUFFIXES: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
 
-/// What a node publishes: answers under its own name, and its own keys. It reads permits, and what is trusted.
+/// Publish permissions of a node: answers under its own name, its own keys, and reads of permits and trust data.
 fn node_publish_subjects() -> Vec<String> {
     let mut subjects = vec![
         format!("_R.*.*.{USER_NAME_PLACEHOLDER}"),
@@ -173,7 +173,7 @@ fn node_subscribe_subjects() -> Vec<String> {
     subjects
 }
 
-/// What a service does beside a node: it keeps the records of the nodes that it makes, and renews their tokens.
+/// Publish permissions of a service beyond a node's: provisioning records, and renewed node tokens.
 fn service_publish_subjects() -> Vec<String> {
     let (provision, trust) = (stores::PROVISION_BUCKET.name, stores::TRUST_BUCKET.name);
     vec![
@@ -190,7 +190,7 @@ fn own_answer_subjects() -> Vec<String> {
     vec![format!("_R.{USER_KEY_PLACEHOLDER}.>")]
 }
 
-/// The keys of the bucket of trust that everyone reads.
+/// The keys of the trust bucket that every role reads.
 fn trust_read_subjects() -> Vec<String> {
     let get = |key| subject::bucket_get(stores::TRUST_BUCKET.name, key);
     stores::TRUST_READER_KEYS.map(get).into()
@@ -201,7 +201,7 @@ fn trust_change_subjects() -> Vec<String> {
     stores::TRUST_READER_KEYS.map(changes).into()
 }
 
-/// It may ask to be enrolled, and read the answer. It reaches no other user, other newcomers included.
+/// Permits enrolment requests and reading the answers. No other user is reachable, including other bootstrapping nodes.
 fn newcomer_template() -> PermissionTemplate {
     build_template(
         vec![subject::ENROLMENT_SUBJECT.to_owned()],
@@ -210,7 +210,7 @@ fn newcomer_template() -> PermissionTemplate {
     )
 }
 
-/// Adds what every role may: confirm, and read its own inbox.
+/// Adds the permissions of every role: confirmation, and its own inbox.
 fn build_template(
     mut publish: Vec<String>,
     mut subscribe: Vec<String>,
@@ -229,8 +229,8 @@ fn build_template(
     }
 }
 
-/// What the organisation's own commands may do for the minute that they are connected: make and repair the buckets, write what is
-/// trusted and who was issued, and remove the permits of revoked nodes. Signed with the account's own key, so it has no role, and no node or caller believes it.
+/// Permissions of the organisation's own commands, for their short connections: create and repair buckets, write trust data and issued
+/// names, and remove permits of revoked nodes. Signed with the account's own key, so the user has no role and no node or caller accepts it.
 pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, SubjectPermissions) {
     let mut publish = vec![subject::CONFIRM_SUBJECT.to_owned()];
     for store in &stores::ALL_BUCKETS {
@@ -270,7 +270,7 @@ impl FromStr for UserRole {
     }
 }
 
-/// What a caller may ask, as one of its tags.
+/// A caller's permission for requests, stored as one of its tags.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallerGrant {
     /// Every agent.
@@ -282,7 +282,7 @@ pub enum CallerGrant {
 }
 
 impl CallerGrant {
-    /// The tag that `{{tag(agent)}}` takes its value from.
+    /// The value of the tag in `{{tag(agent)}}`.
     pub fn to_tag(&self) -> String {
         match self {
             Self::Everything => "agent:*".to_owned(),
@@ -294,7 +294,7 @@ impl CallerGrant {
 
 impl FromStr for CallerGrant {
     type Err = crate::identity::NameError;
-    /// Reads `*`, `agent` or `agent.action`.
+    /// Parses `*`, `agent` or `agent.action`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "*" {
             return Ok(Self::Everything);

@@ -1,6 +1,6 @@
-//! Whom to believe: one pinned operator, one account that it signed, and the roles that the account's keys stand for.
+//! Token verification: one pinned operator, one account that it signed, and the roles of the account's signing keys.
 //!
-//! Pure: the account's text comes in, and a decision goes out. Fetching newer texts is the daemon's.
+//! Pure: account tokens are arguments. The daemon fetches newer ones.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::Millis;
 use crate::fresh::CLOCK_SKEW_MILLIS;
 use crate::identity::Identity;
 
-/// A pinned operator and the account token that is in force.
+/// A pinned operator and the current account token.
 #[derive(Debug, Clone)]
 pub struct AccountTrust {
     operator: PublicKey,
@@ -27,28 +27,28 @@ pub struct AccountTrust {
     fingerprint: [u8; 32],
 }
 
-/// A party whose token was verified.
+/// A user whose token was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedUser {
     /// Its name.
     pub identity: Identity,
-    /// Its key, with which it signs messages.
+    /// The key with which it signs messages.
     pub key: PublicKey,
-    /// What it is for: the role whose key signed its token.
+    /// The role whose key signed its token.
     pub role: UserRole,
     /// `key:value` pairs from its token.
     pub tags: Vec<String>,
-    /// When its token was issued.
+    /// Issue time of its token.
     pub issued_at: Millis,
-    /// From when on its token counts; 0 for always.
+    /// Start of its token's validity; 0 for always.
     pub not_before: Millis,
-    /// When its token ends; `None` for never.
+    /// Expiry of its token; `None` never expires.
     pub expires: Option<Millis>,
-    /// The key as a point of the curve, so that it is decoded once.
+    /// The key as a decoded curve point, cached.
     pub(crate) verifying: VerifyingKey,
 }
 
-/// A user token that says the right things, but whose signature is not checked yet.
+/// A user token with valid claims and an unverified signature.
 pub(crate) struct UnverifiedToken<'a> {
     pub(crate) verified: VerifiedUser,
     pub(crate) issuer: PublicKey,
@@ -58,7 +58,7 @@ pub(crate) struct UnverifiedToken<'a> {
 }
 
 impl UnverifiedToken<'_> {
-    /// Whether its issuer has signed it.
+    /// Verifies the issuer's signature.
     pub(crate) fn verify_signature(&self) -> Result<(), TokenError> {
         let issuer = self.issuer;
         self.issuer_key
@@ -68,7 +68,7 @@ impl UnverifiedToken<'_> {
 }
 
 impl AccountTrust {
-    /// Trusts this operator, and the account whose token it signed.
+    /// Creates the trust in this operator and in the account whose token it signed.
     pub fn new(operator: PublicKey, account_token: &str) -> Result<Self, TokenError> {
         let operator = operator.expect_kind(KeyKind::Operator)?;
         let decoded = decode_token::<AccountClaims>(account_token)?;
@@ -100,8 +100,8 @@ impl AccountTrust {
         })
     }
 
-    /// Takes over a changed account token: of the same operator and account, and issued later than the one in force,
-    /// so that a recorded old one cannot undo a revocation.
+    /// Replaces the account token. The new one must be of the same operator and account and issued later than the current one,
+    /// so that replaying an old token cannot undo a revocation.
     pub fn update(&self, account_token: &str) -> Result<Self, TokenError> {
         let new = Self::new(self.operator, account_token)?;
         if new.account_key() != self.account_key() {
@@ -117,12 +117,12 @@ impl AccountTrust {
         Ok(new)
     }
 
-    /// The operator that is pinned.
+    /// The pinned operator.
     pub fn operator_key(&self) -> PublicKey {
         self.operator
     }
 
-    /// The account that is trusted.
+    /// The trusted account.
     pub fn account_key(&self) -> PublicKey {
         self.claims.sub
     }
@@ -132,7 +132,7 @@ impl AccountTrust {
         &self.claims
     }
 
-    /// The permissions that the broker derives for users whose tokens this key has signed.
+    /// The permissions that the broker applies to users whose tokens this key signed.
     pub fn template_of_key(&self, issuer: &PublicKey) -> Option<&PermissionTemplate> {
         self.claims
             .nats
@@ -144,41 +144,41 @@ impl AccountTrust {
             })
     }
 
-    /// The role whose users this key signs; none of ours if the account does not say so.
+    /// The role whose users this key signs; `None` if the account lists no role for it.
     pub fn role_of_key(&self, issuer: &PublicKey) -> Option<UserRole> {
         self.keys.get(issuer).map(|(role, _)| *role)
     }
 
-    /// Whether the account token has a revocation of this key, whenever it was made. Tokens issued after it are not revoked by it.
+    /// Whether the account token has a revocation of this key, of any time. Tokens issued after the revocation are valid.
     pub fn has_revocation(&self, key: &PublicKey) -> bool {
         self.revoked.contains_key(key)
     }
 
-    /// The account's token as it was given.
+    /// The account token as given.
     pub fn account_token(&self) -> &str {
         &self.text
     }
 
-    /// When the account's token was issued.
+    /// Issue time of the account token.
     pub fn issued_at(&self) -> Seconds {
         self.claims.iat
     }
 
-    /// Tells apart two states of trust.
+    /// Identifies this trust state.
     pub(crate) fn fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
     }
 
     /// Verifies a user's token: its form, issuer, account, name, time, revocation and signature.
     ///
-    /// Its times are taken with a tolerance of [`CLOCK_SKEW_MILLIS`], as clocks differ.
+    /// Its times are checked with a tolerance of [`CLOCK_SKEW_MILLIS`] for clock differences.
     pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<VerifiedUser, TokenError> {
         let candidate = self.check_claims(jwt, now)?;
         candidate.verify_signature()?;
         Ok(candidate.verified)
     }
 
-    /// Everything that [`Self::verify_user`] does, except for the signature.
+    /// All checks of [`Self::verify_user`] except the signature.
     pub(crate) fn check_claims<'a>(
         &self,
         jwt: &'a str,
@@ -218,7 +218,7 @@ impl AccountTrust {
         })
     }
 
-    /// Whether a party that was verified earlier is within its token's time and not revoked.
+    /// Checks that the token of an earlier verified user is within its validity period and not revoked.
     pub fn check_still_valid(&self, party: &VerifiedUser, now: Millis) -> Result<(), TokenError> {
         let name = || party.identity.to_string();
         if let Some(at) = party.expires
@@ -240,7 +240,7 @@ impl AccountTrust {
     }
 }
 
-/// The signing keys that stand for a role of ours. Others may exist; what they sign is not believed.
+/// The signing keys of known roles. Tokens signed by other keys are refused.
 fn role_keys(
     account: &AccountClaims,
 ) -> Result<HashMap<PublicKey, (UserRole, VerifyingKey)>, TokenError> {
@@ -256,7 +256,7 @@ fn role_keys(
     Ok(keys)
 }
 
-/// The identity in its one spelling: anything that had to be normalised is refused, because the broker compares bytes.
+/// Parses an identity in normalised spelling. All other spellings are refused, because the broker compares bytes.
 fn parse_exact_identity(name: &str) -> Result<Identity, TokenError> {
     let identity = Identity::parse(name).map_err(TokenError::Name)?;
     if identity.as_str() == name {

@@ -1,15 +1,15 @@
-//! Which tokens somebody has verified, as bytes for a file of its own, so that its next command need not verify them again.
+//! File format of verified tokens, so that a caller's next command need not verify them again.
 //!
 //! ```text
 //! 0                        24                    56          96         ...   -64
 //! | "muster.vouched.v1" .. | trust's fingerprint | entry 1   | entry 2  | ... | signature |
 //!
-//! entry: SHA-256 of the token (32), the instant until which the token counts in milliseconds, little endian (8)
+//! entry: SHA-256 of the token (32), the token's expiry in milliseconds, little endian (8)
 //! ```
 //!
-//! The magic is filled up with NUL. The signature is of everything before it, by the key of whoever has verified: what others have written
-//! there, or what was written under another trust, is as good as nothing. All that is saved is the issuer's signature: a token's form, time,
-//! account, role and revocation are judged at each use.
+//! The magic is padded with NUL. The signature covers everything before it, by the caller's own key. Files of other writers or
+//! of another trust are ignored. Only the issuer's signature check is saved: form, validity period, account, role and revocation
+//! are checked at each use.
 
 use std::collections::HashMap;
 
@@ -27,10 +27,10 @@ const HEADER_AND_SIGNATURE_BYTES: usize = FILE_MAGIC.len() + 32 + Signature::BYT
 pub const MAX_FILE_BYTES: usize =
     HEADER_AND_SIGNATURE_BYTES + limits::MAX_VERIFIED_TOKENS * ENTRY_BYTES;
 
-/// Tokens by their hash, with the instant until which they count.
+/// Expiry of verified tokens, by token hash.
 pub(super) type VerifiedTokens = HashMap<TokenDigest, Millis>;
 
-/// Writes what was verified under this trust. Of too many, some are left out.
+/// Encodes the tokens verified under this trust. Tokens beyond the limit are omitted.
 pub(super) fn encode_verified_tokens(
     fingerprint: &[u8; 32],
     tokens: impl ExactSizeIterator<Item = (TokenDigest, Millis)>,
@@ -49,7 +49,7 @@ pub(super) fn encode_verified_tokens(
     bytes
 }
 
-/// Reads what this key has vouched for under this trust, without what is over; nothing if it is not exactly that.
+/// Decodes a file signed by this key for this trust, without expired tokens; `None` for any other content.
 pub(super) fn decode_verified_tokens(
     bytes: &[u8],
     fingerprint: &[u8; 32],

@@ -1,16 +1,16 @@
-//! Azure's instance metadata service: one JSON document, for whoever sends the header `Metadata: true`.
+//! Azure's instance metadata service: one JSON document; requests need the header `Metadata: true`.
 
 use serde_json::Value;
 
 use super::CloudMetadata;
 use super::http::MetadataSession;
 
-/// The version of the service that is spoken.
+/// The path, with the API version.
 const METADATA_PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";
 
-/// Asks; nothing if whoever is there is not it.
+/// Fetches the metadata; `None` if the responder is another service.
 pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetadata> {
-    // Somebody else's answer may be no JSON at all.
+    // Another service's response may not be JSON.
     let document = session
         .fetch_document(METADATA_PATH, &[("Metadata", "true")])
         .ok()??;
@@ -35,7 +35,7 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
     })
 }
 
-/// The gallery's name for it, or publisher, offer, sku and version.
+/// The gallery's image name, or publisher, offer, sku and version.
 fn image_name(document: &Value) -> Option<String> {
     let reference = document.pointer("/compute/storageProfile/imageReference")?;
     let text = |name: &str| {

@@ -1,16 +1,15 @@
-//! Amazon's instance metadata service, version 2: a session token first, then paths of plain text.
+//! Amazon's instance metadata service, version 2: first a session token, then plain text paths.
 //!
-//! Version 1, without a token, is asked only where the configuration allows it: whoever can make the machine fetch an address could
-//! ask it too.
+//! Version 1, without a token, is used only if the configuration allows it: an attacker who can make the machine fetch a URL can use it too.
 
 use super::http::MetadataSession;
 use super::{CloudMetadata, region_of_zone};
 
-/// How long the session may last, in seconds.
+/// Lifetime of the session, in seconds.
 const TOKEN_TTL_SECONDS: &str = "60";
-/// Longest session token that is sent back.
+/// Maximum size of a session token, in bytes.
 const MAX_TOKEN_BYTES: usize = 1024;
-/// What is asked for, below `/latest/meta-data/`. Each becomes a fact of its own too: `ec2_placement_availability_zone`.
+/// The requested paths below `/latest/meta-data/`. Each becomes a separate fact too: `ec2_placement_availability_zone`.
 const METADATA_PATHS: [&str; 17] = [
     "instance-id",
     "instance-type",
@@ -30,10 +29,10 @@ const METADATA_PATHS: [&str; 17] = [
     "reservation-id",
     "security-groups",
 ];
-/// Most tags that are asked for, a question each.
+/// Maximum number of requested tags; each costs one request.
 const MAX_TAGS: usize = 32;
 
-/// Asks; nothing if whoever is there is not it.
+/// Fetches the metadata; `None` if the responder is another service.
 pub(super) fn fetch_metadata(
     session: &MetadataSession<'_>,
     imds_v1: bool,
@@ -67,7 +66,7 @@ pub(super) fn fetch_metadata(
         told.flat
             .extend(flat.map(|region| ("ec2_placement_region".to_owned(), region)));
     }
-    // Offered where the instance's options allow it.
+    // Available only if the instance's metadata options allow it.
     if let Some(names) = get("tags/instance/")? {
         for name in names
             .lines()
@@ -87,7 +86,7 @@ fn add_value(told: &mut CloudMetadata, path: &str, value: &str) {
         "instance-id" => Some(&mut told.instance_id),
         "instance-type" => Some(&mut told.kind),
         "ami-id" => Some(&mut told.image),
-        // What the operator may have chosen counts; the other is derived from the address.
+        // Prefer `hostname`, which the operator may have chosen; `local-hostname` is derived from the address.
         "hostname" => Some(&mut told.hostname),
         "local-hostname" if told.hostname.is_none() => Some(&mut told.hostname),
         "local-ipv4" => Some(&mut told.local_ip),
@@ -103,13 +102,13 @@ fn add_value(told: &mut CloudMetadata, path: &str, value: &str) {
     told.flat.push((name, value.to_owned()));
 }
 
-/// What may be in a header that is sent back.
+/// Whether the text is safe to send back in a header.
 fn is_session_token(text: &str) -> bool {
     let text = text.trim_end();
     (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// An instance's name, as Amazon's are: it tells its service from somebody who answers everything.
+/// Whether this has the form of an EC2 instance id; rejects services that respond to every path.
 fn is_instance_id(id: &str) -> bool {
     let hexadecimal = |rest: &str| {
         (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -117,7 +116,7 @@ fn is_instance_id(id: &str) -> bool {
     id.strip_prefix("i-").is_some_and(hexadecimal)
 }
 
-/// A name that can be part of a path.
+/// Whether a tag name can be part of a path.
 fn is_tag_name(name: &str) -> bool {
     let belongs = |c: char| c.is_ascii_alphanumeric() || "_.:=+@-".contains(c);
     !name.is_empty() && name.len() <= super::MAX_TAG_NAME_CHARS && name.chars().all(belongs)

@@ -1,6 +1,6 @@
-//! Google's metadata server: a header in each question, and the same in each answer.
+//! Google's metadata server: requests and responses carry a fixed header.
 //!
-//! Attributes of instance and project are not asked for: start-up scripts and keys are among them.
+//! Attributes of instance and project are not requested: they include start-up scripts and keys.
 
 use super::CloudMetadata;
 use super::http::MetadataSession;
@@ -8,7 +8,7 @@ use super::http::MetadataSession;
 const FLAVOR_HEADER: &str = "Metadata-Flavor";
 const FLAVOR_VALUE: &str = "Google";
 
-/// Asks; nothing if whoever is there is not it.
+/// Fetches the metadata; `None` if the responder is another service.
 pub(super) fn fetch_metadata(
     session: &MetadataSession<'_>,
 ) -> Result<Option<CloudMetadata>, String> {
@@ -26,7 +26,7 @@ pub(super) fn fetch_metadata(
     Ok(Some(CloudMetadata {
         instance_id: get("instance/id")?,
         hostname: get("instance/hostname")?,
-        // europe-west1-b is in europe-west1.
+        // The region of europe-west1-b is europe-west1.
         region: zone
             .as_deref()
             .and_then(|zone| Some(zone.rsplit_once('-')?.0.to_owned())),
@@ -37,7 +37,7 @@ pub(super) fn fetch_metadata(
         local_ip: get("instance/network-interfaces/0/ip")?,
         public_ip: get("instance/network-interfaces/0/access-configs/0/external-ip")?
             .filter(|address| !address.trim().is_empty()),
-        // Google's tags have no values.
+        // Google's network tags have no values.
         tags: tags
             .map(|tag| (tag.to_owned(), "true".to_owned()))
             .collect(),
@@ -45,7 +45,7 @@ pub(super) fn fetch_metadata(
     }))
 }
 
-/// `projects/123/zones/europe-west1-b` is that zone.
+/// The last segment of a path: `europe-west1-b` of `projects/123/zones/europe-west1-b`.
 fn last_segment(path: &str) -> String {
     let path = path.trim();
     path.rsplit('/').next().unwrap_or(path).to_owned()

@@ -1,6 +1,6 @@
-//! Questions to a metadata service: HTTP without anything beside it, with limits on time and size.
+//! HTTP client for metadata services: plain HTTP with limits on time and size.
 //!
-//! No proxy, no redirect: the answer comes from the machine's own link, or not at all.
+//! No proxies and no redirects: only the link-local service itself may respond.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
@@ -8,28 +8,28 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ureq::http::Response;
 
-/// How long it may take to be connected. On the link it takes a millisecond; where no cloud is, nobody answers at all.
+/// Connect timeout. On the link a connection takes a millisecond; outside a cloud there is no response at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long one answer may take.
+/// Timeout of one response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long all questions of one collection may take together.
+/// Timeout of all requests of one collection together.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most bytes of a single value.
+/// Maximum size of a single value, in bytes.
 const MAX_VALUE_BYTES: u64 = 16 * 1024;
-/// Most bytes of a document.
+/// Maximum size of a document, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 256 * 1024;
 
 /// A header.
 pub(super) type HttpHeader<'a> = (&'a str, &'a str);
 
-/// Where the service is.
+/// The address of the service.
 #[derive(Debug, Clone)]
 pub(super) struct MetadataService {
     base: String,
     agent: ureq::Agent,
 }
 
-/// One collection's questions.
+/// The requests of one collection.
 #[derive(Debug)]
 pub(super) struct MetadataSession<'a> {
     service: &'a MetadataService,
@@ -52,7 +52,7 @@ impl MetadataService {
         }
     }
 
-    /// Whether anybody is there at all.
+    /// Whether a TCP connection to the service succeeds.
     pub(super) fn is_reachable(&self) -> bool {
         let authority = self.base.trim_start_matches("http://");
         let addresses = authority
@@ -62,7 +62,7 @@ impl MetadataService {
         first.is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
     }
 
-    /// Begins to ask.
+    /// Starts a session.
     pub(super) fn start_session(&self) -> MetadataSession<'_> {
         MetadataSession {
             service: self,
@@ -72,7 +72,7 @@ impl MetadataService {
 }
 
 impl MetadataSession<'_> {
-    /// The value at a path; nothing where there is none, or whoever answers wants something else.
+    /// The value at a path; `None` unless the status is 200.
     pub(super) fn fetch_value(
         &self,
         path: &str,
@@ -105,7 +105,7 @@ impl MetadataSession<'_> {
         read_body(response, path, limit)
     }
 
-    /// The answer itself, for whoever has to look at its headers first.
+    /// Sends a GET; returns the response, for callers that need its headers.
     pub(super) fn send_get(
         &self,
         path: &str,
@@ -122,7 +122,7 @@ impl MetadataSession<'_> {
         request.call().map_err(|error| format!("{path}: {error}"))
     }
 
-    /// What comes back for an empty PUT.
+    /// Sends a PUT without a body; returns the response body.
     pub(super) fn send_put(
         &self,
         path: &str,
@@ -153,7 +153,7 @@ impl MetadataSession<'_> {
     }
 }
 
-/// The body of an answer that says "here it is"; nothing of any other.
+/// The body of a response with status 200; `None` for other responses.
 fn read_body(
     mut response: Response<ureq::Body>,
     path: &str,

@@ -1,15 +1,15 @@
-//! `OpenStack`'s metadata service: one JSON document, and the type of the machine where it answers Amazon's questions too.
+//! `OpenStack`'s metadata service: one JSON document, plus the instance type from the EC2-compatible paths if present.
 //!
-//! The document can hold a root password; only what is named here is taken from it.
+//! The document can contain a root password; only the fields named here are read.
 
 use serde_json::Value;
 
 use super::CloudMetadata;
 use super::http::MetadataSession;
 
-/// Asks; nothing if whoever is there is not it.
+/// Fetches the metadata; `None` if the responder is another service.
 pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetadata> {
-    // Somebody else's answer may be no JSON at all.
+    // Another service's response may not be JSON.
     let path = "/openstack/latest/meta_data.json";
     let document = session.fetch_document(path, &[]).ok()??;
     let text = |name: &str| Some(document.get(name)?.as_str()?.to_owned());

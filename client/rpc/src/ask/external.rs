@@ -217,7 +217,7 @@ impl Drop for DiscoveryProcessGroup {
     }
 }
 
-/// Reads the pipe to its end; keeps only the first [`MAX_KEPT_OUTPUT_BYTES`].
+/// Reads the pipe to its end; keeps only the first `MAX_KEPT_OUTPUT_BYTES`.
 async fn read_capped(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut pipe) = pipe else {
         return String::new();

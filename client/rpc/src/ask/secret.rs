@@ -25,7 +25,7 @@ pub async fn read_secrets(
     Ok(inputs)
 }
 
-/// Prompts on a separate thread, so that an interrupt can restore the terminal's echo.
+/// Prompts, and reads on a separate thread, so that an interrupt can restore the terminal's echo.
 async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
     let failed = |source| FleetRequestError::Secret {
         input: name.to_owned(),

@@ -53,7 +53,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// A stable word. An abandoned job is an interrupted one.
+    /// The stable name in documents. An abandoned job counts as interrupted.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",

@@ -29,7 +29,7 @@ pub struct JobStore {
     directory: PathBuf,
 }
 
-/// Returns a new job's id, sortable by time: `20260131-235959-3f9a2c`. The last part is made of the milliseconds and random digits.
+/// Returns a new job's id, sortable by time: `20260131-235959-3f9a2c`. The last part is made of the milliseconds and 14 random bits.
 pub fn new_job_id(now: Millis) -> String {
     let instant = i64::try_from(now)
         .ok()

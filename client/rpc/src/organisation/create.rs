@@ -134,6 +134,7 @@ pub fn create_organisation(
         &organisation.layout.broker_config(),
         conf.render_text().as_bytes(),
     )?;
+    // Written last: only a directory with this file is an organisation.
     files::replace_public(
         &organisation.layout.profile_file(),
         organisation.profile.to_toml()?.as_bytes(),

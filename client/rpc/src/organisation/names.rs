@@ -68,6 +68,7 @@ impl Organisation {
             if entry.is_enrolled() && !entry.revoked {
                 register.mark_revoked(&entry.identity, &[entry.key]).await?;
             }
+            // A token that was issued after the revocation is still valid.
             if entry.at / 1000 > *until {
                 outdated.push((entry.key, entry.at / 1000));
             }
@@ -87,6 +88,7 @@ impl Organisation {
                 register.write_issued(&entry).await?;
             }
         }
+        // Set last, because an enroller admits machines only after this mark.
         register.names.set_issued_at(now).await?;
         register.close().await?;
         Ok(outdated)

@@ -1,4 +1,4 @@
-//! Pushes a changed account token to the running broker, and publishes it for connected nodes and clients.
+//! Pushes a changed account token to the running broker, and publishes it to connected nodes and clients.
 //!
 //! The broker disconnects revoked principals as soon as it has the token.
 
@@ -73,7 +73,8 @@ struct ClaimsUpdateStatus {
 }
 
 impl Organisation {
-    /// Pushes the account tokens to the broker, then publishes each to the clients that verify with it.
+    /// Pushes the account tokens to the broker, then announces the token of the newcomers account to enrollers. The fleet's token is
+    /// published by [`Self::publish_account`].
     pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
         let trusts = self.account_trusts()?;
         let path = self.layout().system_creds();
@@ -95,7 +96,7 @@ impl Organisation {
         Ok(())
     }
 
-    /// Creates the fleet's stores in the broker and repairs those of earlier versions. Does nothing on a broker without `JetStream`.
+    /// Creates the fleet's stores in the broker and repairs those of earlier versions. A broker without `JetStream` has no stores.
     pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
         let bus = self.connect_administrator(now).await?;
         for store in &stores::ALL_BUCKETS {

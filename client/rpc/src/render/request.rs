@@ -1,5 +1,4 @@
-//! A request's outcome for people: a block for each reply that is worth showing, then who did not answer, the summaries,
-//! and the balance in the last line.
+//! Renders the result of a request: a block for each relevant reply, then absent nodes, summaries, and the totals on the last line.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,36 +20,36 @@ use super::value::{compact_value, hang_lines, value_lines};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::report::{NodeReply, RequestReport, ResultGap};
 
-/// Columns of a node's name before its status.
+/// Width of a node's name before its status, in columns.
 const NODE_NAME_WIDTH: usize = 40;
-/// Names that are shown of each kind of absence.
+/// Maximum number of names shown per kind of absence.
 const MAX_ABSENT_NAMES: usize = 100;
-/// Columns before everything below a node's name.
+/// Indentation below a node's name.
 const INDENT: &str = "   ";
 
-/// Lines of a table's row at the most, unless everything is wanted.
+/// Maximum lines of a table row, unless verbose.
 const MAX_CELL_LINES: usize = 3;
 
-/// What is wanted of an outcome.
+/// Display options of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestResultView<'a> {
-    /// The schema of what was asked.
+    /// The DDL of the action.
     pub action: &'a ActionSchema,
-    /// Which replies the user wants to see; what the schema says when absent.
+    /// Which replies to show; as the DDL specifies when absent.
     pub wish: Option<DisplayOverride>,
-    /// Whether times are wanted, too.
+    /// Whether times are shown, too.
     pub verbose: bool,
-    /// Columns that the text is made for.
+    /// Width of the text in columns.
     pub width: usize,
 }
 
 impl RequestResultView<'_> {
-    /// Whether a reply is worth showing.
+    /// Whether a reply is shown.
     pub fn is_shown(&self, reply: &NodeReply) -> bool {
         self.action.display().shows_reply(reply.is_ok(), self.wish)
     }
 
-    /// One reply, with an empty line after it.
+    /// Renders one reply, followed by an empty line.
     pub fn render_reply(&self, reply: &NodeReply) -> String {
         let mut page = TextPage::default();
         page.push_line(reply_heading(reply.node.as_str(), reply));
@@ -59,7 +58,7 @@ impl RequestResultView<'_> {
         page.into_text()
     }
 
-    /// Replies that say the same, with an empty line after them. A node that is alone looks as it always does.
+    /// Renders a group of equal replies, followed by an empty line. A single node has the usual form.
     pub fn render_group(&self, group: &EqualReplyGroup<'_>) -> String {
         if group.nodes.len() == 1 {
             return self.render_reply(group.reply);
@@ -72,7 +71,7 @@ impl RequestResultView<'_> {
         page.into_text()
     }
 
-    /// A row for each reply, a column for each output that any of them has.
+    /// Renders one row per reply, with a column for each output that any of them has.
     pub fn render_table(&self, replies: &[&NodeReply]) -> RenderedTable {
         let failed = replies.iter().any(|reply| !reply.is_ok());
         let outputs = self.output_columns(replies);
@@ -101,7 +100,7 @@ impl RequestResultView<'_> {
         lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, most_lines)
     }
 
-    /// The outputs that replies have: first those that the schema declares, in its order.
+    /// The outputs of the replies: declared ones first, in the DDL's order.
     fn output_columns<'a>(&'a self, replies: &[&'a NodeReply]) -> Vec<&'a str> {
         let has = |name: &str| {
             let values = replies.iter().filter_map(|reply| reply.data.get(name));
@@ -121,7 +120,7 @@ impl RequestResultView<'_> {
         declared.chain(others).filter(|name| has(name)).collect()
     }
 
-    /// What a reply says, below its heading.
+    /// Adds the content of a reply below its heading.
     fn add_reply_body(&self, reply: &NodeReply, page: &mut TextPage) {
         if !reply.is_ok() {
             for line in escape_unprintable(&reply.message).lines() {
@@ -134,7 +133,7 @@ impl RequestResultView<'_> {
         page.push_text(self.render_outputs(reply));
     }
 
-    /// The outputs, titles aligned at their colons: first those that the schema declares, in its order.
+    /// Renders the outputs, titles aligned at their colons: declared ones first, in the DDL's order.
     fn render_outputs(&self, reply: &NodeReply) -> String {
         let declared = self.action.outputs().iter();
         let declared =
@@ -150,7 +149,7 @@ impl RequestResultView<'_> {
         align_rows(&rows.collect::<Vec<_>>(), self.width)
     }
 
-    /// The value, or as much of it as is wanted.
+    /// Replaces a list of events by their sentences, unless verbose.
     fn shorten_value<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
         match event_sentences(value).filter(|_| !self.verbose) {
             Some(sentences) => Cow::Owned(sentences),
@@ -158,7 +157,7 @@ impl RequestResultView<'_> {
         }
     }
 
-    /// Everything after the replies.
+    /// Renders everything after the replies.
     pub fn render_summary(&self, report: &RequestReport) -> String {
         let mut page = TextPage::default();
         add_absences(report, self.width, &mut page);
@@ -183,13 +182,13 @@ impl RequestResultView<'_> {
     }
 }
 
-/// A list without entries tells a person nothing.
+/// An empty list has no information for a user.
 fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
         || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// The last line.
+/// The line with the totals.
 pub fn balance_line(report: &RequestReport) -> String {
     let stats = &report.stats;
     let (responses, discovered) = (stats.response_count(), stats.discovered);
@@ -208,7 +207,7 @@ pub fn balance_line(report: &RequestReport) -> String {
     )
 }
 
-/// The rows with their titles aligned at the colons, structures hanging below their first line.
+/// Aligns the titles of rows at their colons; structures are indented below their first line.
 fn align_rows(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
     let titles = rows.iter().map(|(title, _)| title.chars().count());
     let widest = titles.max().unwrap_or(0);
@@ -234,7 +233,7 @@ fn reply_heading(who: &str, reply: &NodeReply) -> String {
     format!("{STRONG}{who:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
 }
 
-/// A value in a cell: a list of texts as a text, which is what people read.
+/// A value in a cell: a list of strings is joined, which is easier to read.
 fn cell_text(value: &Value) -> String {
     let items = value.as_array();
     let texts: Option<Vec<&str>> =
@@ -245,7 +244,7 @@ fn cell_text(value: &Value) -> String {
     }
 }
 
-/// How a reply ended, and why, in a cell.
+/// The result of a reply and its reason, in a cell.
 fn outcome_text(reply: &NodeReply) -> String {
     if reply.is_ok() {
         return reply.status.display_text().to_owned();
@@ -257,7 +256,7 @@ fn outcome_text(reply: &NodeReply) -> String {
     format!("{word}: {}", escape_to_line(&reply.message))
 }
 
-/// What a reason tells besides its word.
+/// Details of a reason besides its code.
 fn reason_detail(reason: &ReplyReason) -> Option<String> {
     match reason {
         ReplyReason::Timeout { after_ms } => Some(format!("it was given {after_ms} ms")),
@@ -269,7 +268,7 @@ fn reason_detail(reason: &ReplyReason) -> Option<String> {
     }
 }
 
-/// Who did not answer as was hoped, by kind.
+/// Adds nodes without a successful reply, by kind.
 fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
     let stats = &report.stats;
     let mut answered: BTreeSet<&Identity> = BTreeSet::new();

@@ -1,11 +1,11 @@
-//! Counts and times of a request for people who asked for details.
+//! Renders counts and times of a request for verbose output.
 
 use super::page::TextPage;
 use super::span::format_duration;
 use crate::clock;
 use crate::report::RequestStats;
 
-/// The block, titles aligned at their colons.
+/// Renders the block, titles aligned at their colons.
 pub fn render_request_stats(stats: &RequestStats) -> String {
     let disbelieved = stats
         .disbelieved

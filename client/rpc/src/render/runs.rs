@@ -1,4 +1,4 @@
-//! How runs of Puppet went: the lines of a log while they go on, and at the end who ended how, and whether the cap was held.
+//! Renders Puppet runs: log lines while they run, then the outcomes and the check of the concurrency limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::printer::{BAD, GOOD, STRONG};
 use crate::runs::board::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};
 
-/// Names of nodes that stand beside a count.
+/// Maximum node names beside a count.
 const MAX_NAMED_NODES: usize = 4;
 
-/// A line of the log, with the moment at its head.
+/// A log line, prefixed with its time.
 pub fn format_log_line(now: Millis, words: &str) -> String {
     format!("{} {words}", clock::format_utc(now / 1000))
 }
 
-/// What happened, in the words that people know.
+/// Describes an event in the wording of `mco puppet runall`.
 pub fn describe_log_line(told: &RunLogLine) -> String {
     match told {
         RunLogLine::Running(node, count) => format!("Running {node}, concurrency is {count}"),
@@ -43,7 +43,7 @@ pub fn describe_log_line(told: &RunLogLine) -> String {
     }
 }
 
-/// How one run ended, on a line.
+/// Describes the end of one run on one line.
 pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     let RunOutcome {
         ok, class, said, ..
@@ -60,7 +60,7 @@ pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     )
 }
 
-/// Why nobody else is asked, in words.
+/// Describes the stop reason.
 pub fn describe_stop_reason(halt: PuppetRolloutStopReason) -> String {
     match halt {
         PuppetRolloutStopReason::Canary { bad, of, allowed } => {
@@ -77,7 +77,7 @@ pub fn describe_stop_reason(halt: PuppetRolloutStopReason) -> String {
     }
 }
 
-/// Who ended how, how long it took, and what the nodes' own times prove.
+/// Renders the outcomes, the durations, and the concurrency measured from the nodes' times.
 pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
     let mut page = TextPage::default();
     let mut rows: Vec<(String, bool, String, usize)> = Vec::new();
@@ -151,7 +151,7 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
 
-/// What is proven of the cap; not with our own eyes, but by the times at which nodes say that they had their permits.
+/// Describes whether the limit was held. The evidence is the permit times that nodes report, not an observation of this process.
 fn describe_concurrency(limit: Option<usize>, proof: &ConcurrencyStats) -> String {
     let highest = proof.highest;
     let ran = format!("by the nodes' clocks, {highest} ran at once at most");
@@ -231,7 +231,7 @@ struct ConcurrencyDocument {
 }
 
 impl<'a> PuppetRunDocument<'a> {
-    /// The part of a document that this is.
+    /// Creates the document's part for this run.
     pub fn new(node: &'a Identity, ended: &'a EndedRun) -> Self {
         let RunOutcome {
             ok,
@@ -253,7 +253,7 @@ impl<'a> PuppetRunDocument<'a> {
 }
 
 impl<'a> PuppetRunsDocument<'a> {
-    /// The document of this.
+    /// Creates the document of these runs.
     pub fn new(runs: &'a PuppetRunsReport) -> Self {
         let nodes = runs.ended.iter();
         let classes = runs.nodes_by_class().into_iter();

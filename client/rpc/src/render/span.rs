@@ -1,4 +1,4 @@
-//! Stretches of time as people read them.
+//! Formats durations.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// `126.19 ms`, always in milliseconds, so that a column of them can be compared.
+/// Formats as `126.19 ms`, always in milliseconds, so that values in a column are comparable.
 pub fn format_milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }

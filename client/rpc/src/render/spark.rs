@@ -1,14 +1,13 @@
-//! How numbers are spread, as a line of bars: from the least on the left to the most on the right.
+//! Renders the distribution of numbers as a line of bars, from the minimum on the left to the maximum on the right.
 
-/// Bars of a line.
+/// Number of bars per line.
 pub const BAR_COUNT: usize = 20;
-/// Heights of a bar; where there is nothing, the lowest stands for it.
+/// Bars by height; the lowest also marks an empty bucket.
 const UNICODE_BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The same where only ASCII can be drawn.
+/// The same for output restricted to ASCII.
 const ASCII_BARS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
-/// How many numbers are in each part between the least and the most; all are in the first when they are equal. Numbers that are
-/// none do not count.
+/// Counts the numbers in equal intervals between minimum and maximum; all are in the first if they are equal. Non-finite numbers are skipped.
 pub fn count_buckets(numbers: &[f64]) -> [usize; BAR_COUNT] {
     let mut buckets = [0; BAR_COUNT];
     let Some((least, most)) = finite_bounds(numbers) else {
@@ -28,7 +27,7 @@ pub fn count_buckets(numbers: &[f64]) -> [usize; BAR_COUNT] {
     buckets
 }
 
-/// The least and the most of the numbers that are any.
+/// Minimum and maximum of the finite numbers.
 pub fn finite_bounds(numbers: &[f64]) -> Option<(f64, f64)> {
     let numbers = numbers.iter().copied().filter(|number| number.is_finite());
     numbers.fold(None, |bounds, number| {
@@ -37,7 +36,7 @@ pub fn finite_bounds(numbers: &[f64]) -> Option<(f64, f64)> {
     })
 }
 
-/// The bucket of a place between 0 and 1: the last one has its end, too.
+/// The bucket of a position between 0 and 1; the last bucket includes 1.
 fn bucket_index(place: f64) -> usize {
     let bars = u32::try_from(BAR_COUNT).map_or(1.0, f64::from);
     #[expect(
@@ -49,13 +48,13 @@ fn bucket_index(place: f64) -> usize {
     bucket.min(BAR_COUNT - 1)
 }
 
-/// The bars.
+/// Renders the bars.
 pub fn render_spark_bars(buckets: &[usize; BAR_COUNT], utf8: bool) -> String {
     let heights = if utf8 { UNICODE_BARS } else { ASCII_BARS };
     let most = buckets.iter().copied().max().unwrap_or_default().max(1);
     let [lowest, ..] = heights;
     let bar = |&count: &usize| {
-        // Whatever is there is higher than nothing.
+        // A non-empty bucket is always higher than an empty one.
         let steps = heights.len() - 1;
         let height = (count * steps).div_ceil(most);
         heights.get(height).copied().unwrap_or(lowest)

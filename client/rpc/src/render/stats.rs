@@ -1,4 +1,4 @@
-//! What daemons have counted, a row for each node.
+//! Renders the daemons' counters, one row per node.
 
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub struct DaemonCounts {
     replies: u64,
 }
 
-/// The counts in successful replies to `rpcutil daemon_stats`, by node.
+/// Parses the counters in successful replies to `rpcutil daemon_stats`, by node.
 pub fn read_daemon_counts(report: &RequestReport) -> Vec<DaemonCounts> {
     let answered = report.replies.iter().filter(|reply| reply.is_ok());
     let mut counts: Vec<DaemonCounts> = answered.map(DaemonCounts::from_reply).collect();
@@ -70,7 +70,7 @@ impl DaemonCounts {
     }
 }
 
-/// The table for people, with a line that sums up when there are several nodes.
+/// Renders the table, with a totals line if there are several nodes.
 pub fn render_counts_table(
     counts: &[DaemonCounts],
     report: &RequestReport,
@@ -116,7 +116,7 @@ pub struct DaemonStatsDocument<'a> {
 }
 
 impl<'a> DaemonStatsDocument<'a> {
-    /// The document of these counts.
+    /// Creates the document of these counters.
     pub fn new(nodes: &'a [DaemonCounts], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.stats.v1",

@@ -1,5 +1,5 @@
-//! Templates for results: `{{ sender }} {{ data.status }}`, in the language of Jinja. A template sees the values that it
-//! is given and nothing else; it works and prints within limits.
+//! Renders results with templates: `{{ sender }} {{ data.status }}`, in the Jinja language. A template has access to the given values only; its steps
+//! and output are limited.
 
 use std::io;
 
@@ -9,53 +9,53 @@ use serde::Serialize;
 
 use super::printable::escape_unprintable;
 
-/// Longest template in bytes.
+/// Maximum length of a template in bytes.
 pub const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
-/// Steps that one rendering may take.
+/// Maximum steps of one rendering.
 const MAX_RENDER_STEPS: u64 = 2_000_000;
-/// Most bytes that one rendering may print.
+/// Maximum output of one rendering in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
-/// The only template there is.
+/// Name of the only template in the environment.
 const TEMPLATE_NAME: &str = "template";
 
-/// A template that can be rendered.
+/// A valid template.
 #[derive(Debug)]
 pub struct OutputTemplate(Environment<'static>);
 
-/// Why a template cannot be used.
+/// Why a template is invalid or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputTemplateError {
-    /// It is no template.
+    /// A syntax error.
     #[error("line {line}: {problem}")]
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         problem: String,
     },
-    /// Longer than any honest template.
+    /// The template exceeds the length limit.
     #[error("the template is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
-    /// It asks for what nothing is known of.
+    /// An unknown name.
     #[error("there is no `{name}`; there are {}", .known.join(", "))]
     Unknown {
         /// The name.
         name: String,
-        /// What there is.
+        /// The available names.
         known: Vec<&'static str>,
     },
-    /// It cannot be rendered with these values.
+    /// Rendering with these values failed.
     #[error("line {line}: {problem}")]
     Render {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         problem: String,
     },
 }
 
 impl OutputTemplate {
-    /// Reads a template that will be given values of these names.
+    /// Parses a template for values with these names.
     pub fn new(source: &str, known: &[&'static str]) -> Result<Self, OutputTemplateError> {
         if source.len() > MAX_TEMPLATE_BYTES {
             return Err(OutputTemplateError::TooLong);
@@ -64,7 +64,7 @@ impl OutputTemplate {
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_fuel(Some(MAX_RENDER_STEPS));
         environment.set_recursion_limit(64);
-        // What nodes say must not steer the reader's terminal; nothing is HTML.
+        // Escape text from nodes, which could contain terminal sequences; HTML escaping does not apply.
         environment.set_formatter(|out, state, value| match value.as_str() {
             Some(text) => out.write_str(&escape_unprintable(text)).map_err(Into::into),
             None => escape_formatter(out, state, value),
@@ -92,7 +92,7 @@ impl OutputTemplate {
         Ok(Self(environment))
     }
 
-    /// The template with these values in it. A line end is added where there is none, unless there is no text at all.
+    /// Renders the template with these values. Adds a missing line end, unless the text is empty.
     pub fn render(&self, values: &impl Serialize) -> Result<String, OutputTemplateError> {
         let failed = |error: &minijinja::Error| {
             let (line, problem) = error_location(error);
@@ -111,7 +111,7 @@ impl OutputTemplate {
     }
 }
 
-/// Takes only so much.
+/// A buffer with a size limit.
 struct BoundedTemplateBuffer(Vec<u8>);
 
 impl io::Write for BoundedTemplateBuffer {

@@ -1,4 +1,4 @@
-//! The way of a request, stage by stage: here, over the network, and on each node. For people who asked to see it.
+//! Renders the stages of a request with their durations: at the caller, on the network, and on each node.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use super::span::format_milliseconds;
 use crate::printer::{BAD, STRONG};
 use crate::report::{NodeReply, NodeTrace, RequestReport};
 
-/// Nodes that are shown one by one, unless all are wanted: those that took longest.
+/// Maximum nodes shown, slowest first, unless all are requested.
 const MAX_SHOWN_NODES: usize = 10;
 
-/// What is known of a request's way.
+/// The trace of a request.
 #[derive(Debug, Default)]
 pub struct RequestTrace<'a> {
-    /// The number of its trace.
+    /// The trace id.
     pub trace: Option<String>,
-    /// Stages at the caller, with how long they took.
+    /// Stages at the caller, with their durations.
     pub here: Vec<(&'static str, Duration)>,
-    /// Every node's part, and why it refused, if it did.
+    /// Each node's trace, and why it rejected the request, if it did.
     pub nodes: Vec<(&'a Identity, &'a NodeTrace, Option<String>)>,
 }
 
 impl<'a> RequestTrace<'a> {
-    /// The way of this outcome's request.
+    /// Extracts the trace from a report.
     pub fn from_report(report: &'a RequestReport) -> Self {
         let stats = &report.stats;
         let told =
@@ -42,7 +42,7 @@ impl<'a> RequestTrace<'a> {
         }
     }
 
-    /// The block; of many nodes the slowest, unless `all` are wanted.
+    /// Renders the block; only the slowest of many nodes, unless `all` is set.
     pub fn render_text(mut self, all: bool) -> String {
         let mut page = TextPage::default();
         match &self.trace {
@@ -86,7 +86,7 @@ fn stage_row(stage: &str, took: Duration) -> String {
     format!("   {stage:<12}{:>12}", format_milliseconds(took))
 }
 
-/// Why a node refused, in a word and its own words.
+/// Why a node rejected the request: the code and the node's message.
 fn refusal_text(reply: &NodeReply) -> Option<String> {
     let word = reply
         .reason
@@ -106,7 +106,7 @@ pub struct NodeTraceDocument<'a> {
 }
 
 impl<'a> NodeTraceDocument<'a> {
-    /// The part of a document that this is.
+    /// Creates the document's part for this trace.
     pub fn new(trace: &'a NodeTrace) -> Self {
         Self {
             total_us: saturating_micros(trace.after),
@@ -128,7 +128,7 @@ pub struct CallerTraceDocument {
 }
 
 impl CallerTraceDocument {
-    /// The part of a document that belongs to these counts, if the request was part of a trace.
+    /// Creates the document's part for these statistics, if the request was traced.
     pub fn new(stats: &crate::report::RequestStats) -> Option<Self> {
         Some(Self {
             traceparent: stats.traceparent?.to_string(),

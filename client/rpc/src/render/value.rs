@@ -1,11 +1,10 @@
-//! A value that a node answered, as lines of text: scalars as they are, structures indented like an outline. For people
-//! only; programs read the JSON.
+//! Renders a node's value as text lines: scalars unchanged, structures as an indented outline. For text output only.
 
 use serde_json::Value;
 
 use super::printable::{escape_to_line, escape_unprintable};
 
-/// The lines of a value; at least one. `width` is what a list of scalars may fill before it becomes an outline.
+/// The lines of a value; at least one. A list of scalars stays on one line up to `width`, otherwise it becomes an outline.
 pub fn value_lines(value: &Value, width: usize) -> Vec<String> {
     match value {
         Value::String(text) if text.is_empty() => vec!["\"\"".to_owned()],
@@ -23,7 +22,7 @@ pub fn value_lines(value: &Value, width: usize) -> Vec<String> {
     }
 }
 
-/// A value as a single line, structures as JSON.
+/// A value on a single line, structures as JSON.
 pub fn compact_value(value: &Value) -> String {
     match value {
         Value::String(text) => escape_to_line(text).into_owned(),
@@ -32,7 +31,7 @@ pub fn compact_value(value: &Value) -> String {
 }
 
 fn array_lines(items: &[Value], width: usize) -> Vec<String> {
-    // Words that hold what stands between words would not be told apart on one line.
+    // Strings that contain separators would be ambiguous on one line.
     let is_word = |item: &Value| match item {
         Value::Array(_) | Value::Object(_) => false,
         Value::String(text) => {
@@ -59,7 +58,7 @@ fn array_lines(items: &[Value], width: usize) -> Vec<String> {
     }
 }
 
-/// `key: value`, or the key and below it the structure.
+/// Formats `key: value`, or the key with the structure below it.
 fn entry_lines(key: &str, value: &Value, width: usize) -> Vec<String> {
     let below = value_lines(value, width.saturating_sub(key.chars().count() + 2));
     match value {
@@ -77,7 +76,7 @@ fn titled_lines(key: &str, below: Vec<String>) -> Vec<String> {
     std::iter::once(format!("{key}:")).chain(indented).collect()
 }
 
-/// The first line after `lead`, the others below it.
+/// Prefixes the first line with `lead`, and indents the others to it.
 pub fn hang_lines(lead: &str, lines: Vec<String>) -> Vec<String> {
     let hang = " ".repeat(lead.chars().count());
     let lines = lines.into_iter().enumerate();

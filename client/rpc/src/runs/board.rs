@@ -1,8 +1,8 @@
-//! What is told while runs go on, in the words that people know from the first program of this kind. A fold over what nodes say; it
-//! neither waits nor prints.
+//! Builds the log lines of a Puppet rollout from the states that nodes report, in the wording of `mco puppet runall`. A fold without waiting or
+//! printing.
 //!
-//! A node that takes the place of another may be heard of before that other's end is: their messages take different ways. So a
-//! beginning for which there would be no room is held back until an end is heard, and told as it is when none comes soon.
+//! Messages of different nodes are not ordered: the start of a run may arrive before the end of the run whose permit it took. So a start beyond the
+//! limit is delayed until an end arrives, for at most 2 s.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,33 +10,33 @@ use std::time::{Duration, Instant};
 use muster_client::runs::RunOutcome;
 use muster_wire::identity::Identity;
 
-/// A beginning is held back no longer.
+/// Maximum delay of a start.
 const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
 
-/// Something to tell.
+/// A log line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunLogLine {
-    /// A node's run has begun; so many go on now, this one among them.
+    /// A node's run has begun; the number of concurrent runs includes it.
     Running(Identity, usize),
-    /// The run was begun, or why it was not.
+    /// The run was started, or the reason why it was not.
     Scheduled(Identity, String),
-    /// So many run, which is as many as may, and others wait.
+    /// The maximum number of runs is reached, and other nodes wait.
     Waiting(usize),
     /// A node's run has ended.
     Ended(Identity, Box<RunOutcome>),
 }
 
-/// Who runs, as far as is known.
+/// Running nodes, from the messages so far.
 #[derive(Debug, Default)]
 pub struct RunLogTracker {
     limit: Option<usize>,
     running: BTreeSet<Identity>,
-    /// Heard to have begun, and not told yet.
+    /// Delayed starts.
     held: Vec<(Identity, Instant)>,
 }
 
 impl RunLogTracker {
-    /// Nobody runs yet.
+    /// Creates a tracker without runs.
     pub fn new(limit: Option<usize>) -> Self {
         Self {
             limit,
@@ -44,7 +44,7 @@ impl RunLogTracker {
         }
     }
 
-    /// A node says how far its run is; `open` is how many have not ended, those who wait for their turn among them.
+    /// Handles the state of a node's run; `open` is the number of runs that have not ended, including waiting ones.
     pub fn handle_state(&mut self, node: &Identity, state: &str, open: usize) -> Vec<RunLogLine> {
         let begun = matches!(state, "starting" | "applying");
         if !begun || self.running.contains(node) || self.is_held(node) {
@@ -57,7 +57,7 @@ impl RunLogTracker {
         self.begin_run(node.clone(), open)
     }
 
-    /// A node's run has ended.
+    /// Handles the end of a node's run.
     pub fn handle_end(
         &mut self,
         node: &Identity,
@@ -69,7 +69,7 @@ impl RunLogTracker {
         self.held.retain(|(held, _)| held != node);
         if !self.running.contains(node) {
             if held || (outcome.permit_interval().is_some() && !outcome.is_attached()) {
-                // What it told of its beginning was lost, or is told late.
+                // The message about its start was lost, or is still delayed.
                 lines.extend(self.begin_run(node.clone(), 0));
             } else if outcome.permit_interval().is_none() {
                 let class = outcome.class.clone();
@@ -82,12 +82,12 @@ impl RunLogTracker {
         lines
     }
 
-    /// Time has passed: what was held back for long is told.
+    /// Returns the starts whose maximum delay is over.
     pub fn release_due(&mut self, open: usize) -> Vec<RunLogLine> {
         self.release_held(MAX_HOLD_TIME, open)
     }
 
-    /// Tells of beginnings for which there is room, and of those that were held back for longer than this.
+    /// Returns starts that fit the limit, and those delayed for longer than `patience`.
     fn release_held(&mut self, patience: Duration, open: usize) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
         while let Some((_, since)) = self.held.first() {

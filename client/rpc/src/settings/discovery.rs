@@ -1,4 +1,4 @@
-//! The configured way to find nodes, from the keys `discovery.method` and `discovery.options`.
+//! Parses the keys `discovery.method` and `discovery.options`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::file::DiscoverySection;
 const METHOD_KEY: &str = "discovery.method";
 const OPTIONS_KEY: &str = "discovery.options";
 
-/// What the keys mean, or which of them is wrong, and why. Paths are relative to `base`.
+/// Parses the keys, or returns the invalid one and the reason. Relative paths are resolved against `base`.
 pub(super) fn parse_source(
     keys: &DiscoverySection,
     base: &Path,

@@ -1,11 +1,11 @@
-//! The keys of `rpc.toml` as they are written, with their defaults. What they mean is settled one level up.
+//! The keys of `rpc.toml` in their file format, with defaults. The parent module validates them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// Every key that a file may hold.
+/// All known keys.
 const KNOWN_KEYS: [&str; 16] = [
     "collective",
     "confirm",
@@ -45,7 +45,7 @@ pub(super) struct RequestsSection {
     pub(super) plain_secrets: bool,
 }
 
-/// When changes are confirmed.
+/// When changes need confirmation.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ConfirmSetting {
@@ -141,7 +141,7 @@ impl Default for PathsSection {
 }
 
 impl SettingsFile {
-    /// Reads the text; beside the file comes a sentence for each key that nobody knows.
+    /// Parses the text; also returns a warning for each unknown key.
     pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
         let told = |error: toml::de::Error| error.to_string().trim_end().to_owned();
         let mut unknown = Vec::new();
@@ -153,9 +153,9 @@ impl SettingsFile {
     }
 }
 
-/// What to say of an unknown key, with the known one that was probably meant.
+/// The warning for an unknown key, with the most similar known one.
 fn unknown_key_warning(key: &str) -> String {
-    /// Below this two keys have nothing to do with each other (Jaro-Winkler, 0 to 1).
+    /// Minimum similarity of two keys for a suggestion (Jaro-Winkler, 0 to 1).
     const SIMILAR: f64 = 0.85;
     let nearest = KNOWN_KEYS
         .iter()

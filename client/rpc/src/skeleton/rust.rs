@@ -1,4 +1,4 @@
-//! A new agent in the daemon's own process: a crate for `plugins/` of Muster's source, as texts. Pure.
+//! Generates a new agent that runs in the daemon's process: a crate for `plugins/` in Muster's source, as texts. Pure.
 
 use serde_json::{Value, json};
 
@@ -10,9 +10,9 @@ const ACTIONS_TEMPLATE: &str = include_str!("rust/actions.rs.in");
 const ACTION_TEMPLATE: &str = include_str!("rust/action.rs.in");
 const TESTS_TEMPLATE: &str = include_str!("rust/tests.rs.in");
 
-/// Words that no module can be called, not even with `r#`, and the name of the file that a module may have.
+/// Names that no module can have, not even with `r#`, and `mod`, which is the name of a module's own file.
 const RESERVED_MODULE_NAMES: [&str; 4] = ["crate", "mod", "self", "super"];
-/// Words of the language that a module can be called with `r#`.
+/// Keywords that are valid module names with `r#`.
 const KEYWORDS: [&str; 46] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
@@ -21,7 +21,7 @@ const KEYWORDS: [&str; 46] = [
     "while", "yield",
 ];
 
-/// The crate's files, its DDL apart.
+/// Generates the crate's files, except its DDL.
 pub(super) fn generate_crate_files(
     agent: &str,
     actions: &[String],
@@ -45,7 +45,10 @@ pub(super) fn generate_crate_files(
     let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace(
         "@BUILDER@",
         &lines(&declared, &|action| {
-            format!("        .with_action(actions::{}Action)", camel_case(action))
+            format!(
+                "        .with_action(actions::{}Action)",
+                camel_case(action)
+            )
         }),
     );
     let modules = ACTIONS_TEMPLATE
@@ -88,7 +91,7 @@ pub(super) fn generate_crate_files(
     Ok(files)
 }
 
-/// What must be done besides, for the crate to be part of the daemon.
+/// Further steps that make the crate part of the daemon.
 pub(super) fn next_steps(agent: &str) -> Vec<String> {
     let name = format!("muster-{}", agent.replace('_', "-"));
     vec![
@@ -103,7 +106,7 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
     ]
 }
 
-/// An example, which the DDL of a crate must have for each action.
+/// The example that a crate's DDL needs for each action.
 pub(super) fn action_examples() -> Value {
     json!([{"description": "Says it", "input": {"message": "hello"}, "output": {"message": "hello"}}])
 }
@@ -116,7 +119,7 @@ fn text_file(name: &str, text: String) -> SkeletonFile {
     }
 }
 
-/// `top_ten` as a type's name: `TopTen`.
+/// Converts `top_ten` to a type name: `TopTen`.
 fn camel_case(action: &str) -> String {
     let words = action.split('_').map(|word| {
         let (first, rest) = word.split_at(usize::from(!word.is_empty()));
@@ -125,7 +128,7 @@ fn camel_case(action: &str) -> String {
     words.collect()
 }
 
-/// `top_ten` as a module's name; `r#type` where it is a word of the language.
+/// Converts `top_ten` to a module name; a keyword becomes `r#type`.
 fn module_name(action: &str) -> String {
     if KEYWORDS.contains(&action) {
         format!("r#{action}")

@@ -1,6 +1,6 @@
-//! Puppet's own catalog, as a server sends it and `puppet catalog compile` prints it (`catalog_format` 1 and 2).
+//! Parser for Puppet's catalog format, as sent by a server and printed by `puppet catalog compile` (`catalog_format` 1 and 2).
 //!
-//! Keys that nobody knows are told and kept out of the way; what cannot mean anything is refused, and nothing is guessed.
+//! Unknown keys are reported as warnings and ignored; invalid values are rejected without guessing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -52,7 +52,7 @@ struct ContainmentEdge {
     target: String,
 }
 
-/// Reads the document. Refuses duplicates, edges that lead nowhere, and containers that lie in themselves.
+/// Parses the document. Rejects duplicates, edges with unknown targets, and containers that contain themselves.
 pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     let document: PuppetCatalogDocument =
         serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
@@ -100,13 +100,13 @@ fn build_entry(
     warnings: &mut Vec<String>,
 ) -> Result<CatalogEntry, CatalogError> {
     let written = format!("{}[{}]", item.type_name, item.title);
-    // The text is checked as a reference, too: another resource could never name it otherwise.
+    // Also validates the text as a reference, because otherwise no other resource could refer to it.
     let reference: ResourceReference = written.parse()?;
     let is_class = matches!(reference.type_name.as_str(), "class" | "stage");
     let is_container = match item.kind.as_deref() {
         Some("class" | "defined_type") => true,
         Some("compilable_type") => is_class,
-        // Without a kind, as in the first format, a define is known by what it holds.
+        // Catalog format 1 has no kind; a define is recognized by its members.
         Some("unknown") | None => {
             is_class || reference.type_name.contains("::") || holders.contains(written.as_str())
         }
@@ -130,7 +130,7 @@ fn build_entry(
     (entry.file, entry.line, entry.is_virtual) = (item.file, item.line, item.exported);
     entry.sensitive.extend(item.sensitive_parameters);
     if is_container && entry.reference.type_name != "stage" {
-        // What a class or define was given has done its work when the catalog was made; only its order is left.
+        // Parameters of classes and defines were evaluated during compilation; only their relationships still apply.
         let relations =
             |name: &str| crate::schema::RELATION_METAPARAMETERS.contains(&name) || name == "alias";
         entry.words = item

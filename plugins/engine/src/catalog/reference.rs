@@ -1,4 +1,4 @@
-//! `File[/etc/motd]`: how resources name each other.
+//! Resource references: `File[/etc/motd]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use crate::resource;
 pub struct ResourceReference {
     /// Lower case, such as `file` or `site::vhost`.
     pub type_name: String,
-    /// As it was written; of classes in lower case.
+    /// As written; class names in lower case.
     pub title: String,
 }
 
 impl ResourceReference {
-    /// From a type's name in any case, and a title. Names of classes mean the same in any case.
+    /// Builds a reference from a type name in any case and a title. Class names are case-insensitive.
     pub fn new(type_name: &str, title: &str) -> Self {
         let type_name = type_name.to_lowercase();
         let title = if type_name == "class" {
@@ -27,7 +27,7 @@ impl ResourceReference {
         Self { type_name, title }
     }
 
-    /// The name of a class as it is shown: `Site::Web`.
+    /// The display form of a class name: `Site::Web`.
     pub fn class_name(&self) -> String {
         let reference = resource::format_reference(&self.title, "");
         reference.trim_end_matches("[]").to_owned()
@@ -46,7 +46,7 @@ impl fmt::Display for ResourceReference {
 impl FromStr for ResourceReference {
     type Err = CatalogError;
 
-    /// Up to the first `[`, then up to the last `]`: a title may hold brackets itself.
+    /// Splits at the first `[` and the last `]`, because a title may contain brackets.
     fn from_str(text: &str) -> Result<Self, CatalogError> {
         let wrong = || CatalogError::Reference {
             text: text.chars().take(200).collect(),

@@ -1,17 +1,17 @@
-//! Values that JSON has no word for, as Puppet writes them: objects with `__ptype`.
+//! Puppet's rich data: values that JSON cannot represent, written as objects with `__ptype`.
 //!
-//! What can be said as text becomes text. What would have to be computed by Puppet is refused.
+//! Values with a textual form become strings. Values that only Puppet can evaluate are rejected.
 
 use serde_json::{Map, Value as Json};
 
-/// A value without rich data in it, and whether something in it is secret.
+/// A value without rich data, and whether it contains a secret.
 #[derive(Debug, PartialEq)]
 pub(super) struct PlainValue {
     pub(super) value: Json,
     pub(super) sensitive: bool,
 }
 
-/// Turns rich data into plain values; says what it is when that cannot be done.
+/// Converts rich data to plain values. The error names the unsupported kind.
 pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, String> {
     match value {
         Json::Object(object) if object.contains_key("__ptype") => unwrap_typed_value(object),

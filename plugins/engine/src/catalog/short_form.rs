@@ -1,4 +1,4 @@
-//! The short form that people write: a list of resources, in TOML or JSON.
+//! The short catalog form: a hand-written list of resources in TOML or JSON.
 //!
 //! ```toml
 //! [[resource]]
@@ -8,8 +8,8 @@
 //! notify = "Exec[announce]"
 //! ```
 //!
-//! In JSON the same tables stand in one array. `name` may stand for `title`. They all lie in the class `main`, as resources that
-//! are written outside of any class do with Puppet.
+//! In JSON, the same tables are elements of one array. `name` is accepted for `title`. All resources belong to class `main`, like
+//! top-level resources in Puppet.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ struct ShortCatalogTables {
     resource: Vec<Map<String, Json>>,
 }
 
-/// Reads a JSON array of resources.
+/// Parses a JSON array of resources.
 pub fn parse_json(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
     let resources = serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
         form: "JSON",
@@ -36,7 +36,7 @@ pub fn parse_json(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
     build_catalog(host, Json::from(0), resources)
 }
 
-/// Reads TOML with `[[resource]]` tables.
+/// Parses TOML with `[[resource]]` tables.
 pub fn parse_toml(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
     let malformed = |source| CatalogError::Malformed {
         form: "TOML",
@@ -105,7 +105,7 @@ fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntr
         Some(_) => return Err(wrong("title", "must be a text")),
         None => return Err(wrong("title", "is missing")),
     };
-    // Read back as a reference, so that what nobody could name is refused here.
+    // Round trip through the reference parser rejects titles that no reference could name.
     let reference: ResourceReference = format!("{type_name}[{title}]").parse()?;
     let mut entry = CatalogEntry::new(reference, false);
     entry.add_tag(&type_name);
@@ -131,7 +131,7 @@ fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntr
     Ok(entry)
 }
 
-/// Puppet's rule for what can be a tag.
+/// Puppet's syntax rule for tags.
 fn is_tag(text: &str) -> bool {
     let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(first)

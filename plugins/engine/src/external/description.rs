@@ -1,4 +1,4 @@
-//! The description of an external type: a document, and the schema that follows from it. Pure.
+//! The description document of an external type, and its conversion to a schema. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use serde::Deserialize;
 
 use crate::schema::{AttributeKind, AttributeRole, AttributeSchema, TypeSchema};
 
-/// `NAME.json`. Unknown keys are refused: a slip of the pen must not make a secret public.
+/// `NAME.json`. Unknown keys are rejected, because a misspelled `sensitive` would expose a secret.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExternalTypeDescription {
-    /// One or two sentences.
+    /// Documentation: one or two sentences.
     #[serde(rename = "description")]
     pub(super) doc: String,
-    /// The program, in the same directory unless it is absolute.
+    /// The program; a relative path is resolved against the directory of the description.
     pub(super) program: String,
-    /// The longest that a call may take, in seconds.
+    /// Timeout of one call, in seconds.
     #[serde(default = "default_timeout_secs")]
     pub(super) timeout: u64,
-    /// What the title stands for.
+    /// The attribute that defaults to the title.
     #[serde(default = "default_namevar")]
     pub(super) namevar: String,
-    /// Whether the program can refresh.
+    /// Whether the program supports refreshes.
     #[serde(default)]
     pub(super) refreshes: bool,
-    /// What the type accepts, `ensure` first, then in the order of the names.
+    /// Attributes, `ensure` first, then sorted by name.
     pub(super) attributes: BTreeMap<String, ExternalAttribute>,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct ExternalTypeDescription {
 #[serde(deny_unknown_fields)]
 pub(super) struct ExternalAttribute {
     description: String,
-    /// Whether it is compared with the machine and changed, or only says how to go about it.
+    /// Property (compared and changed) rather than parameter.
     #[serde(default)]
     property: bool,
     #[serde(rename = "type", default)]
     kind: ExternalAttributeKind,
-    /// The only values that are taken.
+    /// The accepted values; any if empty.
     #[serde(default)]
     values: Vec<String>,
     default: Option<String>,
-    /// Never shown.
+    /// The value is never displayed.
     #[serde(default)]
     sensitive: bool,
     /// The value names a resource of this type, which comes first.
@@ -68,7 +68,7 @@ fn default_namevar() -> String {
     "name".to_owned()
 }
 
-/// Schemas are the engine's constants, and one that is learnt stays as long as the engine: one for each edition of a description.
+/// Leaks the schema, because schemas are `'static`. One allocation per version of a description.
 pub(super) fn leak_schema(
     name: &str,
     described: &ExternalTypeDescription,

@@ -1,4 +1,4 @@
-//! A program as one of the engine's types: each look, change and refresh is a call of it.
+//! Adapts an external program to the engine's type trait: each read, change and refresh is one program call.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::TypeSchema;
 
-/// The words' edition.
+/// Protocol version.
 const PROTOCOL_VERSION: &str = "muster/type/v1";
-/// The longest answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-/// One of them.
+/// One external type.
 #[derive(Debug)]
 pub(super) struct ExternalResourceType {
     schema: &'static TypeSchema,
@@ -30,7 +30,7 @@ pub(super) struct ExternalResourceType {
     requires: Vec<(String, &'static str)>,
 }
 
-/// What the program reads.
+/// The request on the program's standard input.
 #[derive(Serialize)]
 struct ExternalProviderRequest<'a> {
     protocol: &'static str,
@@ -45,7 +45,7 @@ struct ExternalProviderRequest<'a> {
     state: Option<&'a ResourceValues>,
 }
 
-/// What it prints.
+/// The response on the program's standard output.
 #[derive(Deserialize)]
 struct ExternalProviderResponse {
     error: Option<String>,

@@ -1,4 +1,4 @@
-//! From members to a graph: what was written, what types require by themselves, and containers as anchors.
+//! Builds the graph from members: explicit relationships, autorequires, and containers as anchors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,21 +6,21 @@ use super::{ContainerAnchor, DependencyGraph, GraphNode, GraphNodeId};
 use crate::engine::ResourceEngine;
 use crate::resolved_catalog::{MemberId, ResolvedCatalog};
 
-/// The graph, and the node of each member that is a resource.
+/// The graph, and the node of each resource member.
 #[derive(Debug, Default)]
 pub(crate) struct BuiltGraph {
     pub(crate) graph: DependencyGraph,
     pub(crate) nodes: HashMap<MemberId, GraphNodeId>,
 }
 
-/// Where a member begins and ends: the same node for a resource, two anchors for a container.
+/// Begin and end node of a member: the same node for a resource, two anchors for a container.
 #[derive(Debug, Clone, Copy)]
 struct MemberBounds {
     begin: GraphNodeId,
     end: GraphNodeId,
 }
 
-/// Builds it.
+/// Builds the graph.
 pub(crate) fn build_graph(engine: &ResourceEngine, world: &ResolvedCatalog) -> BuiltGraph {
     let mut built = BuiltGraph::default();
     let ends = add_nodes(world, &mut built);
@@ -84,7 +84,7 @@ fn add_relation_edges(
     }
 }
 
-/// What is written goes before what types think of: no edge beside or against one that is there.
+/// Explicit relationships take precedence: skips an automatic edge parallel or opposite to an existing one.
 fn add_autorequire_edges(engine: &ResourceEngine, world: &ResolvedCatalog, built: &mut BuiltGraph) {
     for (id, member) in world.in_order() {
         let Some(resource) = &member.resource else {

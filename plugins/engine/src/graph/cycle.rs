@@ -1,11 +1,11 @@
-//! Dependencies that lead back to where they began, and how to tell somebody.
+//! Detects dependency cycles and formats them for messages.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{DependencyGraph, GraphNode, GraphNodeId};
 use crate::resolved_catalog::ResolvedCatalog;
 
-/// Every group of nodes that wait for each other, each in the order of the nodes (Tarjan's algorithm, without recursion).
+/// All strongly connected components that form a cycle, each in node order (Tarjan's algorithm, iterative).
 pub(crate) fn find_cycles(graph: &DependencyGraph) -> Vec<Vec<GraphNodeId>> {
     let mut search = CycleSearch {
         index: vec![None; graph.len()],
@@ -83,7 +83,7 @@ impl CycleSearch {
         }
     }
 
-    /// When nothing above is reached from the node, what is on the stack since then is a group.
+    /// If the node reaches nothing older, the stack above it is one component.
     fn close_component(&mut self, node: GraphNodeId, low: usize) {
         if self.index.get(node).copied().flatten() != Some(low) {
             return;
@@ -110,14 +110,14 @@ fn edge_targets(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> 
         .collect()
 }
 
-/// A shortest way round, as names: `File[/a] => File[/b] => File[/a]`. What follows itself (begin and end of a class) is said once.
+/// A shortest cycle as names: `File[/a] => File[/b] => File[/a]`. Adjacent equal names (begin and end of a class) appear once.
 pub(crate) fn shortest_cycle_path(
     graph: &DependencyGraph,
     world: &ResolvedCatalog,
     group: &[GraphNodeId],
 ) -> Vec<String> {
     let members: BTreeSet<GraphNodeId> = group.iter().copied().collect();
-    // From a resource, if there is one: its name says most.
+    // Start at a resource if there is one, because its name is more informative.
     let is_resource =
         |id: &&GraphNodeId| matches!(graph.get_node(**id), Some(GraphNode::Resource(_)));
     let Some(&start) = group.iter().find(is_resource).or(group.first()) else {
@@ -156,7 +156,7 @@ pub(crate) fn shortest_cycle_path(
     names
 }
 
-/// A node as people call it.
+/// Display name of a node.
 pub(crate) fn node_name(
     graph: &DependencyGraph,
     world: &ResolvedCatalog,

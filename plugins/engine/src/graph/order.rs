@@ -1,19 +1,19 @@
-//! The order in which nodes are seen to: whoever waits for nobody, as the catalog is written.
+//! Topological order; ties are broken by catalog order.
 
 use std::collections::BTreeSet;
 
 use super::{DependencyGraph, GraphNodeId, NodePriority};
 
-/// Who is next.
+/// A traversal in progress.
 #[derive(Debug)]
 pub(crate) struct GraphTraversal {
     ready: BTreeSet<(NodePriority, GraphNodeId)>,
-    /// For how many a node still waits; `None` for those that were finished.
+    /// Number of unfinished predecessors of each node; `None` for finished nodes.
     waits: Vec<Option<usize>>,
 }
 
 impl GraphTraversal {
-    /// A walk that has not begun.
+    /// A traversal at its start.
     pub(crate) fn new(graph: &DependencyGraph) -> Self {
         let waits: Vec<_> = (0..graph.len())
             .map(|node| Some(graph.predecessors(node).count()))
@@ -35,12 +35,12 @@ impl GraphTraversal {
         }
     }
 
-    /// The next node; `None` when all were seen to, or the rest waits for itself.
+    /// The next node; `None` when all are finished, or the rest is on cycles.
     pub(crate) fn next(&mut self) -> Option<GraphNodeId> {
         self.ready.pop_first().map(|(_, node)| node)
     }
 
-    /// A node was seen to: those that waited for it wait for one less.
+    /// Marks a node as finished and decrements the counters of its successors.
     pub(crate) fn finish_node(&mut self, graph: &DependencyGraph, node: GraphNodeId) {
         if let Some(waits) = self.waits.get_mut(node) {
             *waits = None;
@@ -53,7 +53,7 @@ impl GraphTraversal {
         }
     }
 
-    /// Nodes and edges were added while the node is being seen to: counts anew who waits for whom.
+    /// Recomputes the counters after nodes and edges were added during the evaluation of a node.
     pub(crate) fn recount_dependencies(&mut self, graph: &DependencyGraph) {
         self.waits.resize(graph.len(), Some(0));
         let finished: Vec<bool> = self.waits.iter().map(Option::is_none).collect();

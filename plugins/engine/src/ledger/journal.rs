@@ -1,11 +1,11 @@
-//! The ledger as bytes: a line for each thing that happened, each with a checksum.
+//! File format of the ledger: one line with a checksum per record.
 //!
 //! ```text
 //! 8 hexadecimal digits, CRC-32 of the rest | a space | JSON | newline
 //! ```
 //!
-//! A crash may leave a torn line at the end, and a disk may damage one: both are left out and told. A damaged line that paid a
-//! debt leaves it owed: a refresh too many is better than one too few.
+//! A crash may leave an incomplete last line, and a disk error may damage a line: both are skipped and reported. If a damaged line completed a
+//! refresh, the refresh stays pending: an extra refresh is preferable to a lost one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,43 +13,43 @@ use serde::{Deserialize, Serialize};
 
 use super::{OwedRefresh, RefreshCertainty};
 
-/// One thing that happened.
+/// One journal record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub enum LedgerRecord {
-    /// A debt came to be, as it stands here.
+    /// A refresh was recorded.
     Owed {
-        /// The debt.
+        /// The entry.
         debt: OwedRefresh,
     },
-    /// Uncertain debts became certain.
+    /// Uncertain entries became pending.
     Confirmed {
-        /// Their numbers.
+        /// Ids of the entries.
         ids: BTreeSet<u64>,
     },
-    /// A refresh was begun.
+    /// A refresh started.
     Begun {
-        /// The debts that it is to pay.
+        /// Ids of the entries it will complete.
         ids: BTreeSet<u64>,
     },
-    /// Debts could not be paid now.
+    /// A refresh could not be executed.
     Explained {
-        /// Their numbers.
+        /// Ids of the entries.
         ids: BTreeSet<u64>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Debts were paid, or are none.
+    /// Entries were completed or dropped.
     Settled {
-        /// Their numbers.
+        /// Ids of the entries.
         ids: BTreeSet<u64>,
     },
 }
 
 impl LedgerRecord {
-    /// The record as a line.
+    /// Encodes the record as a line.
     pub fn to_line(&self) -> Vec<u8> {
-        // A record is texts and numbers only; serialising it cannot fail.
+        // Strings and numbers only; serialization cannot fail.
         let json = serde_json::to_vec(self).unwrap_or_default();
         let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
         line.extend(json);
@@ -57,7 +57,7 @@ impl LedgerRecord {
         line
     }
 
-    /// Reads one line, without its newline.
+    /// Parses one line without its newline.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let (sum, json) = line.split_at_checked(8)?;
         let json = json.strip_prefix(b" ")?;
@@ -68,7 +68,7 @@ impl LedgerRecord {
         serde_json::from_slice(json).ok()
     }
 
-    /// Brings the debts up to date.
+    /// Applies the record to the entries.
     pub fn apply_to(self, debts: &mut BTreeMap<u64, OwedRefresh>) {
         match self {
             Self::Owed { debt } => {
@@ -98,7 +98,7 @@ fn for_each_id(
     }
 }
 
-/// Every whole line of a journal, and what is wrong with the others.
+/// Returns all valid records of a journal, and the errors of the other lines.
 pub fn parse_journal(content: &[u8]) -> (Vec<LedgerRecord>, Vec<String>) {
     let mut records = Vec::new();
     let mut warnings = Vec::new();

@@ -1,7 +1,7 @@
-//! Names and numbers of users and groups: the machine's own files first, and on the machine that we run on its name
-//! service too. Does not change them; that is what the types `user` and `group` are for.
+//! Looks up names and ids of users and groups: in the machine's own files first, and on the local machine also in the name
+//! service. Read-only; changes are made by the types `user` and `group`.
 //!
-//! The files are read once and again only when they are others than before, so that thousands of files cost two looks.
+//! A file is read again only when its fingerprint changes, so thousands of lookups cost two reads.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,35 +13,35 @@ use muster_system::{Command, FileAttributes, System, SystemError};
 use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
 use crate::resource_type::ResourceContext;
 
-/// Longest passwd or group file that is read, in bytes.
+/// Maximum size of a passwd or group file, in bytes.
 const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A line of passwd, as far as others need it.
+/// The fields of a passwd line that are used elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PasswdUser {
     /// Login name.
     pub name: String,
-    /// Numeric user.
+    /// Numeric user id.
     pub uid: u32,
-    /// Numeric primary group.
+    /// Numeric primary group id.
     pub gid: u32,
     /// Home directory.
     pub home: String,
 }
 
-/// What is kept of passwd and group.
+/// Cached content of passwd and group.
 #[derive(Debug, Default)]
 pub(crate) struct AccountNameCache {
     passwd: RefCell<Option<Arc<AccountNameTable>>>,
     group: RefCell<Option<Arc<AccountNameTable>>>,
-    /// What the name service said about those that the files do not have, by file and name or number.
+    /// Name service results for entries missing from the files, by file and name or id.
     asked: RefCell<HashMap<(&'static str, String), String>>,
 }
 
-/// One of the two files.
+/// Parsed content of one of the two files.
 #[derive(Debug, Default)]
 struct AccountNameTable {
-    /// How the file was when it was read.
+    /// Fingerprint of the file when it was read.
     seen: FileFingerprint,
     lines: Vec<String>,
     by_name: HashMap<String, usize>,
@@ -63,14 +63,14 @@ impl AccountNameDatabase {
     }
 }
 
-/// The user of that name, or of that number when no user has it as a name.
+/// The user with that name, or with that uid if no user has that name.
 pub fn find_user(cx: &ResourceContext<'_>, who: &str) -> Result<Option<PasswdUser>, SystemError> {
     Ok(find_line(cx, AccountNameDatabase::Passwd, who)?
         .as_deref()
         .and_then(parse_user))
 }
 
-/// Every user in the machine's own file.
+/// All users in the machine's own file.
 pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemError> {
     let table = load_table(cx, AccountNameDatabase::Passwd)?;
     Ok(table
@@ -80,22 +80,22 @@ pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemErr
         .collect())
 }
 
-/// The number of a user given by name or number; a number needs no entry.
+/// The uid of a user given by name or uid; a numeric uid needs no entry.
 pub fn resolve_uid(cx: &ResourceContext<'_>, who: &str) -> Result<Option<u32>, SystemError> {
     resolve_id(cx, AccountNameDatabase::Passwd, who)
 }
 
-/// The number of a group given by name or number; a number needs no entry.
+/// The gid of a group given by name or gid; a numeric gid needs no entry.
 pub fn resolve_gid(cx: &ResourceContext<'_>, who: &str) -> Result<Option<u32>, SystemError> {
     resolve_id(cx, AccountNameDatabase::Group, who)
 }
 
-/// The name of a user, or its number as text when it has none.
+/// The name of a user, or its uid as text if it has none.
 pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> Result<String, SystemError> {
     name_of_id(cx, AccountNameDatabase::Passwd, uid)
 }
 
-/// The name of a group, or its number as text when it has none.
+/// The name of a group, or its gid as text if it has none.
 pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> Result<String, SystemError> {
     name_of_id(cx, AccountNameDatabase::Group, gid)
 }
@@ -126,7 +126,7 @@ fn name_of_id(
         .to_owned())
 }
 
-/// The line whose name is `key`, or else the one whose number is.
+/// The line whose name is `key`, or else the one whose id is.
 fn find_line(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
@@ -149,7 +149,7 @@ fn find_line(
     match cx.system.run_command(&getent) {
         Ok(output) if output.is_success() => {
             let line = output.combined_text().lines().next().map(str::to_owned);
-            // Only what was found is kept: who is missing now may be there in a moment.
+            // Cache only hits: a missing account may be created during the run.
             let keep = |line: &String| drop(asked.borrow_mut().insert(question, line.clone()));
             Ok(line.inspect(keep))
         }
@@ -159,7 +159,7 @@ fn find_line(
     }
 }
 
-/// The file as it is now, read anew only if it changed.
+/// The current content of the file; read again only if it changed.
 fn load_table(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
@@ -185,7 +185,7 @@ fn load_table(
 }
 
 impl AccountNameTable {
-    /// The first line of a name or number counts.
+    /// The first line of a name or id takes precedence.
     fn parse(text: &str, seen: FileFingerprint) -> Self {
         let mut table = Self {
             seen,
@@ -219,8 +219,8 @@ fn parse_user(line: &str) -> Option<PasswdUser> {
     })
 }
 
-/// Owner and group for a file that is created for a user, where this process can give files away: an ordinary user's
-/// scratch root (its `/` does not belong to root) cannot hold the files of others.
+/// Owner and group for a file created for a user, if this process can change ownership. In an unprivileged user's
+/// scratch root (its `/` is not owned by root) files of other users are impossible.
 pub fn settable_owner(
     system: &dyn System,
     user: Option<&PasswdUser>,

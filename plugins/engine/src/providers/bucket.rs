@@ -1,7 +1,7 @@
-//! File buckets: what files were before they were changed, by the checksum of their content, laid out as Puppet's are:
+//! File buckets: previous contents of changed files by checksum, in Puppet's layout:
 //! `BUCKET/b/a/7/8/1/6/b/f/ba7816bf.../contents` and, beside it, `paths` with every path that had this content.
 //!
-//! Two changes at the same time never lose a content; of a `paths` file the slower one's line is kept.
+//! Concurrent writers never lose content; in a `paths` file the last writer wins.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use muster_system::{FileAttributes, System, SystemError};
 use super::digest::ChecksumKind;
 use super::paths;
 
-/// Where buckets are when nobody says otherwise.
+/// Default bucket directory.
 pub const DEFAULT_BUCKET_DIRECTORY: &str = "/var/lib/muster/clientbucket";
-/// The bucket that is there without being declared.
+/// Name of the predeclared bucket.
 pub const PREDECLARED_BUCKET: &str = "puppet";
-/// Longest content, and longest list of paths, that is read again, in bytes.
+/// Maximum size of a content or list of paths that is read back, in bytes.
 const MAX_CONTENT_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// The buckets of a catalog by their names.
+/// Buckets of a catalog by name.
 #[derive(Debug)]
 pub(crate) struct BucketRegistry {
     directory: PathBuf,
@@ -33,7 +33,7 @@ impl Default for BucketRegistry {
 }
 
 impl BucketRegistry {
-    /// Buckets without a path of their own share this directory.
+    /// Buckets without a path use this shared directory.
     pub(crate) fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -41,20 +41,20 @@ impl BucketRegistry {
         }
     }
 
-    /// Makes a bucket known; without a path it is in the shared directory.
+    /// Registers a bucket; without a path it uses the shared directory.
     pub(crate) fn declare_bucket(&self, name: &str, path: Option<&str>) {
         let path = path.map_or_else(|| self.directory.clone(), PathBuf::from);
         self.declared.borrow_mut().insert(name.to_owned(), path);
     }
 
-    /// Where a bucket is; `None` for one that nobody declared.
+    /// Directory of a bucket; `None` if it is not declared.
     pub(crate) fn bucket_path(&self, name: &str) -> Option<PathBuf> {
         let declared = self.declared.borrow().get(name).cloned();
         declared.or_else(|| (name == PREDECLARED_BUCKET).then(|| self.directory.clone()))
     }
 }
 
-/// Keeps a content that was found at this path; returns its checksum. What is there already is not written again.
+/// Stores content found at this path and returns its checksum. Existing content is not written again.
 pub fn store_content(
     system: &dyn System,
     bucket: &Path,
@@ -93,7 +93,7 @@ pub fn store_content(
     Ok(sum)
 }
 
-/// The content of that checksum, 64 hexadecimal digits; `None` when the bucket does not have it.
+/// The content with that checksum of 64 hexadecimal digits; `None` if it is not in the bucket.
 pub fn fetch_content(
     system: &dyn System,
     bucket: &Path,
@@ -118,7 +118,7 @@ fn content_directory(bucket: &Path, sum: &str) -> PathBuf {
     place
 }
 
-/// All missing directories with these attributes: what files were is nobody else's business.
+/// Creates missing directories with these attributes, so that other users cannot read previous contents.
 fn make_dirs(
     system: &dyn System,
     path: &Path,

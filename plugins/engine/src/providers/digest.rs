@@ -1,4 +1,4 @@
-//! Checksums of contents in Puppet's words: `{sha256}ba78...`, and by what else files can be compared.
+//! Checksums in Puppet's notation, `{sha256}ba78...`, and the other ways of comparing files.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,14 +9,14 @@ use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use super::accounts::dates;
 
-/// How many bytes the `lite` kinds look at.
+/// Number of bytes covered by the `lite` kinds.
 const LITE_BYTES: usize = 512;
 const SECS_PER_DAY: u64 = 86_400;
 
-/// A way to compare contents.
+/// Checksum algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChecksumKind {
-    /// SHA-256, which is what is meant when nothing is said.
+    /// SHA-256, the default.
     Sha256,
     /// SHA-256 of the first 512 bytes.
     Sha256Lite,
@@ -36,7 +36,7 @@ pub enum ChecksumKind {
     Sha512,
 }
 
-/// All of them by their names.
+/// All kinds by name.
 const CHECKSUM_KINDS: [(&str, ChecksumKind); 9] = [
     ("sha256", ChecksumKind::Sha256),
     ("sha256lite", ChecksumKind::Sha256Lite),
@@ -58,7 +58,7 @@ impl ChecksumKind {
             .map(|(_, digest)| *digest)
     }
 
-    /// Its name.
+    /// The name of the kind.
     pub fn name(self) -> &'static str {
         CHECKSUM_KINDS
             .iter()
@@ -66,7 +66,7 @@ impl ChecksumKind {
             .map_or("sha256", |(name, _)| name)
     }
 
-    /// The checksum as hexadecimal digits.
+    /// The checksum in hexadecimal.
     pub fn hex_checksum(self, content: &[u8]) -> String {
         let lite = content.get(..LITE_BYTES).unwrap_or(content);
         match self {
@@ -82,12 +82,12 @@ impl ChecksumKind {
         }
     }
 
-    /// The checksum with its kind: `{md5}900150983cd24fb0d6963f7d28e17f72`.
+    /// The checksum prefixed with its kind: `{md5}900150983cd24fb0d6963f7d28e17f72`.
     pub fn tagged_checksum(self, content: &[u8]) -> String {
         format!("{{{}}}{}", self.name(), self.hex_checksum(content))
     }
 
-    /// How many hexadecimal digits it has.
+    /// Number of hexadecimal digits.
     pub fn digit_count(self) -> usize {
         match self {
             Self::Sha256 | Self::Sha256Lite => 64,
@@ -99,7 +99,7 @@ impl ChecksumKind {
         }
     }
 
-    /// Whether this can be the checksum of something.
+    /// Whether the text is a syntactically valid checksum of this kind.
     pub fn is_valid_checksum(self, sum: &str) -> bool {
         sum.len() == self.digit_count()
             && sum
@@ -111,20 +111,20 @@ impl ChecksumKind {
 fn hex_hash<D: sha2::Digest>(content: &[u8]) -> String {
     let mut text = String::with_capacity(128);
     for byte in D::digest(content) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// The kind and the digits of `{sha256}ba78...`; `None` for what only begins like a checksum.
+/// Kind and digits of `{sha256}ba78...`; `None` if the text is not a complete checksum.
 pub fn parse_checksum(text: &str) -> Option<(ChecksumKind, &str)> {
     let (kind, sum) = text.strip_prefix('{')?.split_once('}')?;
     let digest = ChecksumKind::from_name(kind)?;
     digest.is_valid_checksum(sum).then_some((digest, sum))
 }
 
-/// A moment as files are compared by: `{mtime}2023-11-14 22:13:20 UTC`. Whole seconds; such texts sort as their moments do.
+/// Formats a time for file comparison: `{mtime}2023-11-14 22:13:20 UTC`. Whole seconds; the texts sort in time order.
 pub fn timestamp_checksum(kind: &str, moment: SystemTime) -> String {
     let seconds = moment
         .duration_since(UNIX_EPOCH)

@@ -1,19 +1,19 @@
-//! File names against patterns such as `*.conf`, by the rules of Ruby's `File.fnmatch`: `*`, `?`, `[a-c]`, `[^a]` and `\`.
+//! Matches file names against patterns such as `*.conf`, by the rules of Ruby's `File.fnmatch`: `*`, `?`, `[a-c]`, `[^a]` and `\`.
 //!
-//! One name at a time, never a path. Pure; the work is bounded by the product of both lengths.
+//! Matches one name, never a path. Pure; runs in time proportional to the product of both lengths.
 
-/// What stands first in a pattern.
+/// First token of a pattern.
 enum GlobToken {
     Star,
     One,
     Literal(char),
-    /// The choices, and whether the others are meant.
+    /// Ranges, and whether the set is negated.
     Set(Vec<(char, char)>, bool),
-    /// A bracket that is never closed matches nothing.
+    /// An unclosed bracket; matches nothing.
     Broken,
 }
 
-/// Whether the name matches. Without `dots` a dot at its beginning is only matched by a dot, as by a shell.
+/// Whether the name matches. Without `dots`, a leading dot must be matched by a literal dot, as in a shell.
 pub fn matches_pattern(pattern: &str, name: &str, dots: bool) -> bool {
     let tokens = parse_tokens(pattern);
     let name: Vec<char> = name.chars().collect();
@@ -22,7 +22,7 @@ pub fn matches_pattern(pattern: &str, name: &str, dots: bool) -> bool {
         return false;
     }
     let (mut token, mut at) = (0, 0);
-    // Where the last star stands, and how far the name was when it was met.
+    // Backtracking point: the last star in the pattern, and the position in the name when it was reached.
     let mut star: Option<(usize, usize)> = None;
     while at < name.len() {
         match (tokens.get(token), name.get(at)) {
@@ -35,7 +35,7 @@ pub fn matches_pattern(pattern: &str, name: &str, dots: bool) -> bool {
                 at += 1;
             }
             _ => match star {
-                // The star takes one more letter, and what follows it is tried again.
+                // Backtrack: the star consumes one more character.
                 Some((place, eaten)) => {
                     star = Some((place, eaten + 1));
                     token = place + 1;
@@ -82,7 +82,7 @@ fn parse_tokens(pattern: &str) -> Vec<GlobToken> {
                 }
                 None => tokens.push(GlobToken::Broken),
             },
-            // A backslash at the end stands for nothing.
+            // A trailing backslash is ignored.
             '\\' => {
                 if let Some((quoted, after)) = more.split_first() {
                     tokens.push(GlobToken::Literal(*quoted));
@@ -95,7 +95,7 @@ fn parse_tokens(pattern: &str) -> Vec<GlobToken> {
     tokens
 }
 
-/// What stands between the brackets, and what comes after them.
+/// Parses a bracket expression; returns the token and the rest of the pattern.
 fn parse_set(letters: &[char]) -> Option<(GlobToken, &[char])> {
     let (others, mut rest) = match letters.split_first() {
         Some(('^' | '!', rest)) => (true, rest),
@@ -105,7 +105,7 @@ fn parse_set(letters: &[char]) -> Option<(GlobToken, &[char])> {
     loop {
         let (first, more) = rest.split_first()?;
         if *first == ']' {
-            // Empty brackets match nothing, not even the others.
+            // An empty set matches nothing, even if negated.
             let token = if ranges.is_empty() {
                 GlobToken::Broken
             } else {

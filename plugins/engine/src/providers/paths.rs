@@ -1,18 +1,18 @@
-//! Small questions about paths that several types ask: what is at the end of the links, and are the parents there.
+//! Path helpers shared by several types: following links, creating parents.
 
 use std::path::{Path, PathBuf};
 
 use muster_system::{FileAttributes, FileMetadata, System, SystemError};
 
-/// How many links are followed before a loop is assumed, as in the kernel.
+/// Maximum number of links followed, as in the Linux kernel; more are treated as a loop.
 const MAX_LINKS: usize = 40;
 
-/// What a path leads to when links are followed; `None` when that is nothing, or a loop.
+/// Metadata of a path after following links; `None` if it does not exist or the links form a loop.
 pub fn follow_links(system: &dyn System, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
     resolve_links(system, path).map(|(_, found)| found)
 }
 
-/// Where a path leads to when links are followed, and what is there; `None` when that is nothing, or a loop.
+/// Path and metadata after following links; `None` if it does not exist or the links form a loop.
 pub fn resolve_links(
     system: &dyn System,
     path: &Path,
@@ -29,7 +29,7 @@ pub fn resolve_links(
     Ok((path, None))
 }
 
-/// Creates the directories that are missing above and at `path`.
+/// Creates `path` and its missing parents.
 pub fn create_dirs(
     system: &dyn System,
     path: &Path,
@@ -42,13 +42,13 @@ pub fn create_dirs(
         create_dirs(system, parent, &FileAttributes::default())?;
     }
     match system.create_dir(path, attributes) {
-        // Somebody else was faster: the same result.
+        // Another process created it concurrently; the result is the same.
         Err(_) if follow_links(system, path)?.is_some() => Ok(()),
         other => other,
     }
 }
 
-/// Takes `.` and `..` out, as names only.
+/// Removes `.` and `..` lexically.
 fn normalise_path(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for part in path.components() {

@@ -1,6 +1,6 @@
-//! What lies below a directory: every entry with its path from there, parents before children, level by level.
+//! Lists everything below a directory: relative paths, parents before children, level by level.
 //!
-//! Does not leave the machine's root and follows links only when told to. Refuses trees of more entries than allowed.
+//! Stays inside the machine's root and follows links only if requested. Fails on trees with more entries than allowed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -9,52 +9,52 @@ use muster_system::{FileEntryKind, FileMetadata, System, SystemError};
 
 use super::{glob, paths};
 
-/// How deep links to directories are followed at most: a loop of them has no end.
+/// Maximum depth when following links to directories, because links can form a loop.
 const MAX_LINK_DEPTH: usize = 40;
 
-/// How to walk.
+/// Options of a directory walk.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectoryWalk<'a> {
-    /// Levels below the directory; `None` is all of them.
+    /// Number of levels below the directory; `None` for all.
     pub depth: Option<usize>,
-    /// Names that match one of these patterns are left out, with what is below them.
+    /// Names that match one of these patterns are skipped, including everything below them.
     pub ignore: &'a [&'a str],
-    /// Whether a link counts as what it points to.
+    /// Whether a link is treated as its target.
     pub follow: bool,
-    /// Stops with [`DirectoryWalkError::TooMany`] above this number of entries.
+    /// Maximum number of entries; more fail with [`DirectoryWalkError::TooMany`].
     pub most: Option<usize>,
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryWalkEntry {
-    /// Its path from the directory where the walk began.
+    /// Path relative to the start directory.
     pub below: PathBuf,
-    /// What it is; with `follow`, what is at the end of its links.
+    /// Metadata; with `follow`, of the link's target.
     pub metadata: FileMetadata,
 }
 
-/// Why a walk ended early.
+/// Errors of a directory walk.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryWalkError {
-    /// There is more than the caller can handle.
+    /// More entries than the limit.
     #[error(
         "The directory '{}' contains more than {most} entries, which exceeds the limit specified by the max_files parameter for this resource",
         directory.display()
     )]
     TooMany {
-        /// Where the walk began.
+        /// The start directory.
         directory: PathBuf,
         /// The limit.
         most: usize,
     },
-    /// The machine would not.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
 }
 
 impl DirectoryWalk<'_> {
-    /// All entries. Nothing there, or no directory, is an empty list.
+    /// All entries. Empty if the path is missing or not a directory.
     pub fn collect_entries(
         &self,
         system: &dyn System,
@@ -76,7 +76,7 @@ impl DirectoryWalk<'_> {
                 }
                 let below = below.join(&name);
                 let path = directory.join(&below);
-                // Gone since it was listed.
+                // Removed since it was listed.
                 let Some(own) = system.metadata(&path)? else {
                     continue;
                 };
@@ -103,7 +103,7 @@ impl DirectoryWalk<'_> {
     }
 }
 
-/// What is in a directory; nothing is in what is none.
+/// Names in a directory; empty if it is not a directory.
 fn list_names(system: &dyn System, directory: &Path) -> Result<Vec<String>, SystemError> {
     match paths::follow_links(system, directory)? {
         Some(found) if found.kind == FileEntryKind::Directory => system.read_dir(directory),

@@ -1,4 +1,4 @@
-//! What is said to the resident Puppet and what it answers, as values. Pure; `bridge.rb` is the other side.
+//! Messages exchanged with the resident Puppet process. Pure; `bridge.rb` implements the other end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,21 +9,22 @@ use serde_json::{Map, Value as Json};
 use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue};
 use crate::schema::METAPARAMETERS;
 
-/// The other side.
+/// Source of the Ruby program.
 pub(super) const BRIDGE_SCRIPT: &str = include_str!("bridge.rb");
 
-/// Reads the first line, and becomes what it says: the script is too long for an argument that everybody can read.
+/// Loader: reads the first line and evaluates the program in it. The program is too long for a command-line argument, which would also be
+/// world-readable.
 pub(super) const BRIDGE_LOADER: &str = "hello = JSON.parse($stdin.gets); SETTINGS = hello['settings']; \
                                  eval(hello['script'], TOPLEVEL_BINDING, 'bridge.rb')";
 
-/// The first line.
+/// The first line sent.
 #[derive(Debug, Serialize)]
 pub(super) struct BridgeHello<'a> {
     pub(super) settings: &'a BTreeMap<String, String>,
     pub(super) script: &'a str,
 }
 
-/// Any other line.
+/// All other lines sent.
 #[derive(Serialize)]
 pub(super) struct BridgeRequest<'a> {
     op: &'static str,
@@ -36,7 +37,7 @@ pub(super) struct BridgeRequest<'a> {
 }
 
 impl fmt::Debug for BridgeRequest<'_> {
-    /// Without the parameters: a password may be among them.
+    /// Omits the parameters, because a value may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             op,
@@ -49,7 +50,7 @@ impl fmt::Debug for BridgeRequest<'_> {
 }
 
 impl<'a> BridgeRequest<'a> {
-    /// About a type, or about nothing.
+    /// A request about a type, or a general request.
     pub(super) fn for_type(op: &'static str, type_name: &'a str) -> Self {
         Self {
             op,
@@ -60,7 +61,7 @@ impl<'a> BridgeRequest<'a> {
         }
     }
 
-    /// About a resource of which nothing is desired.
+    /// A request about a resource without desired values.
     pub(super) fn for_title(op: &'static str, type_name: &'a str, title: &'a str) -> Self {
         Self {
             title,
@@ -68,7 +69,7 @@ impl<'a> BridgeRequest<'a> {
         }
     }
 
-    /// About a resource. Metaparameters are the engine's, and a name that is only the title is Puppet's to read from it.
+    /// A request about a resource. Omits metaparameters, which the engine handles, and a name equal to the title, which Puppet derives itself.
     pub(super) fn for_resource(op: &'static str, resource: &'a Resource, namevar: &str) -> Self {
         let is_ours = |name: &str| METAPARAMETERS.iter().any(|meta| meta.name == name);
         let is_title = |name: &str, value: &ResourceValue| {
@@ -86,7 +87,7 @@ impl<'a> BridgeRequest<'a> {
         }
     }
 
-    /// The same, about one property.
+    /// Limits the request to one property.
     pub(super) fn for_property(self, property: &'a str) -> Self {
         Self {
             property: Some(property),
@@ -94,7 +95,7 @@ impl<'a> BridgeRequest<'a> {
         }
     }
 
-    /// Whether asking twice does no harm.
+    /// Whether the request is idempotent and can be repeated.
     pub(super) fn is_read_only(&self) -> bool {
         !self.changes_system()
     }
@@ -105,7 +106,7 @@ impl<'a> BridgeRequest<'a> {
     }
 }
 
-/// A line that comes back.
+/// A response line.
 #[derive(Debug, Deserialize)]
 pub(super) struct BridgeResponse<T> {
     pub(super) ok: Option<T>,
@@ -114,14 +115,14 @@ pub(super) struct BridgeResponse<T> {
     pub(super) log: Vec<String>,
 }
 
-/// The line that says that it can be asked.
+/// The response that reports the process as ready.
 #[derive(Debug, Deserialize)]
 pub(super) struct BridgeReady {
     pub(super) ready: Option<String>,
     pub(super) error: Option<BridgeProblem>,
 }
 
-/// Why there is no answer.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct BridgeProblem {
     pub(super) kind: BridgeProblemKind,
@@ -147,7 +148,7 @@ pub(super) struct TypeNamesReply {
     pub(super) types: Vec<String>,
 }
 
-/// What a type accepts.
+/// Description of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct PuppetTypeDescription {
     pub(super) doc: String,
@@ -155,7 +156,7 @@ pub(super) struct PuppetTypeDescription {
     pub(super) attributes: Vec<PuppetAttribute>,
     pub(super) refreshes: bool,
     pub(super) provider: Option<String>,
-    /// The types of what may come first without being told to.
+    /// Types that may be autorequired.
     pub(super) autorequires: Vec<String>,
 }
 
@@ -166,7 +167,7 @@ pub(super) struct PuppetAttribute {
     pub(super) doc: String,
 }
 
-/// What a resource is called, and what comes first without being told to: types and names.
+/// Name and autorequires (types and names) of a resource.
 #[derive(Debug, Deserialize)]
 pub(super) struct CheckReply {
     pub(super) name: String,
@@ -203,11 +204,11 @@ pub(super) struct PuppetPlannedChange {
     pub(super) message: String,
 }
 
-/// Nothing to tell.
+/// A response without data.
 #[derive(Debug, Deserialize)]
 pub(super) struct EmptyReply {}
 
-/// Puppet's value as the engine's; nothing where there is none.
+/// Converts a value from Puppet; `None` for null.
 pub(super) fn value_from_json(json: Json) -> Option<ResourceValue> {
     match json {
         Json::Null => None,
@@ -231,7 +232,7 @@ pub(super) fn value_from_json(json: Json) -> Option<ResourceValue> {
     }
 }
 
-/// Puppet's values as the engine's.
+/// Converts values from Puppet.
 pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
     found
         .into_iter()

@@ -1,4 +1,4 @@
-//! A type of Puppet's as one of the engine's: each verb is a question to the resident process.
+//! Adapts a Puppet type to the engine's type trait: each operation is one request to the resident process.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-/// One of them.
+/// One Puppet type.
 #[derive(Debug)]
 pub(super) struct PuppetResourceType {
     schema: &'static TypeSchema,
     refreshes: bool,
     provider: Option<String>,
-    /// The types of what may come first without being told to.
+    /// Types that may be autorequired.
     autorequires: &'static [&'static str],
     sessions: Arc<PuppetBridge>,
 }
@@ -49,7 +49,7 @@ impl PuppetResourceType {
         }
     }
 
-    /// Asks about a resource; what Puppet logged is said on.
+    /// Sends a request about a resource; forwards Puppet's log lines.
     fn ask_puppet<T: DeserializeOwned>(
         &self,
         cx: &ResourceContext<'_>,
@@ -152,7 +152,7 @@ impl ResourceType for PuppetResourceType {
             .map(|_| ())
     }
 
-    /// What cannot be asked has no order of its own; its evaluation will say why.
+    /// If the query fails, no order is added; the evaluation of the resource will report the error.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -236,8 +236,8 @@ fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
     }
 }
 
-/// Schemas are the engine's constants, and one that is learnt stays as long as the engine. There is one for each definition of a
-/// type that the machine ever had while the daemon runs.
+/// Leaks the schema, because schemas are `'static`. One allocation for each distinct definition of a type
+/// during the lifetime of the daemon.
 fn leak_schema(name: &str, described: &PuppetTypeDescription) -> &'static TypeSchema {
     let attribute = |one: &super::protocol::PuppetAttribute| {
         let (name, doc) = (leak_text(&one.name), leak_text(&one.doc));

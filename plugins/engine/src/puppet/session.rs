@@ -1,6 +1,6 @@
-//! The resident process: started at the first question, one question at a time, ended when it hangs, and when nobody asks.
+//! Manages the resident process: started on first use, one request at a time, killed on a timeout and after an idle period.
 //!
-//! A process that dies or hangs costs the question that it was asked, and the next one has a new process. Knows nothing of types.
+//! If the process dies or hangs, its current request fails, and the next request starts a new process. Independent of resource types.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,41 +18,41 @@ use super::protocol::{
     BridgeRequest, BridgeResponse,
 };
 
-/// The longest answer, in bytes: a list of all packages of a machine has about one million.
+/// Maximum size of a response, in bytes; a list of all packages of a machine takes about one million bytes.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
-/// Where Puppet's own packages have their Ruby.
+/// Ruby interpreter of Puppet's own packages.
 const PUPPET_RUBY: &str = "/opt/puppetlabs/puppet/bin/ruby";
 
-/// Why a question has no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BridgeError {
-    /// There is no Puppet, or no Ruby.
+    /// Puppet or Ruby is missing or does not start.
     #[error(
         "Puppet, which may know it, cannot be asked: {0}; install puppet-agent, or see to it that it works"
     )]
     Unavailable(String),
-    /// It has no such type.
+    /// Puppet does not have the type.
     #[error("Puppet does not know it")]
     UnknownType,
-    /// The resource is wrong.
+    /// The resource is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// It tried, and could not.
+    /// The operation failed.
     #[error("{problem}")]
     Failed { problem: String, log: Vec<String> },
-    /// It ended while it was asked.
+    /// The process ended during the request.
     #[error("Puppet ended while it was asked{}", last_line_suffix(.0))]
     Ended(String),
-    /// It answered something else.
+    /// The response could not be parsed.
     #[error("Puppet gave an answer that makes no sense")]
     Senseless(#[source] serde_json::Error),
-    /// It did not answer.
+    /// No response.
     #[error("Puppet did not answer")]
     System(#[from] SystemError),
 }
 
 impl BridgeError {
-    /// Whether the process is of no use after this.
+    /// Whether the process must be discarded after this error.
     fn is_fatal(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Senseless(_) | Self::System(_))
     }
@@ -67,21 +67,21 @@ fn last_line_suffix(complaints: &str) -> String {
     }
 }
 
-/// An answer, and what was logged meanwhile.
+/// A response and the log lines that accompany it.
 #[derive(Debug)]
 pub(super) struct LoggedAnswer<T> {
     pub(super) ok: T,
     pub(super) log: Vec<String>,
 }
 
-/// The process at hand, if there is one.
+/// The current process, if any.
 #[derive(Debug)]
 pub(super) struct PuppetBridge {
     system: Arc<dyn System>,
     options: PuppetBridgeOptions,
     live: Mutex<Option<BridgeProcess>>,
     closed: Condvar,
-    /// Counts the processes.
+    /// Number of processes started so far.
     generation: AtomicU64,
 }
 
@@ -106,13 +106,13 @@ impl PuppetBridge {
         self.system.root()
     }
 
-    /// Tells one process from another.
+    /// Identifies the current process.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Asks, of a process that is started if need be. One that died since it was last asked is started again, where asking
-    /// twice does no harm.
+    /// Sends a request; starts the process if needed. If the process died since the last request, starts a new one and repeats the request
+    /// if it is idempotent.
     pub(super) fn send_request<T: DeserializeOwned>(
         self: &Arc<Self>,
         request: &BridgeRequest<'_>,
@@ -181,7 +181,7 @@ impl PuppetBridge {
         let mine = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         let sessions = Arc::clone(self);
         let idle = thread::Builder::new().name("puppet-idle".to_owned());
-        // Without the thread, the process stays until its owner goes: no reason not to ask it.
+        // Without the thread the process lives as long as its owner, which is acceptable.
         let _ = idle.spawn(move || sessions.stop_when_idle(mine));
         Ok(BridgeProcess {
             talk,
@@ -197,7 +197,7 @@ impl PuppetBridge {
         };
         let ruby = self.options.ruby.clone().unwrap_or_else(puppets_own);
         let mut command = Command::new([&ruby, "-W0", "-rjson", "-e", BRIDGE_LOADER]);
-        // Files of Ruby code are UTF-8, whatever the daemon's own locale is.
+        // Ruby source files are UTF-8, whatever the locale of the daemon.
         command
             .env
             .insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
@@ -205,7 +205,7 @@ impl PuppetBridge {
         command
     }
 
-    /// Waits until nobody has asked for a while. Ends with the process that it was started for, however that ends.
+    /// Ends the process after the idle timeout. Returns when the process it was started for has ended for any reason.
     fn stop_when_idle(&self, mine: u64) {
         let mut live = self.lock_process();
         while let Some(BridgeProcess { used, .. }) = &*live {
@@ -225,7 +225,7 @@ impl PuppetBridge {
         }
     }
 
-    /// Ends the process, if there is one.
+    /// Ends the process, if any.
     pub(super) fn stop_process(&self) {
         *self.lock_process() = None;
         self.closed.notify_all();

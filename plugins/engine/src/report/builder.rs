@@ -1,11 +1,11 @@
-//! Folds what a run tells into a report.
+//! Builds a report from the events of a run.
 
 use super::{
     REPORT_FORMAT_VERSION, REPORTED_PUPPET_VERSION, ResourceStatus, RunEvent, RunLogEntry,
     RunMetrics, RunReport, RunStart,
 };
 
-/// A report that is not finished.
+/// An unfinished report.
 #[derive(Debug, Default)]
 pub struct RunReportBuilder {
     start: Option<RunStart>,
@@ -15,7 +15,7 @@ pub struct RunReportBuilder {
 }
 
 impl RunReportBuilder {
-    /// Takes in what happened next.
+    /// Adds the next event.
     pub fn add_event(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Start(start) => self.start = Some(start.clone()),
@@ -25,7 +25,7 @@ impl RunReportBuilder {
         }
     }
 
-    /// The report, once the end was told.
+    /// The report; `None` before the end event.
     pub fn into_report(self) -> Option<RunReport> {
         self.report
     }

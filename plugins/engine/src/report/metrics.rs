@@ -1,4 +1,4 @@
-//! The counts of a report.
+//! Metrics of a report.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::{ResourceStatus, RunEnd};
 
-/// One group of counts, in Puppet's layout: `[name, label, value]`.
+/// One group of metrics in Puppet's layout: `[name, label, value]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricGroup {
     /// `resources`, `time`, `changes`, `events`.
     pub name: &'static str,
-    /// The same with a capital letter.
+    /// The name with a capital letter.
     pub label: &'static str,
-    /// The counts.
+    /// The values.
     pub values: Vec<(String, String, serde_json::Number)>,
 }
 
@@ -30,26 +30,26 @@ impl MetricGroup {
     }
 }
 
-/// All groups.
+/// All metric groups.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunMetrics {
-    /// How many resources, and how they fared.
+    /// Number of resources, in total and by result.
     pub resources: MetricGroup,
-    /// Seconds by type, and for the whole.
+    /// Seconds by type and in total.
     pub time: MetricGroup,
-    /// How many changes.
+    /// Number of changes.
     pub changes: MetricGroup,
-    /// How many events, by status.
+    /// Number of events, in total and by status.
     pub events: MetricGroup,
 }
 
 impl RunMetrics {
-    /// Every group with its name.
+    /// All groups in report order.
     pub fn all_groups(&self) -> [&MetricGroup; 4] {
         [&self.resources, &self.time, &self.changes, &self.events]
     }
 
-    /// Counts.
+    /// Computes the metrics.
     pub(super) fn from_statuses(statuses: &[ResourceStatus], end: &RunEnd) -> Self {
         Self {
             resources: count_resources(statuses),
@@ -83,7 +83,7 @@ fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
     resources.add_count("restarted", count(|status| status.restarted));
     resources.add_count("changed", count(|status| status.changed));
     resources.add_count("out_of_sync", count(|status| status.out_of_sync));
-    // Puppet counts this before it replaces the status that says so, and gets 0 for what was evaluated.
+    // Puppet counts this before it replaces the status that sets it, and reports 0 for evaluated resources.
     resources.add_count("scheduled", 0);
     resources.add_count(
         "corrective_change",
@@ -105,7 +105,7 @@ fn sum_times(statuses: &[ResourceStatus], end: &RunEnd) -> MetricGroup {
     for (name, seconds) in &by_type {
         time.add_seconds(name, *seconds);
     }
-    // Present also when the catalog came from a file: readers take its absence for a run that had no catalog.
+    // Present even if the catalog came from a file: readers interpret its absence as a run without a catalog.
     time.add_seconds("config_retrieval", 0.0);
     time.add_seconds("transaction_evaluation", end.transaction_evaluation);
     time.add_seconds("catalog_application", end.total);

@@ -92,7 +92,7 @@ pub struct RunLogEntry {
     pub time: String,
     /// Source file of the resource definition.
     pub file: Option<String>,
-    /// In which line.
+    /// Line number of the resource definition.
     pub line: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ pub struct ResourceStatus {
     pub title: String,
     /// Source file of the definition.
     pub file: Option<String>,
-    /// In which line.
+    /// Line number of the resource definition.
     pub line: Option<u64>,
     /// `File[/etc/motd]`.
     pub resource: String,
@@ -211,9 +211,9 @@ pub struct RunStart {
     pub host: String,
     /// Start time.
     pub time: String,
-    /// Of the catalog.
+    /// Configuration version of the catalog.
     pub configuration_version: Json,
-    /// Of the run.
+    /// UUID of the run.
     pub transaction_uuid: String,
     /// Puppet's environment.
     pub environment: String,
@@ -252,9 +252,9 @@ pub struct RunReport {
     pub host: String,
     /// Start time.
     pub time: String,
-    /// Of the catalog.
+    /// Configuration version of the catalog.
     pub configuration_version: Json,
-    /// Of the run.
+    /// UUID of the run.
     pub transaction_uuid: String,
     /// [`REPORT_FORMAT_VERSION`].
     pub report_format: u32,

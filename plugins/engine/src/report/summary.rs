@@ -1,4 +1,4 @@
-//! `last_run_summary.yaml`, in Puppet's layout: what monitoring plugins read.
+//! `last_run_summary.yaml` in Puppet's layout, as read by monitoring plugins.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde_json::Value as Json;
 
 use super::{REPORTED_PUPPET_VERSION, RunReport};
 
-/// The file's text. `last_run` is in seconds since the epoch.
+/// Renders the file. `last_run` is in seconds since the epoch.
 pub fn render_yaml(report: &RunReport, last_run: i64) -> String {
     let mut text = "---\nversion:\n".to_owned();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "  config: {}",
@@ -40,7 +40,7 @@ pub fn render_yaml(report: &RunReport, last_run: i64) -> String {
     text
 }
 
-/// A number as it is; a text in quotes, which YAML reads as JSON does.
+/// Numbers are written bare; strings are quoted as in JSON, which is valid YAML.
 fn yaml_scalar(value: &Json) -> String {
     match value {
         Json::String(text)

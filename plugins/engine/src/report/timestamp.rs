@@ -1,4 +1,4 @@
-//! Instants as Puppet's reports write them.
+//! Timestamps in the format of Puppet's reports.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 pub fn format_timestamp(instant: SystemTime) -> String {
     match jiff::Timestamp::try_from(instant) {
         Ok(instant) => instant.strftime("%Y-%m-%dT%H:%M:%S.%9f+00:00").to_string(),
-        // Beyond the year 9999, or before -9999.
+        // Year after 9999 or before -9999.
         Err(_) => "1970-01-01T00:00:00.000000000+00:00".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! One resource's turn: skipped, or looked at, changed, and refreshed.
+//! Evaluates one resource: skip, or read, change and refresh.
 
 use std::time::Instant;
 
@@ -15,11 +15,11 @@ use crate::report::{ResourceEvent, ResourceStatus, RunEvent, RunLogLevel};
 use crate::resolved_catalog::MemberId;
 use crate::resource::{Resource, ResourceValue};
 
-/// How much of a digest is kept with a debt, in hexadecimal digits.
+/// Number of hexadecimal digits of a digest stored in the ledger.
 const DIGEST_DIGITS: usize = 32;
 
 impl CatalogRun<'_> {
-    /// The turn of a resource.
+    /// Processes one resource.
     pub(super) fn process_resource(&mut self, node: GraphNodeId, member: MemberId) {
         let resource = self
             .world
@@ -46,7 +46,7 @@ impl CatalogRun<'_> {
     }
 
     pub(super) fn is_noop(&self, resource: &Resource) -> bool {
-        // `noop => false` of a resource overrides the run's noop, as in Puppet, but not the bounds of a read-only engine.
+        // `noop => false` of a resource overrides the run's noop, as in Puppet, but not a read-only engine.
         let own = resource.get("noop").and_then(ResourceValue::as_bool);
         self.engine.is_read_only() || own.unwrap_or(self.options.noop)
     }
@@ -112,7 +112,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// One change after the other; the first is preceded by an intent where others are to be refreshed.
+    /// Applies changes in order. If other resources are to be refreshed, an intent is recorded before the first change.
     fn apply_changes(
         &mut self,
         node: GraphNodeId,
@@ -125,7 +125,7 @@ impl CatalogRun<'_> {
             return;
         }
         let reference = plan.resource.reference();
-        // Decided before the intent is written: the debts of a dead run and ours must not be taken for each other.
+        // Must precede the intent, so that entries of a dead run are not confused with those of this run.
         self.resolve_uncertain(&reference, Some(digest));
         let intent = match self.record_intent(node, &reference, digest) {
             Ok(intent) => intent,
@@ -179,7 +179,7 @@ impl CatalogRun<'_> {
         status.add_event(self.error_event(&reason));
     }
 
-    /// Tells a change, as a line and as an event.
+    /// Reports a change as a log line and an event.
     fn report_change(
         &mut self,
         member: MemberId,
@@ -234,7 +234,7 @@ impl CatalogRun<'_> {
         status.add_event(event);
     }
 
-    /// Whether an earlier run had left another value than the one that was found now.
+    /// Whether an earlier run left a value different from the one found now.
     fn is_corrective(&self, reference: &str, resource: &Resource, change: &PropertyChange) -> bool {
         if change.sensitive || matches!(resource.type_name.as_str(), "exec" | "notify") {
             return false;
@@ -247,7 +247,7 @@ impl CatalogRun<'_> {
         brought.is_some_and(|brought| change.from.as_ref().unwrap_or(&absent) != brought)
     }
 
-    /// What audits found to be other than before.
+    /// Audited properties whose value changed since the last audit.
     fn audit_properties(&mut self, member: MemberId, plan: &ResourcePlan) -> Vec<ResourceEvent> {
         let resource = &plan.resource;
         let mut names: Vec<String> = resource
@@ -314,7 +314,7 @@ impl CatalogRun<'_> {
         events
     }
 
-    /// Which values hold now, as far as they are managed: what a later run finds otherwise was changed by somebody else.
+    /// Stores the current values of managed properties; a later run that finds other values knows that they were changed externally.
     fn store_values(&mut self, plan: &ResourcePlan, status: &ResourceStatus) {
         let now = self.epoch_seconds();
         let engine = self.engine;
@@ -341,7 +341,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// A service that was only just started need not be restarted.
+    /// A service that was just started need not be restarted.
     fn drop_spared_refresh(
         &mut self,
         node: GraphNodeId,
@@ -370,7 +370,7 @@ impl CatalogRun<'_> {
         self.update_ledger(|ledger| ledger.mark_refreshed(&reference));
     }
 
-    /// What the type had to say: a command's output, a message.
+    /// Logs messages of the type: command output and other text.
     pub(super) fn log_output(&mut self, member: MemberId, resource: &Resource) {
         let lines = self.cx.log.take();
         let level = resource
@@ -387,7 +387,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// The text without the resource's secrets.
+    /// Replaces the resource's secrets in the text.
     pub(super) fn redact_text(&self, member: MemberId, text: &str) -> String {
         let Some(known) = self.world.get_member(member) else {
             return text.to_owned();
@@ -400,11 +400,11 @@ impl CatalogRun<'_> {
 }
 
 fn value_to_json(value: &ResourceValue) -> Json {
-    // Texts, numbers and lists; serialising them cannot fail.
+    // Strings, numbers and lists; serialization cannot fail.
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// What Puppet calls a change of that property.
+/// Puppet's event name for a change of that property.
 fn event_name(type_name: &str, change: &PropertyChange) -> String {
     let to = change.to.as_text().unwrap_or_default();
     match (type_name, change.property.as_str(), to) {
@@ -428,12 +428,12 @@ fn event_name(type_name: &str, change: &PropertyChange) -> String {
     }
 }
 
-/// What is desired of a resource, as a digest. No secret can be read off it by who cannot guess the whole.
+/// Digest of the desired state of a resource. Does not reveal a secret unless the entire state can be guessed.
 pub(super) fn definition_digest(resource: &Resource) -> String {
     short_digest(&serde_json::to_vec(&resource.values).unwrap_or_default())
 }
 
-/// What is about to be changed, as a digest.
+/// Digest of the planned changes.
 fn plan_digest(plan: &ResourcePlan) -> String {
     let changes: Vec<_> = plan
         .changes

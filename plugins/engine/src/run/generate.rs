@@ -1,4 +1,4 @@
-//! What resources bring with them: what lies below a directory, what is to be purged.
+//! Adds generated resources: entries below a directory, resources to purge.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::resource::Resource;
 use crate::resource_type::GenerationPhase;
 
 impl CatalogRun<'_> {
-    /// Before anything is evaluated, with what is brought bringing more in turn.
+    /// Generation before any evaluation; generated resources may generate more.
     pub(super) fn generate_before_run(&mut self) {
         let mut open: Vec<MemberId> = self.world.in_order().map(|(id, _)| id).collect();
         open.reverse();
@@ -45,7 +45,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// Right before a resource is evaluated. What is brought comes after it, and what depended on it after all of them.
+    /// Generation right before a resource is evaluated. Generated resources come after it, and its dependents after all of them.
     pub(super) fn generate_with_resource(&mut self, node: GraphNodeId, member: MemberId) {
         let Some(resource) = self.resource_of(member) else {
             return;
@@ -99,7 +99,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// The nodes of what was brought; those that the catalog has already are what they are there.
+    /// Adds nodes for generated resources; those already in the catalog keep their definition.
     fn add_generated_nodes(
         &mut self,
         node: GraphNodeId,

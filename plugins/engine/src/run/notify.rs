@@ -1,4 +1,4 @@
-//! Who is told of a change, and refreshed; and what is owed to whom when that cannot be.
+//! Refresh notifications between resources, and the ledger of refreshes that are still pending.
 
 use super::CatalogRun;
 use super::select::SkipReason;
@@ -9,18 +9,18 @@ use crate::report::{ResourceStatus, RunLogLevel};
 use crate::resolved_catalog::MemberId;
 use crate::resource::Resource;
 
-/// How long a debt is kept whose target has left the catalog, in seconds: 30 days.
+/// How long an entry is kept after its target has left the catalog, in seconds: 30 days.
 const ORPHANED_REFRESH_TTL_SECS: i64 = 30 * 24 * 3600;
 
-/// One thing that a node is told by another.
+/// One refresh queued for a node by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueuedRefresh {
-    /// Whether it only would have happened.
+    /// Whether the source was only changed in noop mode.
     pub(super) noop: bool,
 }
 
 impl CatalogRun<'_> {
-    /// An anchor has nothing to do but to pass on what it is told.
+    /// An anchor only forwards queued refreshes.
     pub(super) fn process_anchor(&mut self, node: GraphNodeId, anchor: &ContainerAnchor) {
         self.propagate_failures(node);
         let skipped = self.skip_by_tags(&anchor.tags).is_some() || self.depends_on_failure(node);
@@ -41,7 +41,7 @@ impl CatalogRun<'_> {
         self.queue_for_targets(node, &[QueuedRefresh { noop }]);
     }
 
-    /// Adds to the queue of everybody whom a change of this node refreshes.
+    /// Queues a refresh for every node that a change of this node refreshes.
     pub(super) fn queue_for_targets(&mut self, node: GraphNodeId, events: &[QueuedRefresh]) {
         if events.is_empty() {
             return;
@@ -61,7 +61,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// A mount that was changed is mounted anew by itself, unless it was to go.
+    /// A mount that was changed is remounted, unless it is being removed.
     pub(super) fn queue_for_itself(
         &mut self,
         node: GraphNodeId,
@@ -91,7 +91,7 @@ impl CatalogRun<'_> {
         resource.is_some_and(|resource| self.engine.supports_refresh(resource))
     }
 
-    /// Puts on the disk what a change of this node, which is about to be made, will owe to whom.
+    /// Records on disk which refreshes the upcoming change of this node will cause.
     pub(super) fn record_intent(
         &mut self,
         node: GraphNodeId,
@@ -131,7 +131,7 @@ impl CatalogRun<'_> {
             .map(Some)
     }
 
-    /// Brings to their targets what earlier runs owe for certain, as far as the targets are still there.
+    /// Queues pending refreshes of earlier runs for their targets, if these are still in the catalog.
     pub(super) fn queue_owed_refreshes(&mut self) {
         let now = self.epoch_seconds();
         let debts: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
@@ -189,11 +189,11 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// A resource was evaluated: now it shows whether the change was made during which an earlier run died.
+    /// Decides uncertain entries after the evaluation of their source, which shows whether the interrupted change was made.
     pub(super) fn resolve_uncertain(&mut self, source: &str, plan: Option<&str>) {
         let now = self.epoch_seconds();
         for debt in self.ledger.uncertain_from(source) {
-            // The same was still to be changed: so nothing had been.
+            // The same change is still planned, so it had not been made.
             if plan == Some(debt.plan.as_str()) {
                 self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
             } else {
@@ -208,7 +208,7 @@ impl CatalogRun<'_> {
         Some((*self.built.nodes.get(&member)?, member))
     }
 
-    /// Does with the resource what it was told to do: the end of its turn.
+    /// Executes the queued refreshes of a resource, at the end of its processing.
     pub(super) fn refresh_resource(
         &mut self,
         node: GraphNodeId,
@@ -238,7 +238,7 @@ impl CatalogRun<'_> {
             self.queue_for_targets(node, &[QueuedRefresh { noop: true }]);
             return;
         }
-        // What comes after it is owed from now on: the command may be done when a crash comes, and its end not yet written.
+        // Refreshes triggered by this one are recorded first: a crash may occur after the command finished but before its result is recorded.
         let intent = self
             .record_intent(node, &reference, "refresh")
             .unwrap_or_else(|error| {
@@ -278,7 +278,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// A read-only engine does not know whether it would change; what it notifies would then be refreshed.
+    /// The read-only engine cannot tell whether this resource would change, so its targets get a noop refresh.
     pub(super) fn report_not_evaluated(
         &mut self,
         node: GraphNodeId,
@@ -293,7 +293,7 @@ impl CatalogRun<'_> {
         self.queue_for_targets(node, &[QueuedRefresh { noop: true }]);
     }
 
-    /// A skipped resource is told nothing in this run; what is owed to it stays owed.
+    /// Drops the queued refreshes of a skipped resource; they stay pending in the ledger.
     pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: &SkipReason) {
         let Some(reference) = self
             .world
@@ -309,7 +309,7 @@ impl CatalogRun<'_> {
         self.update_ledger(|ledger| ledger.record_reason(&reference, skip.reason()));
     }
 
-    /// Every debt that is left has a reason.
+    /// Sets a reason on every remaining entry without one.
     pub(super) fn record_missing_reasons(&mut self) -> Result<(), muster_system::SystemError> {
         let silent = |debt: &&OwedRefresh| debt.reason.is_none();
         let targets: Vec<String> = self
@@ -327,7 +327,7 @@ impl CatalogRun<'_> {
         Ok(())
     }
 
-    /// The ledger could not be written. The run goes on: what it knows is still in memory, and the next start reads what is there.
+    /// Handles a failed ledger write. The run continues with the entries in memory; the next start reads what is on disk.
     pub(super) fn update_ledger(
         &mut self,
         write: impl FnOnce(&mut crate::ledger::RefreshLedger) -> Result<(), muster_system::SystemError>,

@@ -1,4 +1,4 @@
-//! What a run leaves in the state directory, in Puppet's names and layouts.
+//! Files that a run writes to the state directory, with Puppet's names and layouts.
 
 use muster_system::{StateDir, SystemError};
 
@@ -7,16 +7,16 @@ use crate::report::{RunReport, summary};
 
 /// The report of the last run, as JSON.
 pub const REPORT_FILE: &str = "last_run_report.json";
-/// The catalog that was applied last, in whatever form it came.
+/// The last applied catalog, in its input format.
 pub const CATALOG_FILE: &str = "catalog";
-/// Its counts, as YAML.
+/// Metrics of the last run, as YAML.
 pub const SUMMARY_FILE: &str = "last_run_summary.yaml";
-/// The classes of the catalog, one a line.
+/// Classes of the catalog, one per line.
 pub const CLASSES_FILE: &str = "classes.txt";
-/// Its resources, one a line, lower case.
+/// Resources of the catalog, one per line, in lower case.
 pub const RESOURCES_FILE: &str = "resources.txt";
 
-/// Writes them.
+/// Writes all files.
 pub(super) fn write_run_files(
     state: &StateDir,
     catalog: &Catalog,
@@ -38,6 +38,6 @@ pub(super) fn write_run_files(
     state.replace_file(RESOURCES_FILE, lines(resources).as_bytes())?;
     let now = jiff::Timestamp::now().as_second();
     state.replace_file(SUMMARY_FILE, summary::render_yaml(report, now).as_bytes())?;
-    // A report is texts, numbers and lists; serialising it cannot fail.
+    // Strings, numbers and lists; serialization cannot fail.
     state.replace_file(REPORT_FILE, &serde_json::to_vec(report).unwrap_or_default())
 }

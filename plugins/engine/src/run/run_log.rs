@@ -1,17 +1,17 @@
-//! What a run says: to whoever listens, and to the report that is folded meanwhile.
+//! Log output of a run: emits events to the listener and to the report builder.
 
 use super::CatalogRun;
 use crate::report::{ResourceEvent, RunEvent, RunLogEntry, RunLogLevel};
 use crate::resolved_catalog::CatalogMember;
 
 impl CatalogRun<'_> {
-    /// Tells it to everybody.
+    /// Emits an event to the listener and the report builder.
     pub(super) fn emit_event(&mut self, event: &RunEvent) {
         self.builder.add_event(event);
         (self.tell)(event);
     }
 
-    /// A line of the run itself.
+    /// Logs a message of the run itself.
     pub(super) fn log_message(&mut self, level: RunLogLevel, message: &str) {
         let log = RunLogEntry {
             level,
@@ -25,7 +25,7 @@ impl CatalogRun<'_> {
         self.emit_log_entry(log);
     }
 
-    /// A line of a resource, or of something about it: `/Stage[main]/Main/File[/x]/ensure`.
+    /// Logs a message of a resource or one of its properties: `/Stage[main]/Main/File[/x]/ensure`.
     pub(super) fn log_member_message(
         &mut self,
         member: crate::resolved_catalog::MemberId,
@@ -74,12 +74,12 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// The event of a failure that is no property's.
+    /// The event of a failure that is not specific to a property.
     pub(super) fn error_event(&self, message: &str) -> ResourceEvent {
         self.whole_event("resource_error", "failure", message)
     }
 
-    /// The event of something that happened to a resource as a whole.
+    /// An event of a resource as a whole.
     pub(super) fn whole_event(
         &self,
         name: &str,

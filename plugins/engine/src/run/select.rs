@@ -1,4 +1,4 @@
-//! Who is skipped in a run, and why.
+//! Decides which resources are skipped, and why.
 
 use std::collections::BTreeSet;
 
@@ -11,27 +11,27 @@ use crate::report::RunLogLevel;
 use crate::resolved_catalog::MemberId;
 use crate::types::schedule::ScheduleResourceType;
 
-/// Why a node is not seen to. In the order in which Puppet asks.
+/// Why a node is skipped, in the order of Puppet's checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SkipReason {
     /// It has a tag that is to be skipped.
     TagUnwanted,
-    /// It has none of the tags that are asked for.
+    /// It has none of the requested tags.
     TagMissing,
-    /// Its schedule says that it is not the time.
+    /// Outside its schedule.
     Schedule,
-    /// Something that it depends on failed.
+    /// A dependency failed.
     Dependency,
-    /// The run asks for other resources.
+    /// The run is limited to other resources.
     NotAsked,
-    /// It is for other machines.
+    /// It is exported for other machines.
     Virtual,
-    /// The run was told to stop.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl SkipReason {
-    /// For the ledger: why what is owed could not be paid.
+    /// The reason recorded in the ledger for a pending refresh.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::TagUnwanted => "it has a tag that the run skips",
@@ -46,7 +46,7 @@ impl SkipReason {
 }
 
 impl CatalogRun<'_> {
-    /// Whether tags let a node through.
+    /// Whether the run's tag options exclude a node.
     pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<SkipReason> {
         let has = |wanted: &String| tags.contains(&wanted.to_lowercase());
         if self.options.skip_tags.iter().any(has) {
@@ -58,7 +58,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// Whether a resource is skipped; says so aloud where Puppet does.
+    /// Whether a resource is skipped; logs it where Puppet does.
     pub(super) fn skip_reason(
         &mut self,
         node: GraphNodeId,
@@ -94,7 +94,7 @@ impl CatalogRun<'_> {
         is_virtual.then_some(SkipReason::Virtual)
     }
 
-    /// Everything that failed and that the node depends on: what its direct dependencies are, and what those know of.
+    /// Collects all failed dependencies of the node: its direct dependencies and those recorded for them.
     pub(super) fn propagate_failures(&mut self, node: GraphNodeId) {
         let mut failed = BTreeSet::new();
         for before in self.built.graph.predecessors(node) {
@@ -116,7 +116,7 @@ impl CatalogRun<'_> {
             .is_some_and(|note| !note.failed_dependencies.is_empty())
     }
 
-    /// Whether the resource has a schedule that does not let it be looked at now.
+    /// Whether the resource has a schedule that does not allow evaluation now.
     fn is_outside_schedule(&self, member: MemberId) -> bool {
         let Some(resource) = self
             .world
@@ -134,13 +134,13 @@ impl CatalogRun<'_> {
         let seen = self.memory.get(&resource.reference());
         let checked = seen.and_then(|seen| Timestamp::from_second(seen.checked?).ok());
         let now = Timestamp::from_second(self.epoch_seconds()).unwrap_or(Timestamp::MAX);
-        // What cannot be told was refused when the catalog was judged.
+        // Invalid schedules were rejected when the catalog was validated.
         let allowed =
             ScheduleResourceType::allows_change(&schedule, checked, now, &TimeZone::system());
         !allowed.unwrap_or(true)
     }
 
-    /// Names each failed resource once in a run.
+    /// Logs each failed resource once per run.
     fn log_failed_dependencies(&mut self, node: GraphNodeId, member: MemberId) {
         let failed = self
             .notes
@@ -150,7 +150,7 @@ impl CatalogRun<'_> {
         for dependency in failed {
             if self.told_failures.insert(dependency) {
                 let name = cycle::node_name(&self.built.graph, &self.world, dependency);
-                // Puppet says `false` of what only failed to refresh.
+                // Puppet reports `false` for a resource that only failed to refresh.
                 let is_failed = self.notes.get(dependency).is_some_and(|note| note.failed);
                 let message = format!("Dependency {name} has failures: {is_failed}");
                 self.log_member_message(member, None, RunLogLevel::Notice, &message);

@@ -100,7 +100,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct CronResourceType;
 
@@ -193,7 +193,7 @@ impl ResourceType for CronResourceType {
         crontab_file(cx, &plan.resource)?.apply_plan(cx, &SCHEMA, plan)
     }
 
-    /// The user whose job it is.
+    /// The owner of the crontab.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -258,14 +258,14 @@ fn crontab_user(resource: &Resource) -> &str {
         .unwrap_or("root")
 }
 
-/// Where a job is, in the words of this type: by user, not by path.
+/// Sets the location of a job as this type expresses it: by user, not by path.
 fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
     for name in ["user", "target"] {
         values.insert(name.to_owned(), ResourceValue::from(crontab));
     }
 }
 
-/// On the machine that we run on, `crontab` installs and tells cron; in a scratch root the file is all there is.
+/// On the local machine `crontab` installs the file and notifies cron; in a scratch root the file is written directly.
 fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
     let user = crontab_user(resource);
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
@@ -290,7 +290,7 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
     })
 }
 
-/// An unmarked job with the same command at the same times is the one that is meant, as in Puppet.
+/// An unmarked job with the same command and times is treated as this resource, as in Puppet.
 fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool {
     let same = |field: &&str| match (resource.get(field), found.get(*field)) {
         (Some(desired), found) => {
@@ -306,7 +306,7 @@ fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool 
         && TIME_FIELDS.iter().chain(&["special"]).all(same)
 }
 
-/// Judges the five times, turns names into numbers and `*` into `absent`.
+/// Validates the five time fields; converts names to numbers and `*` to `absent`.
 fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
     let special = resource
         .get_text("special")

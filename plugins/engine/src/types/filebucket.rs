@@ -1,7 +1,7 @@
-//! `filebucket`: where files keep what they were, under a name that `backup` of a `file` says.
+//! `filebucket`: a backup location for files, referenced by name in `backup` of a `file`.
 //!
-//! Every bucket is a directory of this machine. One that Puppet keeps on a server (`path => false`) shares the directory of
-//! all buckets without a path: what a file was is kept, though not centrally.
+//! Every bucket is a local directory. A bucket that Puppet keeps on a server (`path => false`) uses the shared default
+//! directory: backups are kept, though not centrally.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -37,7 +37,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct FilebucketResourceType;
 
@@ -77,7 +77,7 @@ impl ResourceType for FilebucketResourceType {
         GenerationPhase::BeforeTheRun
     }
 
-    /// Brings nothing; only makes itself known to the files.
+    /// Generates nothing; only registers the bucket.
     fn generate_resources(
         &self,
         cx: &ResourceContext<'_>,

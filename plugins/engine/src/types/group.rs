@@ -1,6 +1,6 @@
-//! `group`: a group of users. A user's own list of groups is the business of the type `user`.
+//! `group`: a group of users. Supplementary groups of a user are managed by the type `user`.
 //!
-//! Members are compared as sets: without `auth_membership` others may be there too.
+//! Members are compared as sets: without `auth_membership` additional members are allowed.
 
 use super::user::merge_lists;
 use crate::error::EngineError;
@@ -67,7 +67,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct GroupResourceType;
 

@@ -45,7 +45,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct HostResourceType;
 
@@ -100,7 +100,7 @@ impl ResourceType for HostResourceType {
         hosts_file(resource).read_state(cx, resource)
     }
 
-    /// Aliases are told as they stand on the line, with blanks between them.
+    /// Messages show aliases as on the line, separated by blanks.
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         for change in &mut plan.changes {
@@ -120,7 +120,7 @@ impl ResourceType for HostResourceType {
         hosts_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
     }
 
-    /// The file that it is a line of.
+    /// The file that contains the line.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -157,7 +157,7 @@ fn is_host_name(name: &str) -> bool {
     name.split('.').all(part)
 }
 
-/// An address; IPv6 with a zone too (`fe80::1%eth0`).
+/// Whether the text is an IP address; IPv6 may have a zone (`fe80::1%eth0`).
 fn is_address(text: &str) -> bool {
     let zoned = || {
         let (address, zone) = text.split_once('%')?;

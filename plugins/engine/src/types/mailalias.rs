@@ -1,4 +1,4 @@
-//! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; an exec that is notified does.
+//! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; use an exec that subscribes to it.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -39,7 +39,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct MailaliasResourceType;
 
@@ -79,7 +79,7 @@ impl ResourceType for MailaliasResourceType {
             );
             return Err(EngineError::invalid_value(&resource, "recipient", problem));
         }
-        // One form takes the other's place.
+        // `recipient` and `file` replace each other.
         if recipient || file {
             let other = if recipient { "file" } else { "recipient" };
             resource
@@ -106,7 +106,7 @@ impl ResourceType for MailaliasResourceType {
         aliases_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
     }
 
-    /// The file that it is a line of.
+    /// The file that contains the line.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -133,7 +133,7 @@ fn aliases_file(resource: &Resource) -> ParsedFile {
     )
 }
 
-/// `name: recipient, recipient`, or `name: :include: /path`; lines that begin with a blank continue the one before.
+/// `name: recipient, recipient`, or `name: :include: /path`; lines that start with a blank continue the previous one.
 #[derive(Debug)]
 pub struct AliasesFormat;
 
@@ -169,7 +169,7 @@ impl RecordFormat for AliasesFormat {
     }
 }
 
-/// Quotes what is more than a plain address.
+/// Quotes a recipient that is not a plain address.
 fn quote_recipient(recipient: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-+_@.".contains(c);
     if recipient.chars().all(plain) {
@@ -203,7 +203,7 @@ fn parse_alias(line: &str) -> Option<FileRecord> {
     })
 }
 
-/// Splits at commas outside quotes, and takes the quotes away.
+/// Splits at commas outside quotes and removes the quotes.
 fn split_recipients(text: &str) -> Vec<String> {
     let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = text.chars();
@@ -212,7 +212,7 @@ fn split_recipients(text: &str) -> Vec<String> {
             '"' => quoted = !quoted,
             '\\' if quoted => part.extend(letters.next()),
             ',' if !quoted => parts.push(std::mem::take(&mut part)),
-            // Blanks outside quotes only separate.
+            // Leading blanks outside quotes are separators.
             blank if !quoted && blank.is_whitespace() && part.is_empty() => {}
             other => part.push(other),
         }

@@ -1,6 +1,6 @@
 //! `mount`: a line of fstab, and whether the file system is mounted.
 //!
-//! Only the machine that we run on can mount something; in a scratch root the line is all there is.
+//! File systems are mounted only on the local machine; in a scratch root only the line is managed.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext,
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 const FSTAB_FILE: &str = "/etc/fstab";
-/// What the kernel says is mounted.
+/// The kernel's list of mounts.
 const MOUNT_TABLE_FILE: &str = "/proc/self/mounts";
-/// Longest list of mounts that is read, in bytes.
+/// Maximum size of the list of mounts, in bytes.
 const MAX_MOUNT_TABLE_BYTES: u64 = 16 * 1024 * 1024;
-/// The fields of a line, in their order.
+/// Managed fields of a line, in order.
 const FSTAB_FIELDS: [&str; 4] = ["fstype", "options", "dump", "pass"];
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -73,7 +73,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct MountResourceType;
 
@@ -104,7 +104,7 @@ impl ResourceType for MountResourceType {
         Ok(resource)
     }
 
-    /// `ensure` is `mounted`, `unmounted` (fstab has it), `ghost` (mounted, and fstab does not have it) or `absent`.
+    /// `ensure` is `mounted`, `unmounted` (in fstab only), `ghost` (mounted, not in fstab) or `absent`.
     fn read_state(
         &self,
         cx: &ResourceContext<'_>,
@@ -137,7 +137,7 @@ impl ResourceType for MountResourceType {
         let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
         for change in &mut plan.changes {
             if change.property == "ensure" {
-                // Unlike other types, this one says it as of any property.
+                // Unlike other types, Puppet uses the generic property message for `ensure` here.
                 change.message = match (found, change.to.as_text().unwrap_or_default()) {
                     ("absent", to) => format!("defined 'ensure' as '{to}'"),
                     (from, "absent") => format!("undefined 'ensure' from '{from}'"),
@@ -145,7 +145,7 @@ impl ResourceType for MountResourceType {
                 };
             }
         }
-        // What is mounted without a line has no properties to be compared.
+        // A mount without an fstab line has no properties to compare.
         if !listed {
             plan.changes.retain(|change| change.property == "ensure");
         }
@@ -201,7 +201,7 @@ impl ResourceType for MountResourceType {
         true
     }
 
-    /// Mounts it anew, if it is mounted.
+    /// Remounts it if it is mounted.
     fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
         let is_swap = resource.get_text("fstype") == Some("swap");
         if is_swap || !mounted_paths(cx, resource)?.contains(&resource.name) {
@@ -216,7 +216,7 @@ impl ResourceType for MountResourceType {
         run_mount_command(cx, resource, &["mount", name])
     }
 
-    /// The mounts above it, and the file that it is a line of.
+    /// The mounts above it, and the file that contains the line.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -258,7 +258,7 @@ fn fstab_file(resource: &Resource) -> ParsedFile {
     )
 }
 
-/// Every place where something is mounted.
+/// All mount points.
 fn mounted_paths(
     cx: &ResourceContext<'_>,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! `notify`: says something to whoever asked. Never in sync, as in Puppet: saying it is the change.
+//! `notify`: logs a message. Never in sync, as in Puppet: the message is the change.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -26,7 +26,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct NotifyResourceType;
 

@@ -1,4 +1,4 @@
-//! `package`: that a package is installed, in which version, or not at all.
+//! `package`: whether a package is installed, and its version.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, quote_value};
@@ -10,7 +10,7 @@ use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-/// Under this name a state carries the newest version, where that matters.
+/// State key for the newest version; set only where needed.
 const CANDIDATE_VERSION_KEY: &str = "newest version";
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -75,7 +75,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct PackageResourceType;
 
@@ -210,7 +210,7 @@ impl ResourceType for PackageResourceType {
                 },
             );
         }
-        // Apt does not touch what is held, and somebody asked for a change.
+        // Apt does not change held packages, so the hold is released for a requested change.
         if held && desired != "held" {
             tool.run_operation(cx, resource, PackageOperation::Unhold)?;
         }
@@ -238,7 +238,7 @@ impl ResourceType for PackageResourceType {
         Ok(())
     }
 
-    /// The files that it is installed from and by.
+    /// The files named by `responsefile` and `source`, if these are absolute paths.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -298,7 +298,7 @@ fn is_ensured(desired: &ResourceValue, found: &ResourceValue, state: &ResourceSt
     }
 }
 
-/// Puppet's words: `purged` whatever was before, `created` from nothing at all.
+/// Puppet's messages: `purged` whatever the previous state, `created` if it was absent.
 fn with_ensure_message(change: PropertyChange, newest: Option<&ResourceValue>) -> PropertyChange {
     let gone = change.from.as_ref().is_some_and(is_gone);
     match change.to.as_text() {

@@ -1,4 +1,4 @@
-//! Keys of a user that the catalog does not have: with `purge_ssh_keys` a `user` brings an absent `ssh_authorized_key` for each.
+//! Purges ssh keys that are not in the catalog: with `purge_ssh_keys`, a `user` generates an absent `ssh_authorized_key` for each.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use crate::resource::Resource;
 use crate::resource_type::{CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS};
 
-/// Where keys are when nobody says otherwise, from the home directory.
+/// Default key file, relative to the home directory.
 const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
 
-/// Whether something is to be purged.
+/// Whether purging is requested.
 pub(super) fn is_purge_requested(resource: &Resource) -> bool {
     !matches!(
         resource.get_list("purge_ssh_keys").as_slice(),
@@ -22,7 +22,7 @@ pub(super) fn is_purge_requested(resource: &Resource) -> bool {
     ) && resource.get_text("ensure") != Some("absent")
 }
 
-/// Whether it is `true`, `false` or paths.
+/// Accepts `true`, `false` or paths.
 pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> {
     let words = resource.get_list("purge_ssh_keys");
     let alone = words.len() == 1;
@@ -45,7 +45,7 @@ pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> 
     }
 }
 
-/// The keys that must go.
+/// Generates the keys to remove.
 pub(super) fn generate_absent_keys(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -56,7 +56,7 @@ pub(super) fn generate_absent_keys(
     let home = match (resource.get_text("home"), known) {
         (Some(home), _) => home.to_owned(),
         (None, Some(user)) => user.home,
-        // A user that is not there yet has no keys that would be known.
+        // The user does not exist yet, so it has no known key files.
         (None, None) => return Ok(Vec::new()),
     };
     let mut unwanted = Vec::new();

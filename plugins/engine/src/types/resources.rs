@@ -1,4 +1,4 @@
-//! `resources`: what the machine has of a type, and the catalog does not, is removed.
+//! `resources`: removes resources of a type that exist on the machine but are not in the catalog.
 
 use std::path::Path;
 
@@ -41,16 +41,16 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// Users that are never removed, whatever their number.
+/// Users that are never removed, whatever their uid.
 const PROTECTED_USERS: [&str; 6] = ["root", "nobody", "bin", "noaccess", "daemon", "sys"];
-/// The greatest number of a system's user where `login.defs` says nothing.
+/// Highest system uid if `login.defs` does not define it.
 const DEFAULT_MAX_SYSTEM_UID: i64 = 499;
-/// Longest `login.defs` that is read, in bytes.
+/// Maximum size of `login.defs`, in bytes.
 const MAX_LOGIN_DEFS_BYTES: u64 = 1024 * 1024;
-/// What says where a resource is, and is needed to find it again.
+/// Attributes that determine the location of a resource and are needed to find it again.
 const LOCATION_ATTRIBUTES: [&str; 2] = ["target", "user"];
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct ResourcesResourceType;
 
@@ -153,7 +153,7 @@ fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineErro
         })
 }
 
-/// Users that stay.
+/// Users excluded from purging.
 struct SparedUsers {
     users: bool,
     up_to: Option<i64>,
@@ -185,7 +185,7 @@ fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedU
     })
 }
 
-/// One below `UID_MIN` of `login.defs`.
+/// `UID_MIN` of `login.defs` minus one.
 fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64, EngineError> {
     let text = match cx
         .system
@@ -206,7 +206,7 @@ fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<
     Ok(least.map_or(DEFAULT_MAX_SYSTEM_UID, |least| least - 1))
 }
 
-/// The resource that must not be there: where it was found, and with what was said about all of them.
+/// An absent resource at the location found, with the attributes set for the purge.
 fn absent_resource(
     known: &dyn ResourceType,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! `service`: that a service runs, and whether it starts at boot.
+//! `service`: whether a service is running, and whether it starts at boot.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -72,7 +72,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct ServiceResourceType;
 
@@ -94,13 +94,13 @@ impl ResourceType for ServiceResourceType {
         Ok(resource)
     }
 
-    /// A service that is not known does not run and does not start at boot; asking for more than that is a failure.
+    /// An unknown service is stopped and disabled; requesting any other state is an error.
     fn read_state(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<ResourceState, EngineError> {
-        // Not every read comes after `check`, and a name with slashes would lead out of /etc/init.d.
+        // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
         let more = resource.get_text("ensure") == Some("running")
@@ -117,7 +117,7 @@ impl ResourceType for ServiceResourceType {
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
-        // Puppet syncs `enable` together with `ensure` and does not tell; here it is a change of its own.
+        // Puppet syncs `enable` together with `ensure` without reporting it; here it is a separate change.
         if plan
             .changes
             .iter()
@@ -132,7 +132,7 @@ impl ResourceType for ServiceResourceType {
             .get("enable")
             .and_then(ResourceValue::as_text)
             .is_some_and(|word| !["true", "false", "mask"].contains(&word));
-        // What systemd calls static or generated can be masked, and nothing else.
+        // Units that systemd reports as static or generated can only be masked.
         plan.changes.retain(|change| {
             change.property != "enable" || !fixed || change.to.as_text() == Some("mask")
         });
@@ -160,7 +160,7 @@ impl ResourceType for ServiceResourceType {
         true
     }
 
-    /// Restarts it if it runs; what is stopped stays so.
+    /// Restarts the service if it is running; a stopped service stays stopped.
     fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
         let provider = choose_provider(cx, resource)?;
         if provider.query_service(cx, resource)?.running {
@@ -169,7 +169,7 @@ impl ResourceType for ServiceResourceType {
         Ok(())
     }
 
-    /// A service that was only just started knows its new configuration.
+    /// A service that was just started already uses its new configuration.
     fn spares_refresh(&self, change: &PropertyChange) -> bool {
         change.property == "ensure" && change.to.as_text() == Some("running")
     }

@@ -1,4 +1,4 @@
-//! `ssh_authorized_key`: a line of `~/.ssh/authorized_keys`, known by its comment.
+//! `ssh_authorized_key`: a line of `~/.ssh/authorized_keys`, identified by its comment.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// What is accepted as the kind of a key, and what each stands for.
+/// Accepted names of key types, and the type each stands for.
 const KEY_TYPE_ALIASES: [(&str, &str); 5] = [
     ("dsa", "ssh-dss"),
     ("ed25519", "ssh-ed25519"),
@@ -80,7 +80,7 @@ const KEY_TYPES: [&str; 14] = [
     "ecdsa-sha2-nistp521-cert-v01@openssh.com",
 ];
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct SshAuthorizedKeyResourceType;
 
@@ -168,7 +168,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         file.apply_plan(cx, &SCHEMA, plan)
     }
 
-    /// The user whose account it opens, and the file itself where the catalog has that.
+    /// The user of the account, and the file itself.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -215,7 +215,7 @@ fn default_target(user: &PasswdUser) -> PathBuf {
     Path::new("/").join(&user.home).join(".ssh/authorized_keys")
 }
 
-/// The file of the resource; `None` when it depends on a user that does not exist.
+/// The key file; `None` if it depends on a user that does not exist.
 fn keys_file(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -243,7 +243,7 @@ fn keys_file(
     }))
 }
 
-/// Refuses links in the user's own directory: they would have us write wherever the user likes.
+/// Rejects a key file or parent directory that is a symbolic link, because the user could redirect the write.
 fn refuse_links(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -309,7 +309,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     let (key, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     values.insert("type".to_owned(), ResourceValue::from(kind));
     values.insert("key".to_owned(), ResourceValue::from(key));
-    // A key without comment has nothing to be called by but itself.
+    // A key without a comment is named by the key itself.
     let name = if comment.trim().is_empty() {
         key
     } else {
@@ -321,7 +321,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     })
 }
 
-/// Where the options end: at the first blank outside quotes.
+/// End of the options: the first blank outside quotes.
 fn end_of_options(line: &str) -> Option<usize> {
     let mut quoted = false;
     let mut letters = line.char_indices();
@@ -336,7 +336,7 @@ fn end_of_options(line: &str) -> Option<usize> {
     None
 }
 
-/// Splits at commas outside quotes; `None` when a part is not `word` or `word="value"`.
+/// Splits at commas outside quotes; `None` if a part is not `word` or `word="value"`.
 fn split_options(text: &str) -> Option<Vec<String>> {
     let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = text.chars();

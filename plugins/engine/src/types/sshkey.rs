@@ -1,4 +1,4 @@
-//! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left alone.
+//! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left unchanged.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -43,7 +43,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// What is accepted as the kind of a key, and what each stands for.
+/// Accepted names of key types, and the type each stands for.
 const KEY_TYPE_ALIASES: [(&str, &str); 5] = [
     ("dsa", "ssh-dss"),
     ("ed25519", "ssh-ed25519"),
@@ -62,7 +62,7 @@ const KEY_TYPES: [&str; 8] = [
     "sk-ssh-ed25519@openssh.com",
 ];
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct SshkeyResourceType;
 
@@ -71,7 +71,7 @@ impl ResourceType for SshkeyResourceType {
         &SCHEMA
     }
 
-    /// Makes name and kind the name by which the line is known.
+    /// Combines name and key type to the name that identifies the line.
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         let (host, kind) = match resource.name.split_once('@') {
             Some((host, kind)) => (host.to_owned(), Some(kind.to_owned())),
@@ -141,7 +141,7 @@ impl ResourceType for SshkeyResourceType {
         known_hosts_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
     }
 
-    /// The file that it is a line of.
+    /// The file that contains the line.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -198,7 +198,7 @@ impl RecordFormat for KnownHostsFormat {
 
 fn parse_line(line: &str) -> Option<FileRecord> {
     let line = line.trim();
-    // Comments, names that nobody can read, and marks of authorities and revoked keys.
+    // Comments, hashed names, and markers of certificate authorities and revoked keys.
     if line.starts_with(['#', '|', '@']) {
         return None;
     }

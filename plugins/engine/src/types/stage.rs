@@ -1,4 +1,4 @@
-//! `stage`: a name for a part of the run. What comes before what is the catalog's affair.
+//! `stage`: a named phase of the run. The order of stages is defined by the catalog.
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -17,7 +17,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     )],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct StageResourceType;
 

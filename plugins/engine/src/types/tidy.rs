@@ -1,6 +1,6 @@
-//! `tidy`: files that are old, or big, or simply in the way, are removed. Brings a `file` with `ensure => absent` for each.
+//! `tidy`: removes files by age, size or name. Generates a `file` with `ensure => absent` for each.
 //!
-//! A directory goes only together with everything in it: one file that stays keeps it.
+//! A directory is removed only together with all its entries: one remaining file keeps it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -77,10 +77,10 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// So many entries are worth a warning.
+/// Number of entries that triggers a warning.
 const ENTRY_WARNING_LIMIT: usize = 1000;
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct TidyResourceType;
 
@@ -146,7 +146,7 @@ impl ResourceType for TidyResourceType {
         if !chosen.is_empty() {
             cx.log_line(format!("Tidying {} files", chosen.len()));
         }
-        // The deepest first.
+        // Deepest first.
         chosen
             .iter()
             .rev()
@@ -222,7 +222,7 @@ fn size_limit(resource: &Resource) -> Result<Option<u64>, EngineError> {
     })
 }
 
-/// The path itself and, if asked for, what is below it.
+/// The path itself and, with `recurse`, everything below it.
 fn collect_entries(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -262,7 +262,7 @@ fn collect_entries(
     Ok(found)
 }
 
-/// What makes a file go.
+/// Criteria for removal.
 struct TidyRule<'a> {
     now: SystemTime,
     age: Option<Duration>,
@@ -309,7 +309,7 @@ impl<'a> TidyRule<'a> {
             "ctime" => metadata.changed,
             _ => metadata.accessed,
         };
-        // What comes from the future has the age 0.
+        // A time in the future counts as age 0.
         let age = self.now.duration_since(since).unwrap_or_default();
         self.age
             .is_some_and(|least| age.as_secs() >= least.as_secs())
@@ -330,7 +330,7 @@ fn path_of(resource: &Resource, below: &Path) -> String {
         .into_owned()
 }
 
-/// Takes the directories out in which something stays.
+/// Excludes directories with remaining entries.
 fn without_kept(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -342,7 +342,7 @@ fn without_kept(
         .filter(|entry| entry.metadata.kind == FileEntryKind::Directory)
         .map(|entry| entry.below.as_path())
         .collect();
-    // The deepest first: what stays there keeps all above it.
+    // Deepest first, because an entry that remains keeps all its parents.
     directories.sort_by_key(|below| std::cmp::Reverse(below.components().count()));
     for below in directories {
         let path = path_of(resource, below);
@@ -355,7 +355,7 @@ fn without_kept(
     Ok(goes)
 }
 
-/// The file that must not be there. A directory comes after what is in it.
+/// The absent `file`. A directory comes after its entries.
 fn absent_file(
     resource: &Resource,
     below: &Path,

@@ -1,6 +1,6 @@
-//! `user`: an account. Does not manage its keys and files; the types `ssh_authorized_key` and `file` do.
+//! `user`: an account. Keys and files are managed by the types `ssh_authorized_key` and `file`.
 //!
-//! Puppet's order and words. Groups are compared as sets: with `membership => minimum` others may be there too.
+//! Property order and messages are Puppet's. Groups are compared as sets: with `membership => minimum` additional groups are allowed.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The type.
+/// The resource type.
 #[derive(Debug)]
 pub struct UserResourceType;
 
@@ -142,7 +142,7 @@ impl ResourceType for UserResourceType {
                 return Err(EngineError::invalid_value(&resource, attribute, problem));
             }
         }
-        // A number is the same however it was written.
+        // Normalizes a numeric gid.
         if let Some(gid) = resource
             .get_text("gid")
             .and_then(|gid| gid.parse::<u32>().ok())
@@ -168,7 +168,7 @@ impl ResourceType for UserResourceType {
             return Ok(ResourceState::absent());
         };
         let mut values = user_values(&found);
-        // A group given by name is compared by name, when it is the one.
+        // If the desired group is given by name and matches, report it by name.
         if let Some(wanted) = resource.get_text("gid") {
             let group = accounts
                 .find_group(wanted, local)
@@ -242,7 +242,7 @@ impl ResourceType for UserResourceType {
         }
     }
 
-    /// Its groups: the primary one by name or number, the others by name.
+    /// Its groups: the primary one by name or gid, the others by name.
     fn autorequires(
         &self,
         resource: &Resource,
@@ -283,7 +283,7 @@ impl ResourceType for UserResourceType {
     }
 }
 
-/// What is wrong with each value, if something is.
+/// Validation errors by attribute.
 fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
     let line = |name: &'static str| {
         let text = resource
@@ -367,17 +367,17 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-/// All but the number that stands for none.
+/// Any id except the reserved one that means "none".
 fn is_id(number: i64) -> bool {
     u32::try_from(number).is_ok_and(|id| id != u32::MAX)
 }
 
-/// shadow has no days before 1970, and 0 could be read as never.
+/// shadow has no days before 1970, and 0 may be interpreted as never.
 fn is_expiry(day: &str) -> bool {
     dates::parse_day(day).is_some_and(|day| day > 0)
 }
 
-/// Sorted and without doubles, so that lists compare as sets.
+/// Sorted and deduplicated, so that lists compare as sets.
 pub(super) fn merge_lists(wanted: &[&str], found: &[&str], keep: bool) -> ResourceValue {
     let mut names: BTreeSet<&str> = wanted
         .iter()
@@ -388,7 +388,7 @@ pub(super) fn merge_lists(wanted: &[&str], found: &[&str], keep: bool) -> Resour
     ResourceValue::List(names.into_iter().map(str::to_owned).collect())
 }
 
-/// All that is known about a user, as properties.
+/// All data of a user as properties.
 fn user_values(user: &Account) -> ResourceValues {
     let mut values = ResourceValues::from([
         ("ensure".to_owned(), ResourceValue::from("present")),

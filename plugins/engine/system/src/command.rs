@@ -1,4 +1,4 @@
-//! A program to run, as a value. Argument arrays only: there is no way to write a shell line here by accident.
+//! A program to run, as a value. Argument arrays only, so a shell command line cannot be built by accident.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What to run and how. The environment is clean: only what is in `env`, besides `PATH`, `LC_ALL=C` and `HOME`.
+/// A program and its environment. The environment is clean: only `env`, plus `PATH`, `LC_ALL=C` and `HOME`.
 #[derive(Clone)]
 pub struct Command {
     /// Program and arguments. A program without a slash is looked up in `PATH` of `env`, or the standard one.
     pub argv: Vec<String>,
-    /// Bytes for standard input; empty means `/dev/null`. Never shown in `Debug`: passwords go this way.
+    /// Bytes for standard input; empty means `/dev/null`. Omitted in `Debug`, because it may contain passwords.
     pub stdin: Vec<u8>,
     /// Additional environment.
     pub env: BTreeMap<String, String>,
-    /// Working directory, the node's own path; `/` when absent.
+    /// Working directory as a node path; default `/`.
     pub cwd: Option<PathBuf>,
     /// File creation mask.
     pub umask: Option<u32>,
@@ -24,18 +24,18 @@ pub struct Command {
     pub uid: Option<u32>,
     /// Run with this group (numeric).
     pub gid: Option<u32>,
-    /// Longest run; the whole process group gets TERM, then KILL. `None`: no limit.
+    /// Timeout; the process group then gets TERM, and later KILL. `None`: no timeout.
     pub timeout: Option<Duration>,
-    /// Bytes of output that are kept; the rest is read and dropped, and [`CommandOutput::truncated`] says so.
+    /// Maximum number of output bytes kept; further output is read and dropped, and [`CommandOutput::truncated`] is set.
     pub output_limit: usize,
-    /// Ends the process group early when it becomes true.
+    /// Ends the process group early when set.
     pub cancel: CancelFlag,
-    /// Hears all output as it comes, also what is beyond the limit, and what came before a timeout.
+    /// Receives all output as it arrives, including output beyond the limit and before a timeout.
     pub listener: Option<OutputListener>,
 }
 
 impl Command {
-    /// A command with a clean environment, closed input, 300 s and 1 MiB of output.
+    /// A command with a clean environment, no input, a timeout of 300 s and an output limit of 1 MiB.
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -52,7 +52,7 @@ impl Command {
         }
     }
 
-    /// The program, for messages.
+    /// The program name for messages.
     pub fn program_name(&self) -> &str {
         self.argv.first().map_or("", String::as_str)
     }
@@ -77,7 +77,7 @@ pub enum OutputStream {
 }
 
 impl OutputStream {
-    /// The word for it.
+    /// The name of the stream.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -88,17 +88,17 @@ impl OutputStream {
 
 type OutputCallback = dyn Fn(OutputStream, &[u8]) + Send + Sync;
 
-/// Hears a program's output as it comes, in pieces of any size. Must be quick: the program waits for it.
+/// Callback for a program's output, in chunks of any size. Must return quickly, because it blocks the program.
 #[derive(Clone)]
 pub struct OutputListener(Arc<OutputCallback>);
 
 impl OutputListener {
-    /// A listener that does this with each piece.
+    /// A listener that calls this function with each chunk.
     pub fn new(hear: impl Fn(OutputStream, &[u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
 
-    /// Something was printed.
+    /// Passes a chunk to the callback.
     pub(crate) fn handle_output(&self, stream: OutputStream, bytes: &[u8]) {
         (self.0)(stream, bytes);
     }
@@ -110,12 +110,12 @@ impl fmt::Debug for OutputListener {
     }
 }
 
-/// What a program left behind.
+/// Result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// Exit code; 128 + signal when a signal ended it.
+    /// Exit code; 128 + signal if ended by a signal.
     pub code: i32,
-    /// Standard output and standard error as they came, in one stream.
+    /// Standard output and standard error interleaved in order of arrival.
     pub combined: Vec<u8>,
     /// Standard output alone.
     pub stdout: Vec<u8>,
@@ -124,7 +124,7 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// What a program leaves that prints `stdout` and ends with `code`.
+    /// Result of a program that prints `stdout` and exits with `code`.
     pub fn new(code: i32, stdout: impl Into<Vec<u8>>) -> Self {
         let stdout = stdout.into();
         Self {
@@ -135,7 +135,7 @@ impl CommandOutput {
         }
     }
 
-    /// Whether the program ended with code 0.
+    /// Whether the exit code is 0.
     pub fn is_success(&self) -> bool {
         self.code == 0
     }
@@ -146,17 +146,17 @@ impl CommandOutput {
     }
 }
 
-/// A flag that the asker can raise and the worker looks at.
+/// A cancel flag, set by the caller and polled by the worker.
 #[derive(Debug, Clone, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
-    /// Raises the flag, for good.
+    /// Sets the flag permanently.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether the flag is up.
+    /// Whether the flag is set.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -1,8 +1,8 @@
-//! Files below a root directory, reached by descriptor: a symbolic link is not followed on any component of a path.
+//! Access to files below a root directory by descriptor, without following a symbolic link in any path component.
 //!
-//! Each directory on the way is opened below the one before with `O_NOFOLLOW`, and the last name is used through the
-//! descriptor of its directory. A directory that is replaced by a link during a call makes the call fail. Does not decide
-//! which paths are allowed, and does not resolve links: the caller passes a path without links.
+//! Each directory on the path is opened relative to its parent with `O_NOFOLLOW`, and the last component is used relative to
+//! its directory's descriptor. If a directory is replaced by a link during a call, the call fails. Does not decide
+//! which paths are allowed and does not resolve links: the caller passes a path without links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -18,27 +18,27 @@ use rustix::io::Errno;
 use crate::real::convert_metadata;
 use crate::{FileEntryKind, FileMetadata, SystemError};
 
-/// Deepest directory tree that is removed; each level holds one descriptor.
+/// Maximum depth of a directory tree that is removed; each level holds one descriptor.
 const MAX_TREE_DEPTH: usize = 128;
 
-/// A root directory below which entries are opened.
+/// A root directory opened for access below it.
 #[derive(Debug)]
 pub struct ConfinedRoot {
     root: OwnedFd,
 }
 
-/// One name in a directory that is held open. The name may not exist.
+/// A name in an open directory. The name may not exist.
 #[derive(Debug)]
 pub struct ConfinedEntry {
     directory: OwnedFd,
-    /// Absent for the root directory itself.
+    /// `None` for the root directory itself.
     name: Option<OsString>,
     path: PathBuf,
-    /// Whether every user may search each directory between the root and the entry.
+    /// Whether every directory from the root to the entry is searchable by all users.
     searchable: bool,
 }
 
-/// A file or directory that is open for reading.
+/// A file or directory open for reading.
 #[derive(Debug)]
 pub struct ConfinedFile {
     file: File,
@@ -47,14 +47,14 @@ pub struct ConfinedFile {
     searchable: bool,
 }
 
-/// What `fstat` says of an entry.
+/// Result of `fstat` for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryStatus {
     /// Kind, mode, owner, size and times.
     pub metadata: FileMetadata,
     /// Number of hard links.
     pub links: u64,
-    /// Number of the file system's device; with the inode it identifies the file.
+    /// Device number of the file system; together with the inode it identifies the file.
     pub device: u64,
 }
 
@@ -73,14 +73,14 @@ impl EntryStatus {
         (self.device, self.metadata.inode) == (other.device, other.metadata.inode)
     }
 
-    /// Whether the file has more than one name. Directories always have, and are not counted.
+    /// Whether the file has more than one hard link. Always false for directories.
     pub fn is_hard_linked(&self) -> bool {
         self.metadata.kind != FileEntryKind::Directory && self.links > 1
     }
 }
 
 impl ConfinedRoot {
-    /// Opens the root directory. Links in its own path are followed.
+    /// Opens the root directory. Follows links in its path.
     pub fn open(root: &Path) -> Result<Self, SystemError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
@@ -88,7 +88,7 @@ impl ConfinedRoot {
         Ok(Self { root })
     }
 
-    /// The entry at an absolute path; nothing when a directory on the way does not exist.
+    /// The entry at an absolute path; `None` if a parent directory does not exist.
     pub fn find_entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
         let mut names = path_components(path)?;
         let name = names.pop();
@@ -118,7 +118,7 @@ impl ConfinedRoot {
 }
 
 impl ConfinedEntry {
-    /// What the entry is, a link as itself; nothing when it does not exist.
+    /// Status of the entry without following a link; `None` if it does not exist.
     pub fn status(&self) -> Result<Option<EntryStatus>, SystemError> {
         match self.open_at(OFlags::PATH) {
             Ok(file) => EntryStatus::of_descriptor(&file)
@@ -129,14 +129,14 @@ impl ConfinedEntry {
         }
     }
 
-    /// Where a link points.
+    /// The target of a link.
     pub fn read_link(&self) -> Result<PathBuf, SystemError> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
         let target = target.map_err(errno_error("read the link", &self.path))?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
-    /// Opens a file or directory for reading; never waits for a pipe. A link, device, pipe or socket is refused.
+    /// Opens a file or directory for reading; does not block on a pipe. Rejects links, devices, pipes and sockets.
     pub fn open(&self) -> Result<ConfinedFile, SystemError> {
         let refused = || {
             let source = io::Error::new(
@@ -151,7 +151,7 @@ impl ConfinedEntry {
                 FileEntryKind::File | FileEntryKind::Directory
             )
         };
-        // Opening a device can have effects of its own, so the kind is checked before as well.
+        // Check the kind before opening as well, because opening a device can have side effects.
         if self.status()?.is_some_and(|status| !usable(&status)) {
             return Err(refused());
         }
@@ -171,7 +171,7 @@ impl ConfinedEntry {
         })
     }
 
-    /// Creates an empty file with this mode. An entry that exists is an error.
+    /// Creates an empty file with this mode. Fails if the entry exists.
     pub fn create_file(&self, mode: u32) -> Result<(), SystemError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = self
@@ -182,7 +182,7 @@ impl ConfinedEntry {
             .map_err(|source| file_error("create", &self.path, source))
     }
 
-    /// Creates a directory with this mode. An entry that exists is an error.
+    /// Creates a directory with this mode. Fails if the entry exists.
     pub fn create_directory(&self, mode: u32) -> Result<(), SystemError> {
         rustix::fs::mkdirat(&self.directory, self.name(), Mode::RWXU)
             .map_err(errno_error("create directory", &self.path))?;
@@ -193,7 +193,7 @@ impl ConfinedEntry {
             .map_err(|source| file_error("create directory", &self.path, source))
     }
 
-    /// Removes a file, a link, or with `directory` an empty directory. An entry that does not exist is an error.
+    /// Removes a file, a link, or with `directory` an empty directory. Fails if the entry does not exist.
     pub fn remove_entry(&self, directory: bool) -> Result<(), SystemError> {
         let flags = if directory {
             AtFlags::REMOVEDIR
@@ -204,7 +204,7 @@ impl ConfinedEntry {
             .map_err(errno_error("remove", &self.path))
     }
 
-    /// Removes a directory and everything below it, on its own file system only.
+    /// Removes a directory tree, on its own file system only.
     pub fn remove_tree(&self) -> Result<(), SystemError> {
         let fail = errno_error("remove", &self.path);
         let top = open_listed(&self.directory, self.name()).map_err(&fail)?;
@@ -225,17 +225,17 @@ impl ConfinedEntry {
 }
 
 impl ConfinedFile {
-    /// What the open file is.
+    /// Status of the open file.
     pub fn status(&self) -> &EntryStatus {
         &self.status
     }
 
-    /// Whether every user may read it: by its own mode, and by those of the directories above it.
+    /// Whether every user can read it, according to its mode and the modes of its parent directories.
     pub fn is_world_readable(&self) -> bool {
         self.searchable && self.status.metadata.mode & 0o004 != 0
     }
 
-    /// The whole content; refused when larger than `limit` bytes.
+    /// The content; fails if larger than `limit` bytes.
     pub fn read_content(&self, limit: u64) -> Result<Vec<u8>, SystemError> {
         let mut content = Vec::new();
         (&self.file)
@@ -253,7 +253,7 @@ impl ConfinedFile {
         Ok(content)
     }
 
-    /// Sets the times of access and change to now.
+    /// Sets access and modification time to now.
     pub fn set_times_to_now(&self) -> Result<(), SystemError> {
         let now = Timespec {
             tv_sec: 0,
@@ -267,7 +267,7 @@ impl ConfinedFile {
             .map_err(errno_error("set the times of", &self.path))
     }
 
-    /// The names in the directory, sorted, each with what it is; those that vanish meanwhile are left out.
+    /// Entry names, sorted. Fails if a name is not UTF-8.
     pub fn list_entries(&self) -> Result<Vec<String>, SystemError> {
         let fail = errno_error("list", &self.path);
         let mut found = Vec::new();
@@ -286,7 +286,7 @@ impl ConfinedFile {
         Ok(found)
     }
 
-    /// What one name in the directory is; nothing when it does not exist.
+    /// Status of one name in the directory; `None` if it does not exist.
     pub fn status_of(&self, name: &str) -> Result<Option<EntryStatus>, SystemError> {
         let entry = ConfinedEntry {
             directory: self
@@ -302,7 +302,7 @@ impl ConfinedFile {
     }
 }
 
-/// The content of a regular file of at most `limit` bytes that every user may read; nothing for any other.
+/// Content of a regular, world-readable file of at most `limit` bytes; `None` for any other file.
 pub(crate) fn read_world_readable(
     root: &Path,
     path: &Path,
@@ -323,7 +323,7 @@ pub(crate) fn read_world_readable(
     file.read_content(limit).map(Some)
 }
 
-/// Removes what a directory holds. Stays on one device, so that what is mounted below is not emptied.
+/// Removes everything in a directory. Stays on one device, so mounted file systems are not emptied.
 fn clear_directory(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io::Result<()> {
     let depth = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
     for name in list_names(directory)? {
@@ -343,7 +343,7 @@ fn clear_directory(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io
     Ok(())
 }
 
-/// The names in a directory, without `.` and `..`.
+/// Entry names without `.` and `..`.
 fn list_names(directory: impl AsFd) -> rustix::io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -369,7 +369,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
     rustix::fs::readlinkat(directory, name, Vec::new()).is_ok()
 }
 
-/// The names of an absolute path; `..` is refused.
+/// Components of an absolute path; rejects `..`.
 fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
     let refused = || SystemError::Path {
         path: path.to_owned(),

@@ -1,99 +1,99 @@
-//! What can go wrong with the machine, with the path or program it went wrong with.
+//! Errors of system access, with the path or program concerned.
 
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A failure of one call on the machine.
+/// A failed call on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
     /// A file operation failed.
     #[error("cannot {verb} {}", path.display())]
     File {
-        /// What was tried, as in `cannot read /etc/passwd`.
+        /// The operation, as in `cannot read /etc/passwd`.
         verb: &'static str,
-        /// The node's own path.
+        /// Path on the node.
         path: PathBuf,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A file is larger than the caller wanted to read.
+    /// A file is larger than the caller's limit.
     #[error("{} is {size} bytes, more than the {limit} that are read of such a file", path.display())]
     TooLarge {
-        /// The node's own path.
+        /// Path on the node.
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The path is relative, or climbs out of the root.
+    /// The path is relative or leaves the root.
     #[error("{} is not an absolute path inside the machine", path.display())]
     Path {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// Somebody else holds the lock.
+    /// Another process holds the lock.
     #[error("{} is still locked by another process after {} s", path.display(), patience.as_secs())]
     Locked {
-        /// The node's own path of the lock file.
+        /// Path of the lock file on the node.
         path: PathBuf,
-        /// How long was waited.
+        /// The wait time.
         patience: Duration,
     },
     /// The program could not be started.
     #[error("cannot start `{program}`")]
     Start {
-        /// The program as asked for.
+        /// The requested program.
         program: String,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A program that is talked to does not take or give lines.
+    /// Communication with an interactive program failed.
     #[error("cannot talk to `{program}`")]
     Talk {
-        /// The program as asked for.
+        /// The requested program.
         program: String,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
     /// A process could not be signalled.
     #[error("cannot signal process {pid}")]
     Signal {
-        /// Its number.
+        /// Process id.
         pid: u32,
-        /// The system's word.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// The program ran longer than allowed; its process group was ended.
+    /// The program exceeded its timeout; its process group was killed.
     #[error("`{program}` did not end within {} s and was stopped", after.as_secs_f64())]
     Timeout {
-        /// The program as asked for.
+        /// The requested program.
         program: String,
-        /// The limit.
+        /// The timeout.
         after: Duration,
     },
-    /// The view of the machine that was given does not allow it; nothing was touched.
+    /// The view of the machine does not permit the operation; nothing was changed.
     #[error("a plan for a remote caller does not {what}")]
     NotAllowed {
-        /// What was tried, as in "run `/bin/sh`".
+        /// The operation, as in "run `/bin/sh`".
         what: String,
     },
-    /// The caller took the request back; the process group was ended.
+    /// The caller cancelled the request; the process group was killed.
     #[error("`{program}` was stopped because the request was cancelled")]
     Cancelled {
-        /// The program as asked for.
+        /// The requested program.
         program: String,
     },
 }
 
 impl SystemError {
-    /// Whether the error says that something does not exist.
+    /// Whether the error means that something does not exist.
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::File { source, .. } | Self::Start { source, .. } => {
@@ -104,12 +104,12 @@ impl SystemError {
     }
 }
 
-/// An error with its causes in one line, for logs, records and answers: `cannot read /etc/passwd: permission denied`.
+/// Formats an error and its causes on one line, for logs, records and replies: `cannot read /etc/passwd: permission denied`.
 pub fn error_chain(error: &dyn Error) -> String {
     with_causes(error.to_string(), error)
 }
 
-/// Words of one's own, followed by what caused an error.
+/// Formats a message followed by the causes of an error.
 pub fn with_causes(words: impl Into<String>, error: &dyn Error) -> String {
     let mut line = words.into();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What a path is, and what it can be told to be.
+//! File metadata and attributes.
 
 use std::time::SystemTime;
 
@@ -9,13 +9,13 @@ pub enum FileEntryKind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, whether or not it points anywhere.
+    /// A symbolic link, dangling or not.
     Link,
     /// A device, socket or pipe.
     Other,
 }
 
-/// What `lstat` tells.
+/// Result of `lstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMetadata {
     /// File, directory, link or other.
@@ -28,17 +28,17 @@ pub struct FileMetadata {
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Last change of the content.
+    /// Modification time of the content.
     pub modified: SystemTime,
-    /// Last look at the content, as exactly as the file system keeps it.
+    /// Access time, as precise as the file system records it.
     pub accessed: SystemTime,
-    /// Last change of the content, the owner, the mode or the number of names.
+    /// Status change time: content, owner, mode or number of links.
     pub changed: SystemTime,
-    /// Which file it is on its file system: another one when it was replaced as a whole.
+    /// Inode number; changes when the file is replaced.
     pub inode: u64,
 }
 
-/// Mode, owner and group to set; `None` leaves as is.
+/// Mode, owner and group to set; `None` keeps the current value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileAttributes {
     /// Permission bits.

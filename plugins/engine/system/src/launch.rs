@@ -1,7 +1,7 @@
-//! Programs that have nothing to do with us any more: left behind for good, or become in our place.
+//! Starts programs independent of this process: detached, or replacing this process.
 //!
-//! Unlike [`crate::System::run_command`] nobody reads what such a program prints, nobody waits for it, and nothing of ours is open in it: no
-//! pipe can end it, and neither can the end of the service, the run or the terminal that we belong to.
+//! Unlike [`crate::System::run_command`], output is not read, the exit is not awaited, and no descriptor is inherited: the
+//! program survives closed pipes and the end of the service, run or terminal of this process.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -20,14 +20,14 @@ use nix::unistd::execv;
 
 use crate::error::SystemError;
 
-/// There when systemd is the first process.
+/// Exists if systemd is the init process.
 const SYSTEMD_MARKER: &str = "/run/systemd/system";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What tells a daemon that it is to change itself, and must not end one that is not yet ready to hear it.
+/// Signals that request an update or reload of the daemon, and would kill a daemon that has no handlers yet.
 const BLOCKED_SIGNALS: [Signal; 2] = [Signal::SIGUSR2, Signal::SIGHUP];
 
-/// Leaves a program behind, in a session of its own, and under systemd in a unit of its own with this name, because the end of our
-/// unit would be its end too. Returns when it is on its way; whether it does what it should is for others to see.
+/// Starts a detached program in its own session, and under systemd in its own unit with this name, because stopping our
+/// unit would otherwise kill it. Returns once it is started; does not check what it does.
 pub fn launch_detached(unit: &str, argv: &[String]) -> Result<(), SystemError> {
     let mut last = None;
     for way in launch_commands(Path::new(SYSTEMD_MARKER).exists(), unit, argv) {
@@ -42,14 +42,14 @@ pub fn launch_detached(unit: &str, argv: &[String]) -> Result<(), SystemError> {
     })
 }
 
-/// The commands to try, the best first.
+/// The commands to try, in order of preference.
 fn launch_commands(has_systemd: bool, unit: &str, argv: &[String]) -> Vec<Vec<String>> {
     let with = |words: &[&str]| -> Vec<String> {
         let words = words.iter().map(|word| (*word).to_owned());
         words.chain(argv.iter().cloned()).collect()
     };
     let unit = format!("--unit={unit}");
-    // What the program starts and leaves running outlives it, as it would outside of systemd.
+    // Processes started by the program outlive it, as they would without systemd.
     let service = [
         "systemd-run",
         "--quiet",
@@ -90,9 +90,9 @@ fn run_launcher(argv: &[String]) -> io::Result<()> {
     }
 }
 
-/// Becomes another program, with the same process number and environment; returns only when that fails.
+/// Replaces this process by another program with the same pid and environment; returns only on failure.
 ///
-/// `SIGUSR2` and `SIGHUP` wait until the new program says by [`unblock_signals`] that it is ready for them: in between they would end it.
+/// `SIGUSR2` and `SIGHUP` stay blocked until the new program calls [`unblock_signals`]: they would kill it before its handlers are installed.
 pub fn replace_process(
     program: &Path,
     arguments: impl IntoIterator<Item = OsString>,
@@ -111,16 +111,16 @@ pub fn replace_process(
     let told: SigSet = BLOCKED_SIGNALS.into_iter().collect();
     told.thread_block().map_err(|errno| failed(errno.into()))?;
     let become_it = execv(&path, &argv).map_err(|errno| failed(errno.into()));
-    // Still here: nobody else will hear them.
+    // The exec failed, so this process must handle them again.
     unblock_signals();
     become_it
 }
 
-/// Hears the signals that waited while this program was being started by [`replace_process`]. On the program's first thread, when it
-/// knows what to do about them.
+/// Unblocks the signals blocked by [`replace_process`]. Call it on the program's first thread, after the handlers are
+/// installed.
 pub fn unblock_signals() {
     let told: SigSet = BLOCKED_SIGNALS.into_iter().collect();
-    // The kernel refuses only masks that are none.
+    // Fails only for an invalid mask.
     let _ = told.thread_unblock();
 }
 

@@ -1,7 +1,7 @@
-//! Finds where a path of the node really ends, link by link, without ever leaving the node's root.
+//! Resolves a node path link by link without leaving the node's root.
 //!
-//! Pure apart from the question "is this a link, and where to?", which the caller answers. Follows the rules of a chroot:
-//! an absolute link starts again at the root, and `..` at the root stays there. Does not check that anything exists.
+//! Pure: the caller supplies the link lookup. Follows the rules of a chroot:
+//! an absolute link restarts at the root, and `..` at the root stays there. Does not check existence.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -10,13 +10,13 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::SystemError;
 
-/// As many links as the Linux kernel follows in one path.
+/// Maximum number of links followed in one path, as in the Linux kernel.
 const MAX_LINKS: usize = 40;
 
-/// Resolves `path` to a path without links and without `..`, both ends being the node's own (`/etc/passwd`).
+/// Resolves `path` to a path without links and without `..`; both are node paths (`/etc/passwd`).
 ///
-/// `link` answers with the target when the given path is a symbolic link. With `follow` a link at the end is followed too.
-/// A relative path, or one whose own `..` climb above the root, is refused.
+/// `link` returns the target if the given path is a symbolic link. With `follow`, a link in the last component is followed too.
+/// Rejects a relative path, or one whose own `..` components leave the root.
 pub(crate) fn resolve_path(
     path: &Path,
     follow: bool,
@@ -55,7 +55,7 @@ pub(crate) fn resolve_path(
     Ok(done)
 }
 
-/// Refuses what is not an absolute path inside the machine.
+/// Rejects anything but an absolute path inside the machine.
 pub(crate) fn check_path(path: &Path) -> Result<(), SystemError> {
     let refused = || SystemError::Path {
         path: path.to_owned(),

@@ -1,7 +1,7 @@
-//! Puppet's lock of a run: a file that holds a process number, and that stands for as long as the process is what it says.
+//! Puppet's run lock: a file with a process id, valid while that process is alive and has a Puppet process name.
 //!
-//! Puppet takes the lock away from a process that is gone, or that is not called like itself (`puppet`, `...puppet`, `puppet-...`,
-//! or a Ruby that runs Puppet). So while we hold it, our process is called `rpcd-puppet`.
+//! Puppet removes the lock if the process is gone or its name is not one of Puppet's (`puppet`, `...puppet`, `puppet-...`,
+//! or a Ruby that runs Puppet). So this process is renamed to `rpcd-puppet` while it holds the lock.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,29 +10,29 @@ use std::path::{Path, PathBuf};
 
 use crate::error::SystemError;
 
-/// What this process is called while it holds the lock.
+/// Name of this process while it holds the lock.
 const LOCK_PROCESS_NAME: &str = "rpcd-puppet";
-/// The longest lock file that is read, in bytes; a longer one is garbage.
+/// Maximum size of a lock file, in bytes; a longer one is invalid.
 const MAX_LOCK_FILE_BYTES: u64 = 64;
 
 /// A held lock; released when dropped.
 #[derive(Debug)]
 pub struct PidLock {
     path: PathBuf,
-    /// What the process was called before.
+    /// Previous process name.
     name: Option<String>,
 }
 
 impl PidLock {
-    /// Takes the lock, or says which process holds it. The directory must exist; the path is the host's own.
+    /// Takes the lock, or returns the process that holds it. The directory must exist; host path.
     pub fn acquire(path: &Path) -> Result<Result<Self, u32>, SystemError> {
-        // Named first: from the moment on in which the file is there, whoever looks must respect it.
+        // Rename first: the lock must be valid from the moment the file exists.
         let name = rename_process(LOCK_PROCESS_NAME);
         let mut lock = Self {
             path: path.to_owned(),
             name,
         };
-        // A stale lock is removed and taken at once; whoever is quicker has it.
+        // A stale lock is removed and the attempt repeated; a concurrent process may win.
         for _ in 0..3 {
             match create_lock_file(path) {
                 Ok(()) => return Ok(Ok(lock)),
@@ -57,7 +57,7 @@ impl PidLock {
         Ok(Err(lock_holder(path).unwrap_or_default()))
     }
 
-    /// Lets the file alone: it is somebody else's.
+    /// Leaves the file in place, because another process owns it.
     fn abandon(&mut self) {
         self.path = PathBuf::new();
     }
@@ -66,7 +66,7 @@ impl PidLock {
 impl Drop for PidLock {
     fn drop(&mut self) {
         if read_pid(&self.path) == Some(std::process::id()) {
-            // Nothing to do if it fails: the process number will be stale soon.
+            // A failure is harmless: the process id becomes stale when this process ends.
             let _ = fs::remove_file(&self.path);
         }
         if let Some(name) = &self.name {
@@ -75,7 +75,7 @@ impl Drop for PidLock {
     }
 }
 
-/// The process that holds the lock, by Puppet's own test; `None` when it is free or stale.
+/// The process that holds the lock, by Puppet's own check; `None` if it is free or stale.
 pub fn lock_holder(path: &Path) -> Option<u32> {
     read_pid(path).filter(|pid| is_puppet(*pid))
 }
@@ -108,7 +108,7 @@ fn is_puppet(pid: u32) -> bool {
     called || (name.contains("ruby") && text("cmdline").contains("puppet"))
 }
 
-/// Names the process, that is, its first thread, and says what it was called before.
+/// Renames the process (its first thread) and returns the previous name.
 fn rename_process(name: &str) -> Option<String> {
     let path = format!("/proc/self/task/{}/comm", std::process::id());
     let before = fs::read_to_string(&path).ok()?;

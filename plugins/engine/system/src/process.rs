@@ -1,5 +1,5 @@
-//! Processes of the machine: how they are known for certain, where those that outlive us leave their output, and how what nobody
-//! announces is waited for.
+//! Process identity, the output spool of detached programs, and polling for conditions without
+//! notification.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 
 pub use nix::sys::signal::Signal;
 
-/// How long the last of what a program printed is awaited after its end, when somebody whom it left behind (a daemon) keeps its
+/// How long to wait for remaining output after the exit of a program if a descendant (a daemon) keeps its
 /// streams open.
 pub const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often is looked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits on this thread until it is so, `patience` at most; whether it became so. For what the kernel does not announce: the end of a
-/// process that is not our child, a file that somebody writes.
+/// Blocks this thread until the condition is true, at most `patience`; returns whether it became true. For conditions without kernel notification:
+/// the exit of a
+/// process that is not our child, a file written by another process.
 pub fn wait_until(patience: Duration, so: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     loop {
@@ -32,17 +33,17 @@ pub fn wait_until(patience: Duration, so: impl Fn() -> bool) -> bool {
     }
 }
 
-/// One process, for good: its number may be given to another one later, but not with the same start.
+/// Identifies one process permanently: the pid may be reused, but not with the same start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// The number.
+    /// Process id.
     pub pid: u32,
-    /// When it was started, in clock ticks since the machine's boot: field 22 of `/proc/PID/stat`.
+    /// Start time, in clock ticks since boot: field 22 of `/proc/PID/stat`.
     pub started: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now; `None` when there is none that still does something.
+    /// The process that has this pid now; `None` if there is none or it is a zombie.
     pub fn from_pid(pid: u32) -> Option<Self> {
         let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
         stat.is_alive().then_some(Self {
@@ -52,7 +53,7 @@ impl ProcessId {
     }
 }
 
-/// How long the machine has been up: a clock that nobody sets, and that all processes share.
+/// Time since boot: a monotonic clock shared by all processes.
 pub fn system_uptime() -> Duration {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = text.split_ascii_whitespace().next();
@@ -62,49 +63,49 @@ pub fn system_uptime() -> Duration {
         .unwrap_or_default()
 }
 
-/// Where a program that outlives us leaves what it prints and how it ended: files in a directory of ours on the host, not of
-/// the node, which exists and which only we may enter.
+/// Output and exit code of a detached program: files in an existing directory on the host (not the
+/// node) that only this user may access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessSpool {
     /// The directory.
     pub directory: PathBuf,
-    /// Bytes that are kept of each stream; the rest is read and dropped.
+    /// Maximum number of bytes kept per stream; further output is read and dropped.
     pub limit: u64,
 }
 
 impl ProcessSpool {
-    /// What the program prints on its standard output, as it comes.
+    /// Standard output, written as it arrives.
     pub const STDOUT: &str = "stdout";
-    /// What it prints on its standard error.
+    /// Standard error.
     pub const STDERR: &str = "stderr";
-    /// Its exit code as a number, 128 + signal when a signal ended it. There when it has ended, and complete then. The streams
-    /// are complete when the process that was started is gone, which also waits for whom the program left behind; whoever does not
-    /// wait for those waits [`OUTPUT_DRAIN_TIMEOUT`].
+    /// Exit code as a number, 128 + signal if ended by a signal. Exists, complete, once the program has ended. The streams
+    /// are complete once the started process is gone, which also waits for descendants; callers that do not
+    /// wait for descendants wait [`OUTPUT_DRAIN_TIMEOUT`].
     pub const EXIT: &str = "exit";
 }
 
-/// What the kernel tells of a process in `/proc/PID/stat`.
+/// Contents of `/proc/PID/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// The program's name, cut to 15 bytes by the kernel.
+    /// Program name, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// One letter: `R` running, `S` sleeping, `Z` ended and not yet taken notice of, and so on.
+    /// State: `R` running, `S` sleeping, `Z` zombie, and so on.
     pub state: char,
-    /// The number of its parent.
+    /// Pid of its parent.
     pub parent: u32,
-    /// Processor time in clock ticks, in its own code and for it in the kernel.
+    /// CPU time in clock ticks, user and system.
     pub ticks: u64,
-    /// When it was started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub started: u64,
 }
 
 impl ProcessStat {
-    /// Reads the text. The name stands in parentheses, and may hold parentheses and blanks itself.
+    /// Parses the text. The name is in parentheses and may itself contain parentheses and blanks.
     pub fn parse(text: &str) -> Option<Self> {
         let (head, rest) = text.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // The first of them is field 3 of the file.
+        // The first element is field 3 of the file.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
             name: name.to_owned(),
@@ -115,7 +116,7 @@ impl ProcessStat {
         })
     }
 
-    /// Whether it still does something: a process that ended and waits to be noticed does not.
+    /// Whether it is alive; a zombie is not.
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }

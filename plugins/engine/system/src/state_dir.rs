@@ -1,7 +1,7 @@
-//! A directory on the host in which the engine keeps what must outlive it: whole files, and files that only grow.
+//! A directory on the host for the engine's persistent state: files replaced as a whole, and append-only files.
 //!
-//! The paths here are the host's own, not the node's: a node that lives below a root keeps its state beside it. The directory is
-//! for us alone (0700, files 0600), because what resources contain may be secret.
+//! Paths are host paths, not node paths: a node below a root keeps its state outside that root. The directory is
+//! private (0700, files 0600), because resources may contain secrets.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens the directory, creating it and its parents if need be.
+    /// Opens the directory; creates it and its parents if needed.
     pub fn open(path: &Path) -> Result<Self, SystemError> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
         created.map_err(file_error("create", path))?;
@@ -29,7 +29,7 @@ impl StateDir {
         })
     }
 
-    /// The directory with nothing in it: what was there is removed.
+    /// Removes the directory's content and opens it empty.
     pub fn recreate(path: &Path) -> Result<Self, SystemError> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -39,12 +39,12 @@ impl StateDir {
         }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The whole content of a file; `None` when there is none. Refused when larger than `limit` bytes.
+    /// The content of a file; `None` if it does not exist. Fails if larger than `limit` bytes.
     pub fn read_file(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
         let path = self.path.join(name);
         let failing = || file_error("read", &path);
@@ -64,7 +64,7 @@ impl StateDir {
         Ok(Some(content))
     }
 
-    /// Replaces a file as a whole, so that a crash leaves the old one or the new one.
+    /// Replaces a whole file atomically: after a crash either the old or the new content exists.
     pub fn replace_file(&self, name: &str, content: &[u8]) -> Result<(), SystemError> {
         let path = self.path.join(name);
         let write = || {
@@ -82,7 +82,7 @@ impl StateDir {
         write().map_err(file_error("write", &path))
     }
 
-    /// Makes a file as a whole where none is; tells whether it did. Of several who try at once one succeeds.
+    /// Creates a whole file if it does not exist; returns whether it did. Of concurrent callers exactly one succeeds.
     pub fn create_new(&self, name: &str, content: &[u8]) -> Result<bool, SystemError> {
         let path = self.path.join(name);
         let write = || {
@@ -102,7 +102,7 @@ impl StateDir {
         write().map_err(file_error("create", &path))
     }
 
-    /// A file that only grows, from the given length on: what lies behind it is cut off.
+    /// Opens an append-only file and truncates it to the given length.
     pub fn open_appender(&self, name: &str, length: u64) -> Result<FileAppender, SystemError> {
         let path = self.path.join(name);
         let open = || {
@@ -121,7 +121,7 @@ impl StateDir {
         Ok(FileAppender { file, path })
     }
 
-    /// The names in a directory below; none when it is not there.
+    /// Names in a subdirectory; empty if it does not exist.
     pub fn list_names(&self, name: &str) -> Result<Vec<String>, SystemError> {
         let path = self.path.join(name);
         let entries = match fs::read_dir(&path) {
@@ -139,7 +139,7 @@ impl StateDir {
             .map_err(file_error("list", &path))
     }
 
-    /// Removes a file. Nothing there is no error.
+    /// Removes a file. A missing file is not an error.
     pub fn remove_file(&self, name: &str) -> Result<(), SystemError> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
@@ -150,12 +150,12 @@ impl StateDir {
         }
     }
 
-    /// Whether a file of that name is there.
+    /// Whether the file exists.
     pub fn contains(&self, name: &str) -> bool {
         self.path.join(name).exists()
     }
 
-    /// Holds an exclusive lock until the guard is dropped. Waits `patience` at most.
+    /// Holds an exclusive lock until the guard is dropped. Waits at most `patience`.
     pub fn acquire_lock(
         &self,
         name: &str,
@@ -169,7 +169,7 @@ impl StateDir {
     }
 }
 
-/// A file that only grows.
+/// An append-only file.
 #[derive(Debug)]
 pub struct FileAppender {
     file: File,
@@ -177,13 +177,13 @@ pub struct FileAppender {
 }
 
 impl FileAppender {
-    /// Adds bytes at the end in one write, so that of two lines none ends up inside the other.
+    /// Appends bytes in a single write, so that concurrent lines do not interleave.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SystemError> {
         let written = self.file.write_all(bytes);
         written.map_err(file_error("append to", &self.path))
     }
 
-    /// Returns when everything that was added is on the disk.
+    /// Blocks until all appended data is on disk.
     pub fn sync(&mut self) -> Result<(), SystemError> {
         let synced = self.file.sync_data();
         synced.map_err(file_error("sync", &self.path))

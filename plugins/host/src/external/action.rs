@@ -185,7 +185,7 @@ impl ExternalAction {
     }
 }
 
-/// Runs an agent's activation check. Any error counts as "not active" and is logged with its reason.
+/// Runs an agent's activation check. Any failure is an error that names the cause.
 pub(super) async fn check_activation(
     program: &Path,
     agent: &str,

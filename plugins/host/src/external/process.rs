@@ -105,6 +105,7 @@ pub(super) async fn run_sandboxed(
     let children = signal(SignalKind::child()).map_err(failed)?;
     let child = spawn_helper(helper, &plan.to_argument()?).map_err(failed)?;
     let group = ProgramGroup::from_child(&child).map_err(failed)?;
+    // The supervisor task outlives this future; dropping the guard makes it end the group.
     let abandoned = cancel.child_token();
     let _when_dropped = abandoned.clone().drop_guard();
     let watch = ProgramSupervisor {
@@ -153,7 +154,7 @@ impl ProgramGroup {
         })
     }
 
-    /// Signals every process of the group; the kernel signals the whole group atomically, so no fork escapes.
+    /// Signals every process of the group; a concurrent fork cannot escape the signal.
     fn send_signal(&self, signal: Signal) {
         let _ = killpg(self.leader, signal);
     }

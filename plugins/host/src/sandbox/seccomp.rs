@@ -145,6 +145,7 @@ fn unknown_syscall_filter() -> BpfProgram {
     );
     let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
     let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(0);
+    // Offset 0 of `seccomp_data` is the call number. Numbers above the newest call, and `clone3`, jump to the last instruction (ENOSYS).
     [
         (load, 0, 0, 0),
         (greater, 2, 0, NEWEST_SYSCALL),

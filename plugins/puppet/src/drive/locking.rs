@@ -31,6 +31,7 @@ impl RunDriver {
         loop {
             let (engine, states) = (self.runs.engine_dir(), self.puppet_state());
             let is_native = self.runs.options.engine == CatalogEngine::Native;
+            // Tries without waiting, so that the loop can react to a cancellation.
             let taken = tokio::task::spawn_blocking(move || {
                 if is_native {
                     return native::acquire_locks(&engine, &states, Duration::ZERO)

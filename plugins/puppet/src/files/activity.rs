@@ -137,7 +137,7 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     })
 }
 
-/// The newest summary that can be parsed. A partially written one counts as missing.
+/// The summary at the first location where one exists; `None` if it cannot be parsed, for example while it is being written.
 pub(crate) fn read_summary(
     system: &dyn System,
     places: &PuppetPaths,

@@ -181,6 +181,7 @@ impl TraceInterpreter {
         if self.is_noop {
             return notes;
         }
+        // The run broke off during this evaluation, so the change may have been made or not.
         if let Some(turn) = self.turn.take() {
             let source = turn.reference;
             for giver in std::iter::once(source.clone()).chain(relations.container_chain(&source)) {
@@ -217,7 +218,7 @@ impl TraceInterpreter {
         notes
     }
 
-    /// Of the targets of a replay, those that cannot be refreshed: Puppet did not schedule them although the replay resource was evaluated.
+    /// Clears the replay targets that cannot be refreshed: Puppet did not schedule them although the replay resource was evaluated.
     pub fn unrefreshable_targets(&self, targets: &[String]) -> Vec<RefreshEvent> {
         let source = replay::replay_reference();
         let is_deaf = |target: &&String| self.replayed && !self.has_scheduled(&source, target);
@@ -239,6 +240,7 @@ impl TraceInterpreter {
         relations: &CatalogRelations,
     ) -> Vec<RefreshEvent> {
         let only_noop = |turn: &ResourceEvaluation| turn.said_noop && !turn.said_real;
+        // A notification that only a noop change caused owes no refresh.
         if self.turn.as_ref().is_some_and(only_noop) {
             return Vec::new();
         }
@@ -247,6 +249,7 @@ impl TraceInterpreter {
         if relations.is_container(target) || target.starts_with("Class[") {
             self.due.insert(comparison_key(target));
         }
+        // The targets of a replay are in the ledger already.
         if source == replay::replay_reference() {
             return Vec::new();
         }

@@ -45,7 +45,7 @@ pub enum TraceEvent {
     Needless,
     /// The source would have been changed, but is in noop.
     Noop,
-    /// A message of a level above notice.
+    /// An error: level `err` or higher.
     Failed,
     /// Any other message of the source at the level of a change.
     Said,

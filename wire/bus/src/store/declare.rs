@@ -1,4 +1,4 @@
-//! Makes a bucket, or repairs one that was made by an earlier version.
+//! Creates a bucket, or repairs one of an earlier version.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use muster_wire::subject;
 use super::{Bucket, BucketError};
 use crate::connection::Bus;
 
-/// How long the broker remembers message ids. We send none; a short time bounds the memory that a client's ids can take.
+/// How long the broker keeps message ids for deduplication. Muster sends none; a short window bounds the memory for ids of clients.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
 
 impl Bus {
-    /// Makes the bucket if it is missing, and gives one that exists the limits and the rules of this version. The number of copies of an
-    /// existing bucket stays. Needs the rights of an administrator.
+    /// Creates the bucket if it is missing, or updates the limits and rules of an existing one to this version. The replica count of an
+    /// existing bucket is kept. Needs administrator permissions.
     pub async fn declare_bucket(
         &self,
         store: &BucketDefinition,
@@ -39,7 +39,7 @@ impl Bus {
     }
 }
 
-/// The last value of each key, and no header that lets a writer touch anything but its own key.
+/// A stream that keeps the last value of each key and refuses headers with which a writer could affect other keys.
 fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
     Config {
         name: format!("KV_{}", store.name),
@@ -53,7 +53,7 @@ fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
         storage: StorageType::File,
         num_replicas: replicas,
         duplicate_window: DUPLICATE_WINDOW,
-        // A rollup by a writer of one key would remove every key.
+        // A rollup by a writer of one key would delete all keys.
         allow_rollup: false,
         deny_delete: true,
         deny_purge: true,
@@ -67,7 +67,7 @@ fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
     }
 }
 
-/// The configuration of an existing stream with every rule of ours in place.
+/// The configuration of an existing stream with all required rules.
 fn repaired_config(current: &Config, wanted: Config) -> Config {
     Config {
         description: wanted.description,

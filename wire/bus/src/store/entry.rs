@@ -1,7 +1,7 @@
-//! What the broker says of a stored message: key, revision, time.
+//! Parses the broker's metadata of a stored message: key, revision, time.
 //!
-//! The broker appends these headers to the ones that the writer sent. A writer may send headers of the same names, so a message that has one
-//! of them twice is a forgery and says nothing.
+//! The broker appends these headers to those of the writer. A writer may send headers of the same names, so a message with a
+//! duplicate of one of them is a forgery and is ignored.
 
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
@@ -13,15 +13,15 @@ use super::OPERATION_HEADER;
 pub struct BucketEntry {
     /// The key.
     pub key: String,
-    /// The value; `None` when the key was removed.
+    /// The value; `None` if the key was deleted.
     pub value: Option<Bytes>,
-    /// The change's place in the order of all changes of the bucket.
+    /// The sequence number of the change in the bucket.
     pub revision: u64,
-    /// When the broker took it, by the broker's clock, in milliseconds since the epoch.
+    /// When the broker stored it, by the broker's clock, in milliseconds since the epoch.
     pub created: u64,
 }
 
-/// Reads a stored message of this bucket; `None` for everything else, and for forgeries.
+/// Parses a stored message of this bucket; `None` for other messages and forgeries.
 pub(super) fn parse_entry(bucket: &str, message: &Message) -> Option<BucketEntry> {
     let headers = message.headers.as_ref()?;
     let stream = single_header(headers, "Nats-Stream")?;
@@ -39,7 +39,7 @@ pub(super) fn parse_entry(bucket: &str, message: &Message) -> Option<BucketEntry
     })
 }
 
-/// Whether a message is the broker's own word about a read, and not a stored message: those always have a sequence.
+/// Whether a message is a status of the broker rather than a stored message: stored messages always have a sequence.
 pub(super) fn is_control(message: &Message) -> bool {
     let sequence = message
         .headers
@@ -48,7 +48,7 @@ pub(super) fn is_control(message: &Message) -> bool {
     sequence.is_none()
 }
 
-/// A header that is there exactly once.
+/// A header that occurs exactly once.
 fn single_header<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     let mut all = headers.get_all(name);
     let value = all.next()?;

@@ -1,4 +1,4 @@
-//! Reads many keys of a bucket: pages of a batched direct get, in the order of revisions.
+//! Reads many keys of a bucket: pages of a batched direct get, in revision order.
 
 use bytes::Bytes;
 use muster_wire::subject;
@@ -12,7 +12,7 @@ use super::{
     RETRY_INTERVAL, entry,
 };
 
-/// Values of one page: well below what a subscription holds.
+/// Values per page: well below the buffer size of a subscription.
 const MAX_PAGE_ENTRIES: usize = 512;
 
 impl Bucket {
@@ -23,8 +23,8 @@ impl Bucket {
         Ok(entries)
     }
 
-    /// The last change of each key that matches, removals included, with a revision above this one, in the order of revisions. A key that
-    /// changes meanwhile may come twice, the older change first.
+    /// The last change of each matching key with a revision above this one, including deletions, in revision order. A key that
+    /// changes during the read may occur twice, the older change first.
     pub(super) async fn changes_since(
         &self,
         pattern: &str,
@@ -95,16 +95,16 @@ impl Bucket {
     }
 }
 
-/// What one question brought.
+/// The result of one page request.
 #[derive(Default)]
 struct BucketPage {
     entries: Vec<BucketEntry>,
-    /// Where the next page begins, if there is more.
+    /// Start of the next page, if there is one.
     next: Option<u64>,
 }
 
 impl BucketPage {
-    /// Reads the broker's last word: how much is left, and the last sequence that it sent. "Not found" has neither.
+    /// Parses the broker's end-of-batch status: the number of remaining entries, and the last sent sequence. "Not found" has neither.
     fn finish_page(&mut self, message: &async_nats::Message) {
         let number = |name: &'static str| {
             let headers = message.headers.as_ref()?;

@@ -1,8 +1,8 @@
-//! Follows a bucket: the states of its keys, then each change as the broker republishes it.
+//! Watches a bucket: returns the state of its keys, then each republished change.
 //!
-//! Republished changes are plain messages, so some may be lost: with the connection, in a full buffer, or with a server that stored them and
-//! died. A watch of the whole bucket notices each loss, because revisions have no gaps, and reads what it lacks. Then everything with a smaller
-//! revision has been handed out before an entry is. A watch of a part of the bucket notices a lost connection and a full buffer only.
+//! Republished changes are plain messages, so some may be lost: through a disconnection, a full buffer, or a server that crashed after
+//! storing them. A watch of the whole bucket detects each loss, because revisions have no gaps, and reads the missing changes before it
+//! returns an entry with a higher revision. A watch of a part of the bucket detects only disconnections and full buffers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -14,32 +14,32 @@ use super::{Bucket, BucketEntry, BucketError, RETRY_INTERVAL, entry};
 use crate::connection::{BusMessage, BusSubscription};
 use crate::event::ConnectionMark;
 
-/// The pattern of every key.
+/// Matches every key.
 const ALL_KEYS_PATTERN: &str = ">";
 
-/// How often a quiet watch of a whole bucket asks whether it has missed the last change.
+/// Interval at which an idle watch of a whole bucket checks for a missed last change.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The states of keys, then each change as it comes, in the bucket's order.
+/// Yields the states of keys, then each change, in the bucket's order.
 #[derive(Debug)]
 pub struct BucketWatch {
     bucket: Bucket,
     pattern: String,
     changes: BusSubscription,
     mark: ConnectionMark,
-    /// Read and not yet handed out.
+    /// Entries not returned yet.
     ready: VecDeque<BucketEntry>,
-    /// The last revision of each key that was handed out.
+    /// Last returned revision per key.
     known: HashMap<String, u64>,
-    /// Every change up to this revision is known.
+    /// All changes up to this revision are known.
     complete: u64,
-    /// At least this revision exists, and what lies between must be read.
+    /// At least this revision exists; the changes up to it must be read.
     missing: Option<u64>,
     next_check: Instant,
 }
 
 impl Bucket {
-    /// Every key that matches a pattern with its state, and then its changes.
+    /// Watches every key that matches a pattern: its state first, then its changes.
     pub async fn watch(&self, pattern: &str) -> Result<BucketWatch, BucketError> {
         let mark = self.bus.mark_connection();
         let subject = subject::bucket_changes(self.name(), pattern);
@@ -63,7 +63,7 @@ impl Bucket {
 }
 
 impl BucketWatch {
-    /// The next state; `None` when the connection is closed. Nothing is lost when it is dropped before its end.
+    /// The next state; `None` when the connection is closed. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<BucketEntry>, BucketError> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
@@ -77,6 +77,7 @@ impl BucketWatch {
             }
             if self.bucket.bus.disturbed_since(self.mark).is_some() {
                 self.mark = self.bucket.bus.mark_connection();
+                // Revision 0 reads all unknown changes, without waiting for a certain one.
                 self.missing = Some(0);
                 continue;
             }
@@ -91,7 +92,7 @@ impl BucketWatch {
         }
     }
 
-    /// Whether everything that was there when the watch began has been handed out.
+    /// Whether all entries that existed when the watch began were returned.
     pub fn is_current(&self) -> bool {
         self.ready.is_empty()
     }
@@ -100,11 +101,11 @@ impl BucketWatch {
         self.pattern == ALL_KEYS_PATTERN
     }
 
-    /// Takes in a republished change. It must say of itself what its subject says: another subject is a message that the broker was made
-    /// to send there.
+    /// Processes a republished change. Its metadata must match its subject; otherwise a writer made the broker send the message to
+    /// another key's subject.
     fn accept_change(&mut self, message: &BusMessage) {
         let Some(entry) = entry::parse_entry(self.bucket.name(), message.nats_message()) else {
-            // A forgery has a revision too, and leaves a gap that the next check closes.
+            // A forgery has a revision too; the resulting gap is closed by the next check.
             return;
         };
         if subject::bucket_changes(self.bucket.name(), &entry.key) != message.subject() {
@@ -120,7 +121,7 @@ impl BucketWatch {
         }
     }
 
-    /// Reads what is not known yet, until this revision is among it: a copy of the bucket may lag.
+    /// Reads unknown changes until this revision is included, because a replica may lag.
     async fn read_missing(&mut self, revision: u64) -> Result<(), BucketError> {
         let since = if self.is_whole() { self.complete } else { 0 };
         let entries = self.bucket.changes_since(&self.pattern, since).await?;

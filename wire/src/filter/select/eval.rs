@@ -127,6 +127,7 @@ fn evaluate_list<'a>(
                 return EvaluationProgress::Decided(truth);
             }
             EvaluationProgress::Decided(truth) => unknown |= truth == TruthValue::Unknown,
+            // Continue after a needed lookup: a later element may decide the list without it.
             open @ EvaluationProgress::Needs(_) => needs = needs.or(Some(open)),
         }
     }

@@ -132,8 +132,8 @@ impl VersionRangeSet {
 }
 
 impl VersionRange {
-    /// The range of an operator and a version of which `given` numbers were written. Without numbers there is no ordering, so
-    /// `<` and `>` are invalid.
+    /// The range of an operator and a version of which `given` numbers were written. Without numbers, only equality and
+    /// inequality are valid.
     fn from_operator(operator: &str, version: &SemanticVersion, given: usize) -> Option<Self> {
         use Bound::{Excluded, Included, Unbounded};
         let from = || Included(version.clone());

@@ -96,6 +96,7 @@ pub async fn run(
         return Ok(total.exit_code());
     }
     let file = document.finish_document().map_err(failed)?;
+    // Synced before the rename, so that a crash leaves either the old or the complete new document.
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     cx.printer

@@ -1,9 +1,9 @@
-//! Which names of users and groups are safe to write into the files, and to hand to a program. Pure.
+//! Validates names of users and groups before they are written to files or passed to programs. Pure.
 
-/// As in shadow-utils' widest setting.
+/// Maximum name length, as in shadow-utils' most permissive setting.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Says what is wrong with a name; `None` when it will do.
+/// Why a name is invalid; `None` if it is valid.
 pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
     let bad = |c: char| c.is_whitespace() || c.is_control() || ":,/\\\"'#".contains(c);
     if name.is_empty() || name.len() > MAX_NAME_BYTES {

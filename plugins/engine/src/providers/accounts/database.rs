@@ -1,6 +1,6 @@
-//! passwd, shadow, group and gshadow together: read from the machine, asked about users and groups, written back.
+//! The account database: passwd, shadow, group and gshadow are loaded, queried, changed and saved together.
 //!
-//! Does not lock; who writes holds the lock from before reading until after writing.
+//! Does no locking; a writer must hold the lock from before the read until after the write.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use muster_system::{FileAttributes, System, SystemError};
 use super::model::{CryptedPassword, GroupAccount, ShadowEntry, UserAccount};
 use super::table::{AccountTable, parse_members};
 
-/// Longest of the four files that is read, in bytes.
+/// Maximum size of each of the four files, in bytes.
 const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 const PASSWD_FILE: &str = "/etc/passwd";
@@ -24,16 +24,16 @@ const GSHADOW_FILE: &str = "/etc/gshadow";
 pub struct AccountDatabase {
     /// `passwd(5)`.
     pub passwd: AccountTable,
-    /// `shadow(5)`; `None` when it may not be read.
+    /// `shadow(5)`; `None` if it is not readable.
     pub shadow: Option<AccountTable>,
     /// `group(5)`.
     pub group: AccountTable,
-    /// `gshadow(5)`; `None` when there is none, which is common, or it may not be read.
+    /// `gshadow(5)`; `None` if it does not exist, which is common, or is not readable.
     pub gshadow: Option<AccountTable>,
 }
 
 impl AccountDatabase {
-    /// Reads all four. A missing file is an empty one.
+    /// Reads all four files. A missing file counts as empty.
     pub fn load(system: &dyn System) -> Result<Self, SystemError> {
         let has_gshadow = system.metadata(Path::new(GSHADOW_FILE))?.is_some();
         Ok(Self {
@@ -48,8 +48,8 @@ impl AccountDatabase {
         })
     }
 
-    /// Writes the files that differ from what was read. passwd comes last: a change that was cut off is seen as not
-    /// made, and made again.
+    /// Writes the files that differ from `before`. passwd is written last: an interrupted change is detected as missing
+    /// and repeated.
     pub fn save(&self, system: &dyn System, before: &Self) -> Result<(), SystemError> {
         if self.gshadow != before.gshadow {
             save_table(system, GSHADOW_FILE, self.gshadow.as_ref(), 0o600)?;
@@ -85,7 +85,7 @@ impl AccountDatabase {
         Some(user)
     }
 
-    /// Every user, in the order of the file. A second entry of the same name is nobody.
+    /// All users in file order. Repeated entries of a name are ignored.
     pub fn list_users(&self) -> Vec<UserAccount> {
         let mut shadows: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for entry in self.shadow.iter().flat_map(AccountTable::entries) {
@@ -121,7 +121,7 @@ impl AccountDatabase {
         parse_group(&self.group.get(name)?)
     }
 
-    /// Every group, in the order of the file.
+    /// All groups in file order.
     pub fn list_groups(&self) -> Vec<GroupAccount> {
         let mut seen = std::collections::BTreeSet::new();
         self.group
@@ -153,7 +153,7 @@ fn table_if_permitted(
     }
 }
 
-/// Mode and owner stay as they are; `mode` is for a new file.
+/// Mode and owner are preserved; `mode` applies to a new file.
 fn save_table(
     system: &dyn System,
     path: &str,
@@ -174,7 +174,7 @@ fn field_text(entry: &[String], at: usize) -> String {
     entry.get(at).cloned().unwrap_or_default()
 }
 
-/// A line of passwd, or of `getent passwd`, with the line of shadow. Supplementary groups are not in either.
+/// Parses a line of passwd or of `getent passwd`, with the line of shadow. Supplementary groups are in neither.
 pub fn parse_user(passwd: &[String], shadow: Option<&[String]>) -> Option<UserAccount> {
     let days = |entry: &[String], at| entry.get(at).and_then(|text: &String| text.parse().ok());
     let shadow = shadow.map(|entry| ShadowEntry {
@@ -196,7 +196,7 @@ pub fn parse_user(passwd: &[String], shadow: Option<&[String]>) -> Option<UserAc
     })
 }
 
-/// A line of group, or of `getent group`.
+/// Parses a line of group or of `getent group`.
 pub fn parse_group(entry: &[String]) -> Option<GroupAccount> {
     let mut members = parse_members(&field_text(entry, 3));
     members.sort();

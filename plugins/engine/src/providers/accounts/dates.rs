@@ -1,12 +1,12 @@
-//! Days since 1 January 1970 and `YYYY-MM-DD`, in the proleptic Gregorian calendar. No time zones: shadow(5) has none.
+//! Converts between days since 1 January 1970 and `YYYY-MM-DD`, in the proleptic Gregorian calendar. No time zones: shadow(5) has none.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECS_PER_DAY: u64 = 86_400;
-/// Days of 400 years.
+/// Number of days in 400 years.
 const DAYS_PER_ERA: i64 = 146_097;
 
-/// The day of a moment, in UTC.
+/// The UTC day of a time.
 pub fn epoch_day(moment: SystemTime) -> i64 {
     let seconds = moment
         .duration_since(UNIX_EPOCH)
@@ -15,7 +15,7 @@ pub fn epoch_day(moment: SystemTime) -> i64 {
     i64::try_from(seconds / SECS_PER_DAY).unwrap_or(i64::MAX)
 }
 
-/// `1970-01-02` is 1. `None` for what is not a day, such as `2023-02-29` or `2023-2-1`.
+/// `1970-01-02` is 1. `None` for an invalid date such as `2023-02-29` or `2023-2-1`.
 pub fn parse_day(text: &str) -> Option<i64> {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts.as_slice() else {
@@ -27,13 +27,13 @@ pub fn parse_day(text: &str) -> Option<i64> {
     };
     let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
     let days = days_from_civil(year, month, day);
-    // A day that does not exist comes back as another one, or as none.
+    // A date that does not exist renders as a different date, or not at all.
     (render_day(days).as_deref() == Some(text)).then_some(days)
 }
 
-/// 1 is `1970-01-02`. `None` outside the years 0 to 9999, which four digits cannot write.
+/// 1 is `1970-01-02`. `None` outside the years 0 to 9999, because the year has four digits.
 pub fn render_day(days: i64) -> Option<String> {
-    // Keeps the arithmetic far from its limits.
+    // Prevents overflow in the arithmetic below.
     if days.unsigned_abs() > 10_000 * 366 {
         return None;
     }
@@ -58,7 +58,7 @@ pub fn render_day(days: i64) -> Option<String> {
         .then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// Years start in March here, so that the leap day is the last of a year.
+/// Years start in March here, so the leap day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));

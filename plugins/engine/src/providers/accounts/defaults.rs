@@ -1,37 +1,37 @@
-//! What a new user gets when nothing is said: `/etc/login.defs` and `/etc/default/useradd`. Pure.
+//! Defaults for new users: `/etc/login.defs` and `/etc/default/useradd`. Pure.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// The settings that creating users and groups needs.
+/// Settings for creating users and groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountDefaults {
-    /// Numbers of people.
+    /// Uid range of ordinary users.
     pub uids: RangeInclusive<u32>,
-    /// Numbers of services.
+    /// Uid range of system users.
     pub system_uids: RangeInclusive<u32>,
-    /// Numbers of people's groups.
+    /// Gid range of ordinary groups.
     pub gids: RangeInclusive<u32>,
-    /// Numbers of services' groups.
+    /// Gid range of system groups.
     pub system_gids: RangeInclusive<u32>,
-    /// Whether every user gets a group of its name.
+    /// Whether each user gets a group of the same name.
     pub user_groups: bool,
-    /// Primary group if not.
+    /// Primary group otherwise.
     pub group: String,
-    /// Directory of home directories.
+    /// Parent of home directories.
     pub home: String,
     /// Mode of a home directory.
     pub home_mode: u32,
-    /// What a home directory is filled with.
+    /// Skeleton directory copied to a new home directory.
     pub skel: String,
     /// Login shell.
     pub shell: String,
-    /// Fields 4 to 6 of shadow for people: minimum, maximum, warning; empty for no rule.
+    /// Fields 4 to 6 of shadow for ordinary users: minimum, maximum, warning; empty for no limit.
     pub ageing: [String; 3],
 }
 
 impl AccountDefaults {
-    /// Reads the two files; what they do not say is as in shadow-utils.
+    /// Parses the two files; missing settings get the defaults of shadow-utils.
     pub fn parse(login_defs: &str, useradd: &str) -> Self {
         let login =
             |name: &str| find_value(login_defs, name, |byte: char| byte.is_ascii_whitespace());
@@ -81,7 +81,7 @@ impl AccountDefaults {
     }
 }
 
-/// Decimal, `0` octal or `0x` hexadecimal, as `strtol` takes it.
+/// Decimal, `0` octal or `0x` hexadecimal, as in `strtol`.
 fn parse_number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
@@ -90,7 +90,7 @@ fn parse_number(text: &str) -> Option<u32> {
     }
 }
 
-/// The last value of a name.
+/// The last value of a setting.
 fn find_value<'a>(text: &'a str, name: &str, separator: fn(char) -> bool) -> Option<&'a str> {
     text.lines().rev().find_map(|line| {
         let rest = line.trim().strip_prefix(name)?;
@@ -99,7 +99,7 @@ fn find_value<'a>(text: &'a str, name: &str, separator: fn(char) -> bool) -> Opt
     })
 }
 
-/// A free number: after the highest one taken, as shadow-utils does, or the lowest free one when that is the last.
+/// A free id: the highest used plus one, as in shadow-utils, or the lowest free one if the range end is used.
 pub fn free_id(taken: &BTreeSet<u32>, range: &RangeInclusive<u32>) -> Option<u32> {
     if range.is_empty() {
         return None;
@@ -112,7 +112,7 @@ pub fn free_id(taken: &BTreeSet<u32>, range: &RangeInclusive<u32>) -> Option<u32
         .or_else(|| range.clone().find(|id| !taken.contains(id)))
 }
 
-/// A free number for a service: below the lowest one taken, or the highest free one.
+/// A free system id: the lowest used minus one, or the highest free one.
 pub fn free_system_id(taken: &BTreeSet<u32>, range: &RangeInclusive<u32>) -> Option<u32> {
     if range.is_empty() {
         return None;

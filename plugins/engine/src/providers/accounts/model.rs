@@ -1,6 +1,6 @@
-//! Users and groups as values: what is there, what is wanted, and one change.
+//! Data model of users and groups: current state, creation parameters, and single changes.
 //!
-//! Passwords are only ever the crypted form, and never show in `Debug`.
+//! Passwords are stored in crypted form only and omitted from `Debug`.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use std::fmt;
 pub struct CryptedPassword(String);
 
 impl CryptedPassword {
-    /// Wraps it.
+    /// Wraps a crypted password.
     pub fn new(crypted: impl Into<String>) -> Self {
         Self(crypted.into())
     }
 
-    /// For the shadow file, and for the one who was allowed to ask.
+    /// The plain value, for the shadow file and authorized queries.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -26,24 +26,24 @@ impl fmt::Debug for CryptedPassword {
     }
 }
 
-/// A user as found.
+/// An existing user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserAccount {
     /// Login name.
     pub name: String,
-    /// Number.
+    /// Uid.
     pub uid: u32,
-    /// Number of the primary group.
+    /// Gid of the primary group.
     pub gid: u32,
     /// GECOS field.
     pub comment: String,
-    /// Home directory; may not exist.
+    /// Home directory; need not exist.
     pub home: String,
     /// Login shell.
     pub shell: String,
     /// Supplementary groups, sorted.
     pub groups: Vec<String>,
-    /// Password and ageing, where they may be read.
+    /// Password and ageing, if readable.
     pub shadow: Option<ShadowEntry>,
 }
 
@@ -52,22 +52,22 @@ pub struct UserAccount {
 pub struct ShadowEntry {
     /// Crypted password.
     pub password: CryptedPassword,
-    /// Days before the password may be changed again; -1 for no rule.
+    /// Minimum days between password changes; -1 for no limit.
     pub min_age: i64,
-    /// Days after which it must be changed; -1 for no rule.
+    /// Maximum days between password changes; -1 for no limit.
     pub max_age: i64,
-    /// Days of warning; -1 for no rule.
+    /// Days of warning before expiry; -1 for none.
     pub warn_days: i64,
     /// Day on which the account expires.
     pub expiry: Option<i64>,
 }
 
-/// A user to create. What is `None` is left to the machine's defaults.
+/// A user to create. `None` selects the machine's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewUser {
     /// Login name.
     pub name: String,
-    /// Number.
+    /// Uid.
     pub uid: Option<u32>,
     /// Primary group by name or number.
     pub gid: Option<String>,
@@ -79,7 +79,7 @@ pub struct NewUser {
     pub home: Option<String>,
     /// Login shell.
     pub shell: Option<String>,
-    /// Crypted password; locked without.
+    /// Crypted password; the account is locked if `None`.
     pub password: Option<CryptedPassword>,
     /// See [`ShadowEntry::min_age`].
     pub min_age: Option<i64>,
@@ -89,24 +89,24 @@ pub struct NewUser {
     pub warn_days: Option<i64>,
     /// Day of expiry, `YYYY-MM-DD`.
     pub expiry: Option<String>,
-    /// Whether the home directory is made too.
+    /// Whether to create the home directory.
     pub managehome: bool,
-    /// Whether the number comes from the system's range.
+    /// Whether to allocate the uid from the system range.
     pub system: bool,
-    /// Whether the number may be somebody else's too.
+    /// Whether a uid that is already in use is allowed.
     pub allowdupe: bool,
 }
 
 /// One change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserChange {
-    /// Number, and whether it may be somebody else's too.
+    /// Uid, and whether one that is already in use is allowed.
     Uid(u32, bool),
-    /// Primary group by name or number.
+    /// Primary group by name or gid.
     Gid(String),
     /// GECOS field.
     Comment(String),
-    /// Home directory; nothing is moved.
+    /// Home directory; files are not moved.
     Home(String),
     /// Login shell.
     Shell(String),
@@ -118,18 +118,18 @@ pub enum UserChange {
     MaxAge(i64),
     /// See [`ShadowEntry::warn_days`].
     WarnDays(i64),
-    /// Day of expiry, `YYYY-MM-DD`, or never.
+    /// Expiry date, `YYYY-MM-DD`, or never.
     Expiry(Option<String>),
     /// All supplementary groups.
     Groups(Vec<String>),
 }
 
-/// A group as found.
+/// An existing group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupAccount {
     /// Name.
     pub name: String,
-    /// Number.
+    /// Gid.
     pub gid: u32,
     /// Members by name, sorted.
     pub members: Vec<String>,
@@ -140,20 +140,20 @@ pub struct GroupAccount {
 pub struct NewGroup {
     /// Name.
     pub name: String,
-    /// Number; the machine's choice without.
+    /// Gid; chosen automatically if `None`.
     pub gid: Option<u32>,
     /// Members by name.
     pub members: Vec<String>,
-    /// Whether the number comes from the system's range.
+    /// Whether to allocate the gid from the system range.
     pub system: bool,
-    /// Whether the number may be another group's too.
+    /// Whether a gid that is already in use is allowed.
     pub allowdupe: bool,
 }
 
 /// One change of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupChange {
-    /// Number, and whether it may be another group's too.
+    /// Gid, and whether one that is already in use is allowed.
     Gid(u32, bool),
     /// All members.
     Members(Vec<String>),

@@ -1,7 +1,7 @@
-//! The machine's own shadow-utils: one argument array for each thing to do, passwords on standard input only.
+//! Accounts of the local machine through shadow-utils: one argument array per operation, passwords on standard input only.
 //!
-//! Flags and their order are those of Puppet's `useradd` and `groupadd` providers. Reading needs no program, unless the
-//! name is not in the machine's files: then its name service is asked.
+//! Flags and their order follow Puppet's `useradd` and `groupadd` providers. Reading needs no program, except for a
+//! name missing from the machine's files, which is looked up in the name service.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::providers::paths;
 
-/// What `getent` says when there is no such name.
+/// Exit code of `getent` for an unknown name.
 const GETENT_NOT_FOUND: i32 = 2;
 
-/// Accounts of the machine that we run on.
+/// Accounts of the local machine.
 #[derive(Debug)]
 pub struct ShadowUtilsProvider<'a> {
     system: &'a dyn System,
@@ -26,7 +26,7 @@ pub struct ShadowUtilsProvider<'a> {
 }
 
 impl<'a> ShadowUtilsProvider<'a> {
-    /// On that machine.
+    /// Accounts of the given machine.
     pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
         Self { system, cancel }
     }
@@ -36,7 +36,7 @@ impl<'a> ShadowUtilsProvider<'a> {
             .map_err(AccountError::during("read the users and groups"))
     }
 
-    /// A line of the name service, taken apart.
+    /// The fields of a name service entry.
     fn query_getent(
         &self,
         database: &str,
@@ -44,7 +44,7 @@ impl<'a> ShadowUtilsProvider<'a> {
     ) -> Result<Option<Vec<String>>, AccountError> {
         let command = self.build_command(&["getent", "--", database, name]);
         let output = match self.system.run_command(&command) {
-            // A machine without getent has no name service but its files.
+            // A machine without getent uses its files only.
             Err(error) if error.is_not_found() => return Ok(None),
             result => result.map_err(AccountError::during("ask the name service"))?,
         };
@@ -81,7 +81,7 @@ impl<'a> ShadowUtilsProvider<'a> {
         Err(tool_error(program, output.code, &output.combined_text()))
     }
 
-    /// Through standard input: arguments can be read by everybody on the machine.
+    /// Uses standard input, because arguments are readable by all local users.
     fn set_password(&self, name: &str, password: &CryptedPassword) -> Result<(), AccountError> {
         let mut command = self.build_command(&["chpasswd", "-e"]);
         command.stdin = format!("{name}:{}\n", password.expose()).into_bytes();
@@ -120,7 +120,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         if let Some(shell) = &new.shell {
             self.check_shell(shell)?;
         }
-        // useradd would refuse to make a group of the user's name that is there already.
+        // useradd fails if it should create a user group that already exists.
         let own_group = new.gid.is_none() && self.find_group(&new.name, false)?.is_some();
         self.run_tool(&useradd_arguments(new, own_group))?;
         if let Some(password) = &new.password {
@@ -213,7 +213,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
     }
 }
 
-/// The arguments that create a user. Empty values are not given, as in Puppet.
+/// Arguments that create a user. Empty values are omitted, as in Puppet.
 fn useradd_arguments(new: &NewUser, own_group: bool) -> Vec<String> {
     let mut argv = vec!["useradd".to_owned()];
     let mut option = |flag: &str, value: Option<&str>| {
@@ -236,7 +236,7 @@ fn useradd_arguments(new: &NewUser, own_group: bool) -> Vec<String> {
     argv
 }
 
-/// The arguments that set the ageing of a new user, if something is said about it.
+/// Arguments that set the ageing of a new user; `None` if nothing is set.
 fn chage_arguments(new: &NewUser) -> Option<Vec<String>> {
     let ages = [
         ("-m", new.min_age),

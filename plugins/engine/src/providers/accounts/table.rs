@@ -1,6 +1,6 @@
-//! The lines of passwd, shadow, group and gshadow, changed one field at a time and otherwise left as they are.
+//! Line-preserving editor for passwd, shadow, group and gshadow: changes single fields and preserves everything else.
 //!
-//! Pure. Works on bytes, since old comments are not always UTF-8; knows no meaning of any field but the first, the name.
+//! Pure. Works on bytes, because old comments are not always UTF-8. Interprets only the first field, the name.
 
 /// One of the four files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct AccountTable {
 }
 
 impl AccountTable {
-    /// Takes a file apart; any bytes will do.
+    /// Parses a file; accepts any bytes.
     pub fn parse(content: &[u8]) -> Self {
         let mut lines: Vec<Vec<u8>> = content
             .split(|byte| *byte == b'\n')
@@ -21,7 +21,7 @@ impl AccountTable {
         Self { lines }
     }
 
-    /// Puts it together again; the last line ends too.
+    /// Renders the file; terminates the last line.
     pub fn render(&self) -> Vec<u8> {
         let mut content = self.lines.join(&b'\n');
         if !self.lines.is_empty() {
@@ -30,7 +30,7 @@ impl AccountTable {
         content
     }
 
-    /// The fields of every entry as text, without comments and the lines of name services (`+`, `-`).
+    /// Fields of all entries as text, without comments and name service lines (`+`, `-`).
     pub fn entries(&self) -> impl Iterator<Item = Vec<String>> {
         self.lines
             .iter()
@@ -38,14 +38,14 @@ impl AccountTable {
             .map(|line| split_fields(line))
     }
 
-    /// The fields of the first entry of that name.
+    /// Fields of the first entry of that name.
     pub fn get(&self, name: &str) -> Option<Vec<String>> {
         self.find_position(name)
             .and_then(|at| self.lines.get(at))
             .map(|line| split_fields(line))
     }
 
-    /// Sets one field of the first entry of that name; missing fields before it become empty. Tells whether there was one.
+    /// Sets one field of the first entry of that name; missing fields before it become empty. Returns whether the entry exists.
     pub fn set_field(&mut self, name: &str, field: usize, value: &str) -> bool {
         let at = self.find_position(name);
         let Some(line) = at.and_then(|at| self.lines.get_mut(at)) else {
@@ -62,7 +62,7 @@ impl AccountTable {
         true
     }
 
-    /// Replaces the entry of that name, the first field, or adds it before the lines of name services.
+    /// Replaces the entry with that name (the first field), or adds it before the name service lines.
     pub fn put(&mut self, fields: &[&str]) {
         let line = fields.join(":").into_bytes();
         let name = fields.first().copied().unwrap_or_default();
@@ -77,7 +77,7 @@ impl AccountTable {
         self.lines.insert(end.unwrap_or(self.lines.len()), line);
     }
 
-    /// Removes every entry of that name; tells whether there was one.
+    /// Removes all entries of that name; returns whether any existed.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.lines.len();
         self.lines
@@ -106,7 +106,7 @@ fn split_fields(line: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// The names of a member list.
+/// Names in a member list.
 pub fn parse_members(list: &str) -> Vec<String> {
     list.split(',')
         .filter(|name| !name.is_empty())
@@ -114,7 +114,7 @@ pub fn parse_members(list: &str) -> Vec<String> {
         .collect()
 }
 
-/// A member list with exactly the wanted names: those that were there keep their order, new ones follow.
+/// A member list with exactly the wanted names: existing ones keep their order, new ones follow.
 pub fn update_members(list: &str, wanted: &[String]) -> String {
     let mut names = parse_members(list);
     names.retain(|name| wanted.contains(name));

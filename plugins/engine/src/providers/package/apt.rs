@@ -1,12 +1,12 @@
-//! Packages by `dpkg-query`, `apt-get`, `apt-cache` and `apt-mark`. Nobody is ever asked a question; configuration files
-//! that were changed on the machine stay.
+//! Packages through `dpkg-query`, `apt-get`, `apt-cache` and `apt-mark`. Non-interactive; locally modified configuration files
+//! are kept.
 
 use super::{OutdatedPackage, PackageOperation, PackageProvider, PackageState, dpkg, tool};
 use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The provider.
+/// The apt provider.
 #[derive(Debug)]
 pub struct AptPackageProvider;
 
@@ -92,7 +92,7 @@ impl PackageProvider for AptPackageProvider {
         resource: &Resource,
     ) -> Result<Vec<OutdatedPackage>, EngineError> {
         dpkg::require_database(cx, resource)?;
-        // Only a simulation, which needs no lock: it must not be in the way of who really installs.
+        // Simulation only, without the lock, so that it does not block real installations.
         let argv = [
             "apt-get",
             "-q",
@@ -114,7 +114,7 @@ impl PackageProvider for AptPackageProvider {
         resource: &Resource,
     ) -> Result<String, EngineError> {
         dpkg::require_database(cx, resource)?;
-        // Without the option apt ends with 0 when no source could be reached at all.
+        // Without this option apt exits with 0 even if no source could be reached.
         let argv = [
             "apt-get",
             "-q",
@@ -132,7 +132,7 @@ impl PackageProvider for AptPackageProvider {
     }
 }
 
-/// Answers the questions of the package before it asks them.
+/// Preseeds the debconf answers of the package.
 fn preseed_answers(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -153,7 +153,7 @@ fn parse_candidate(text: &str) -> Option<String> {
     Some(line.trim().to_owned()).filter(|version| version != "(none)")
 }
 
-/// Lines `Inst name [installed] (newest source...)`. What would only come along has no installed version.
+/// Lines `Inst name [installed] (newest source...)`. Additional dependencies have no installed version and are skipped.
 fn parse_outdated(text: &str) -> Vec<OutdatedPackage> {
     let line = |line: &str| {
         let (name, rest) = line.strip_prefix("Inst ")?.split_once(" [")?;

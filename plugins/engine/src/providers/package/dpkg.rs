@@ -1,4 +1,4 @@
-//! Packages by `dpkg` alone, each from a file that `source` names; and what dpkg knows, which apt asks too.
+//! Packages through `dpkg` alone, each from the file in `source`; also dpkg queries shared with apt.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// What dpkg keeps its knowledge in.
+/// dpkg's database.
 pub(super) const DPKG_STATUS_FILE: &str = "/var/lib/dpkg/status";
 const PROVIDES_FORMAT: &str = "${Status} ${Package} ${Version} [${Provides}]\\n";
 const LIST_FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 
-/// The provider.
+/// The dpkg provider.
 #[derive(Debug)]
 pub struct DpkgPackageProvider;
 
@@ -28,7 +28,7 @@ impl PackageProvider for DpkgPackageProvider {
         query_package(cx, resource)
     }
 
-    /// The version of the file.
+    /// The version in the package file.
     fn candidate_version(
         &self,
         cx: &ResourceContext<'_>,
@@ -77,7 +77,7 @@ impl PackageProvider for DpkgPackageProvider {
     }
 }
 
-/// What happens to configuration files that were changed on the machine.
+/// Flag for locally modified configuration files.
 pub(super) fn conffile_flag(resource: &Resource) -> &'static str {
     if resource.get_text("configfiles") == Some("replace") {
         "--force-confnew"
@@ -96,7 +96,7 @@ fn set_selection(
     tool::run_change_command(cx, resource, &command).map(drop)
 }
 
-/// Everything that dpkg knows; asked once as long as its database stays as it is.
+/// All packages known to dpkg; cached until its database changes.
 pub(super) fn list_packages(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -104,7 +104,7 @@ pub(super) fn list_packages(
     require_database(cx, resource)?;
     list_cache::cached_list(cx, resource, "dpkg", Path::new(DPKG_STATUS_FILE), || {
         let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", LIST_FORMAT])?;
-        // 1: no package at all is known.
+        // 1: no packages are known.
         if !matches!(output.code, 0 | 1) {
             return Err(tool::tool_error(resource, "dpkg-query", &output));
         }
@@ -112,7 +112,7 @@ pub(super) fn list_packages(
     })
 }
 
-/// The same with names only, without architectures.
+/// The list with names only, without architectures.
 pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> {
     let bare = |package: &PackageState| PackageState {
         name: package
@@ -126,7 +126,7 @@ pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> 
     list.iter().map(bare).collect()
 }
 
-/// What is known about one package; with `allow_virtual` also by what another one provides.
+/// State of one package; with `allow_virtual`, also of a package that provides the name.
 pub(super) fn query_package(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -152,7 +152,7 @@ pub(super) fn query_package(
     Ok(find_package(&provided, &resource.name))
 }
 
-/// The package of that name, with or without its architecture; the installed one, where there are several.
+/// The package of that name, with or without architecture; prefers the installed one.
 pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
     let (bare, architecture) = name
         .split_once(':')
@@ -195,12 +195,12 @@ pub(super) fn require_database(
     Ok(())
 }
 
-/// Lines `want flag status name version architecture`; names that dpkg only remembers are purged.
+/// Lines `want flag status name version architecture`; names without a remaining package count as purged.
 fn parse_all(text: &str) -> Vec<PackageState> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// Lines `want flag status name version [provided, provided (= 2)]`: a package for each provided name.
+/// Lines `want flag status name version [provided, provided (= 2)]`: one package per provided name.
 fn parse_provides(text: &str) -> Vec<PackageState> {
     let line = |line: &str| {
         let (own, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
@@ -231,13 +231,13 @@ fn parse_line(line: &str) -> Option<PackageState> {
         "installed" | "triggers-awaited" | "triggers-pending" => {
             PackageInstallStatus::Installed(fields.next()?.to_owned())
         }
-        // Only configuration is left; or unpacked, half configured: neither here nor there, and an install finishes it.
+        // Only configuration files remain, or the package is unpacked or half configured; an install completes it.
         _ => {
             fields.next();
             PackageInstallStatus::Removed
         }
     };
-    // What is not installed has neither version nor architecture.
+    // A package that is not installed has neither version nor architecture.
     let architecture = fields
         .next_back()
         .filter(|_| status != PackageInstallStatus::Purged);

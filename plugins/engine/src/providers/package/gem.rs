@@ -1,4 +1,4 @@
-//! Ruby packages by `gem`. Several versions of one can be installed; any of them is the one that is wanted.
+//! Ruby packages through `gem`. Several versions can be installed; any of them satisfies the resource.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The provider.
+/// The gem provider.
 #[derive(Debug)]
 pub struct GemPackageProvider;
 
@@ -121,7 +121,7 @@ impl PackageProvider for GemPackageProvider {
     }
 }
 
-/// Gem ends with 0 after some of its errors.
+/// gem exits with 0 after some errors, so the output is checked.
 fn run_gem_change(
     cx: &ResourceContext<'_>,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! What the package tools said, so that a run asks each of them once and not for every package.
+//! Cache of package manager output: each tool is queried once per run instead of once per package.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,38 +11,38 @@ use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// A list, and how the database was when it was made.
+/// A list, and the fingerprint of the database when it was read.
 type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
 
-/// Lists by the tool that they came from.
+/// Cached lists by tool.
 #[derive(Debug, Default)]
 pub(crate) struct PackageListCache {
     lists: RefCell<BTreeMap<String, CachedPackageList>>,
-    /// Which of several names a program has on this machine, by the names.
+    /// Resolved program for each list of candidate names.
     programs: RefCell<BTreeMap<String, String>>,
 }
 
 impl PackageListCache {
-    /// Forgets everything: packages were changed.
+    /// Clears the cache after packages were changed.
     pub(crate) fn clear(&self) {
         self.lists.borrow_mut().clear();
         self.programs.borrow_mut().clear();
     }
 
-    /// What was remembered by [`Self::remember_program`].
+    /// The program stored by [`Self::remember_program`].
     pub(super) fn known_program(&self, names: &[&str]) -> Option<String> {
         self.programs.borrow().get(&names.join(" ")).cloned()
     }
 
-    /// This one of the names is installed.
+    /// Stores which of the names is installed.
     pub(super) fn remember_program(&self, names: &[&str], found: &str) {
         let mut programs = self.programs.borrow_mut();
         programs.insert(names.join(" "), found.to_owned());
     }
 }
 
-/// The list of that tool: what it said before, as long as nothing was changed by us and its database, a file, is as it
-/// was; or else what `ask` brings.
+/// The cached list of that tool if nothing was changed by this engine and its database file is unchanged; otherwise
+/// calls `ask`.
 pub(crate) fn cached_list(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -50,7 +50,7 @@ pub(crate) fn cached_list(
     database: &Path,
     ask: impl FnOnce() -> Result<Vec<PackageState>, EngineError>,
 ) -> Result<Arc<Vec<PackageState>>, EngineError> {
-    // A program that is only known by its name has no database that we would know of.
+    // A program known only by name has no known database file.
     let now = if database.is_absolute() {
         let looking = EngineError::during(resource, format!("looking at {}", database.display()));
         file_fingerprint(cx.system, database).map_err(looking)?

@@ -1,4 +1,4 @@
-//! JavaScript packages by `npm`, installed for the whole machine.
+//! JavaScript packages through `npm`, installed globally.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The provider.
+/// The npm provider.
 #[derive(Debug)]
 pub struct NpmPackageProvider;
 
-/// What `npm list --json` tells, as far as it matters.
+/// Output of `npm list --json`; only the fields used.
 #[derive(Debug, Deserialize)]
 struct NpmPackageList {
     #[serde(default)]
@@ -97,7 +97,7 @@ impl PackageProvider for NpmPackageProvider {
         let list =
             list_cache::cached_list(cx, resource, &format!("npm {npm}"), Path::new(&npm), || {
                 let argv = [&*npm, "list", "--json", "--global", "--depth=0"];
-                // It ends with 1 when something about the packages is not as it should be, and lists them all the same.
+                // npm exits with 1 if it finds dependency problems, but still lists all packages.
                 let output = tool::run_tool(cx, resource, &argv)?;
                 let listed: NpmPackageList = serde_json::from_slice(&output.stdout)
                     .map_err(|error| tool::unreadable_output_error(resource, "npm list", &error))?;

@@ -1,4 +1,4 @@
-//! Python packages by `pip`: of the machine, or of the virtual environment whose `pip` the resource's `command` names.
+//! Python packages through `pip`: system-wide, or in the virtual environment whose `pip` is the resource's `command`.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The provider; by which names it is looked for, the first that there is.
+/// The pip provider, with candidate program names; the first one installed is used.
 #[derive(Debug)]
 pub struct PipPackageProvider(pub &'static [&'static str]);
 
-/// What is not worth a word, and would ask the network.
+/// Disables the version check, which accesses the network.
 const NO_VERSION_CHECK_FLAG: &str = "--disable-pip-version-check";
 
-/// A line of `pip list --format=json`.
+/// An element of `pip list --format=json`.
 #[derive(Debug, Deserialize)]
 struct PipPackage {
     name: String,
     version: String,
 }
 
-/// What `pip install --report` tells, as far as it matters.
+/// Output of `pip install --report`; only the fields used.
 #[derive(Debug, Deserialize)]
 struct PipInstallReport {
     install: Vec<PipPlannedInstall>,
@@ -53,7 +53,7 @@ impl PackageProvider for PipPackageProvider {
         })
     }
 
-    /// What pip would install if nothing were there.
+    /// The version that pip would install in an empty environment.
     fn candidate_version(
         &self,
         cx: &ResourceContext<'_>,
@@ -148,11 +148,11 @@ impl PipPackageProvider {
     }
 }
 
-/// What is asked for: the name with its version, or the source.
+/// The requirement: name and version, or the source.
 fn requirement_argument(resource: &Resource, version: Option<&str>) -> String {
     let name = &resource.name;
     match (resource.get_text("source"), version) {
-        // A file or directory of this machine knows its own name and version.
+        // A local file or directory defines its own name and version.
         (Some(source), _) if source.starts_with('/') => source.to_owned(),
         (Some(source), Some(version)) => format!("{source}@{version}#egg={name}"),
         (Some(source), None) => format!("{source}#egg={name}"),
@@ -161,7 +161,7 @@ fn requirement_argument(resource: &Resource, version: Option<&str>) -> String {
     }
 }
 
-/// Names that mean the same package are the same here.
+/// Normalizes equivalent package names.
 fn normalise_name(name: &str) -> String {
     let bare = name.split('[').next().unwrap_or_default();
     bare.to_lowercase().replace(['_', '.'], "-")

@@ -1,5 +1,5 @@
-//! Packages of the RPM family by `dnf`, `yum` and `zypper`; what is installed is asked of `rpm`. Nothing is ever asked of
-//! anybody.
+//! Packages of the RPM family through `dnf`, `yum` and `zypper`; installed packages are queried with `rpm`.
+//! Non-interactive.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// What rpm keeps its knowledge in.
+/// rpm's database.
 const RPM_DATABASE: &str = "/var/lib/rpm";
 const QUERY_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}}:{0}| %{VERSION} %{RELEASE} %{ARCH}\\n";
 
-/// The provider.
+/// The rpm-based providers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RpmPackageProvider {
-    /// Fedora's and Red Hat's.
+    /// Fedora and Red Hat.
     Dnf,
-    /// The older one of Red Hat.
+    /// Older Red Hat releases.
     Yum,
-    /// SUSE's.
+    /// SUSE.
     Zypper,
 }
 
@@ -37,8 +37,8 @@ impl PackageProvider for RpmPackageProvider {
         Ok(find_package(&list_installed(cx, resource)?, &resource.name))
     }
 
-    /// The newer version that is offered, or the one that is there; for a package that is not there, the tool will find
-    /// the newest when it installs it.
+    /// The newer version offered, or the installed one. For a package that is not installed, the tool selects
+    /// the newest version at installation.
     fn candidate_version(
         &self,
         cx: &ResourceContext<'_>,
@@ -157,7 +157,7 @@ impl RpmPackageProvider {
         argv.extend(resource.get_list("install_options"));
         argv.extend([verb, &wanted]);
         tool::run_change(cx, resource, &argv)?;
-        // They end with 0 when there is no such version.
+        // The tools exit with 0 even if the version does not exist, so the result is checked.
         let after = self.query_package(cx, resource)?.status;
         match (after, version) {
             (PackageInstallStatus::Installed(found), Some(version))
@@ -183,7 +183,7 @@ impl RpmPackageProvider {
         }
     }
 
-    /// What could be newer; asked once in a run.
+    /// Available updates; queried once per run.
     fn list_updates(
         self,
         cx: &ResourceContext<'_>,
@@ -196,7 +196,7 @@ impl RpmPackageProvider {
                 _ => [self.program_name(), "-q", "check-update"],
             };
             let output = tool::run_tool(cx, resource, &argv)?;
-            // 100: there are some.
+            // 100: updates are available.
             if !matches!(output.code, 0 | 100) {
                 return Err(tool::tool_error(resource, &argv.join(" "), &output));
             }
@@ -209,7 +209,7 @@ impl RpmPackageProvider {
     }
 }
 
-/// Everything that rpm knows; asked once as long as nothing was changed.
+/// All packages known to rpm; cached until a change.
 fn list_installed(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -224,7 +224,7 @@ fn list_installed(
     })
 }
 
-/// The package of that name, with or without its architecture.
+/// The package of that name, with or without architecture.
 fn find_package(all: &[PackageState], name: &str) -> PackageState {
     let same = |package: &&PackageState| {
         package.name == name || without_architecture(&package.name) == name
@@ -257,8 +257,8 @@ fn parse_line(line: &str) -> Option<PackageState> {
     })
 }
 
-/// Lines `name.architecture version repository`, which long names break; what obsoletes something comes last, and is another
-/// matter.
+/// Lines `name.architecture version repository`; long names wrap to the next line. Stops at the list of obsoleting packages at the
+/// end.
 fn parse_updates(text: &str) -> Vec<PackageState> {
     let body = ["\nObsoleting", "\nSecurity:", "\nUpdate"]
         .iter()

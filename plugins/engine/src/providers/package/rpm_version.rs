@@ -1,8 +1,8 @@
-//! Which of two versions of an RPM package is the newer one, as `rpmvercmp` decides it. Pure.
+//! Compares two RPM versions like `rpmvercmp`. Pure.
 
 use std::cmp::Ordering;
 
-/// Compares `epoch:version-release`. A release that one of them does not name is not compared.
+/// Compares `epoch:version-release`. The release is ignored if either version lacks it.
 pub fn compare_versions(one: &str, other: &str) -> Ordering {
     let (one, other) = (split_version(one), split_version(other));
     let release = match (one.2, other.2) {
@@ -24,7 +24,7 @@ fn split_version(text: &str) -> (u64, &str, Option<&str>) {
     (epoch.parse().unwrap_or(0), version, release)
 }
 
-/// Runs of digits as numbers, runs of letters as texts; digits are newer than letters, and `~` is older than the end.
+/// Digit runs compare as numbers, letter runs as text; digits are newer than letters, and `~` is older than the end.
 fn compare_part(one: &str, other: &str) -> Ordering {
     let separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '~' | '^'));
     let (mut one, mut other) = (one, other);

@@ -1,5 +1,5 @@
-//! Running the tools that install packages: nobody is ever asked a question, and what failed is told in the tool's own last
-//! words.
+//! Runs package managers non-interactively; errors include the last lines of the tool's
+//! output.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// Longest run of one call: a big upgrade over a slow line.
+/// Timeout of one call: allows for a large upgrade over a slow link.
 const TOOL_TIMEOUT: Duration = Duration::from_hours(1);
-/// Enough for the list of every package of a big machine, in bytes.
+/// Output limit in bytes; sufficient for the package list of a large machine.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 
-/// A call of a tool.
+/// A tool command with the common settings.
 pub(super) fn build_command(cx: &ResourceContext<'_>, argv: &[&str]) -> Command {
     let mut command = Command::new(argv.iter().copied());
     for (name, value) in [
@@ -30,7 +30,7 @@ pub(super) fn build_command(cx: &ResourceContext<'_>, argv: &[&str]) -> Command 
     command
 }
 
-/// Runs it; how it ended is for the caller to judge.
+/// Runs a tool; the caller checks the exit code.
 pub(super) fn run_tool(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -39,7 +39,7 @@ pub(super) fn run_tool(
     run_tool_command(cx, resource, &build_command(cx, argv))
 }
 
-/// The same for a call that was made before.
+/// Like `run_tool`, for a prepared command.
 pub(super) fn run_tool_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -51,7 +51,7 @@ pub(super) fn run_tool_command(
         .map_err(EngineError::during(resource, running))
 }
 
-/// Runs a call that changes something and must succeed. What was known of packages is forgotten.
+/// Runs a command that changes packages and fails on a non-zero exit code. Clears the package cache.
 pub(super) fn run_change(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -60,7 +60,7 @@ pub(super) fn run_change(
     run_change_command(cx, resource, &build_command(cx, argv)).map(drop)
 }
 
-/// The same for a call that was made before; returns what it said.
+/// Like `run_change`, for a prepared command; returns its output.
 pub(super) fn run_change_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -75,7 +75,7 @@ pub(super) fn run_change_command(
     }
 }
 
-/// The file that `source` names, for a tool that has no other way to get a package.
+/// The file in `source`, for tools that cannot install otherwise.
 pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str, EngineError> {
     resource.get_text("source").ok_or_else(|| {
         let problem = format!("You cannot install {tool} packages without a source");
@@ -83,7 +83,7 @@ pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a 
     })
 }
 
-/// The failure of a tool: its errors, or that somebody else is at it.
+/// The error of a failed tool: its error output, or that another process holds its lock.
 pub(super) fn tool_error(resource: &Resource, what: &str, output: &CommandOutput) -> EngineError {
     let text = output.combined_text();
     let locked = [
@@ -114,7 +114,7 @@ pub(super) fn tool_error(resource: &Resource, what: &str, output: &CommandOutput
     )
 }
 
-/// The program that does it: what `command` names, or the first of these that is installed.
+/// The program to run: `command`, or the first of these names that is installed.
 pub(super) fn find_program(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -156,7 +156,7 @@ pub(super) fn find_program(
     Err(EngineError::failed(resource, problem))
 }
 
-/// Output that is not what the tool promises.
+/// Error for output in an unexpected format.
 pub(super) fn unreadable_output_error(
     resource: &Resource,
     what: &str,
@@ -168,7 +168,7 @@ pub(super) fn unreadable_output_error(
     )
 }
 
-/// For tools that keep no package at its version.
+/// Error for tools that cannot hold packages.
 pub(super) fn hold_unsupported_error(resource: &Resource, tool: &str) -> EngineError {
     EngineError::failed(
         resource,

@@ -1,12 +1,12 @@
-//! The format of a user's crontab: settings, jobs, and Puppet's marker line before the jobs that it made.
+//! Format of a user's crontab: settings, jobs, and Puppet's marker line before managed jobs.
 
 use super::{FileRecord, RecordFormat};
 use crate::resource::{ResourceValue, ResourceValues};
 
 const NAME_MARKER: &str = "# Puppet Name: ";
-/// What the name of a job without marker begins with.
+/// Name prefix of jobs without a marker.
 pub const UNMANAGED_PREFIX: &str = "unmanaged:";
-/// The five times, in the order of the line.
+/// The five time fields in line order.
 pub const TIME_FIELDS: [&str; 5] = ["minute", "hour", "monthday", "month", "weekday"];
 
 /// `# Puppet Name: x`, settings, and the job.
@@ -14,7 +14,7 @@ pub const TIME_FIELDS: [&str; 5] = ["minute", "hour", "monthday", "month", "week
 pub struct CrontabFormat;
 
 impl CrontabFormat {
-    /// Whether a line is a setting, `NAME=value`.
+    /// Whether the line is a setting, `NAME=value`.
     pub fn is_setting(line: &str) -> bool {
         let word = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -91,7 +91,7 @@ impl RecordFormat for CrontabFormat {
     }
 }
 
-/// The job on a line. A `*` is no value: nothing is said about that time.
+/// Parses a job line. `*` is stored as no value.
 fn parse_job(line: &str) -> Option<ResourceValues> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') || CrontabFormat::is_setting(line) {

@@ -1,6 +1,6 @@
-//! A line-based file as a sequence of pieces: records that a format understands, and everything else kept as it is.
+//! A line-based file as a sequence of records of a known format and unmodified other lines.
 //!
-//! Pure. Parsing and rendering give the same bytes back; changing one record touches its lines only.
+//! Pure. Parsing and rendering reproduces the same bytes; changing a record affects its lines only.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use crate::resource::ResourceValues;
 /// One record: its name and its properties, without `ensure`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileRecord {
-    /// What the resource is called.
+    /// Name of the resource.
     pub name: String,
-    /// The properties that are set.
+    /// Properties that are set.
     pub values: ResourceValues,
 }
 
-/// How the records of one kind of file are written.
+/// Format of the records in one kind of file.
 pub trait RecordFormat: fmt::Debug + Sync {
-    /// Judges the first of the given lines (never empty, without line ends; a line that is not UTF-8 comes as an empty
-    /// one): how many lines belong together, at least one, and the record that they make, if they make one.
+    /// Parses a record at the start of the given lines (never empty, without line ends; a line that is not UTF-8 is passed as an
+    /// empty one). Returns the number of lines that belong together, at least one, and the record, if they form one.
     fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>);
 
-    /// The lines of a record, each with its line end; the error names what is missing.
+    /// The lines of a record, each with its line end; the error names the missing property.
     fn render(&self, record: &FileRecord) -> Result<String, String>;
 }
 
@@ -39,7 +39,7 @@ struct DocumentSegment {
 }
 
 impl<'f> ParsedDocument<'f> {
-    /// Takes a file apart. Every sequence of bytes is a document.
+    /// Parses a file. Accepts any bytes.
     pub fn parse(format: &'f dyn RecordFormat, bytes: &[u8]) -> Self {
         let raw: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let texts: Vec<&str> = raw.iter().map(|line| line_text(line)).collect();
@@ -59,7 +59,7 @@ impl<'f> ParsedDocument<'f> {
         Self { format, pieces }
     }
 
-    /// The bytes of the file.
+    /// Content of the file.
     pub fn render(&self) -> Vec<u8> {
         self.pieces
             .iter()
@@ -67,7 +67,7 @@ impl<'f> ParsedDocument<'f> {
             .collect()
     }
 
-    /// The records in the order of the file.
+    /// All records in file order.
     pub fn records(&self) -> impl Iterator<Item = &FileRecord> {
         self.pieces.iter().filter_map(|piece| piece.record.as_ref())
     }
@@ -77,7 +77,7 @@ impl<'f> ParsedDocument<'f> {
         self.records().find(|record| record.name == name)
     }
 
-    /// Writes a record in the place of the first of its name, or at the end.
+    /// Replaces the first record of that name, or appends the record.
     pub fn put(&mut self, record: FileRecord) -> Result<(), String> {
         let bytes = self.format.render(&record)?.into_bytes();
         let same = |piece: &&mut DocumentSegment| {
@@ -107,7 +107,7 @@ impl<'f> ParsedDocument<'f> {
         Ok(())
     }
 
-    /// Takes every record of that name out.
+    /// Removes all records of that name.
     pub fn remove(&mut self, name: &str) {
         self.pieces.retain(|piece| {
             piece

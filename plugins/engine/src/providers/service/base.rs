@@ -1,15 +1,15 @@
-//! Services that nothing else knows: started, stopped and looked for by what the resource says. The least that is needed is
-//! `binary`, which is also what its process is known by.
+//! Services without a service manager: started, stopped and queried as the resource specifies. The minimum is
+//! `binary`, which also identifies the process.
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
 use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// What stands in the place of a truth about starting at boot: nothing can be said or done about it.
+/// Value of `enable`: starting at boot is not supported.
 const UNMANAGED_ENABLE: &str = "unmanaged";
 
-/// The provider.
+/// The base provider.
 #[derive(Debug)]
 pub struct BaseServiceProvider;
 
@@ -78,7 +78,7 @@ impl ServiceProvider for BaseServiceProvider {
     }
 }
 
-/// The number of the first process whose line in the process table matches.
+/// Pid of the first process whose line in the process table matches.
 fn find_process(
     cx: &ResourceContext<'_>,
     resource: &Resource,

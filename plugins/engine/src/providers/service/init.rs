@@ -1,5 +1,5 @@
-//! Services by scripts in `/etc/init.d`, started at boot through links in `/etc/rc?.d`; or, without a script, by the
-//! commands that the resource gives.
+//! Services with scripts in `/etc/init.d`, enabled by links in `/etc/rc?.d`; without a script, by the
+//! commands of the resource.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
 const SCRIPT_DIRECTORY: &str = "/etc/init.d";
-/// Run levels in which a service runs, and in which it is ended, as in Debian.
+/// Run levels in which a service is started, and in which it is stopped, as in Debian.
 const START_RUNLEVELS: [&str; 4] = ["2", "3", "4", "5"];
 const KILL_RUNLEVELS: [&str; 3] = ["0", "1", "6"];
 
-/// The provider.
+/// The init script provider.
 #[derive(Debug)]
 pub struct InitServiceProvider;
 
@@ -74,7 +74,7 @@ impl ServiceProvider for InitServiceProvider {
             {
                 own("restart", "restart")
             }
-            // As in Puppet, a script is not trusted to know `restart` unless the resource says so.
+            // As in Puppet, `restart` of a script is used only if the resource declares it.
             ServiceOperation::Restart => {
                 own("stop", "stop")?;
                 own("start", "start")
@@ -103,7 +103,7 @@ impl ServiceProvider for InitServiceProvider {
                 )(error));
             }
         };
-        // Files of the init system itself, and what is left of an upgrade.
+        // Files of the init system itself, and leftovers of upgrades.
         let other = |name: &String| {
             matches!(
                 name.as_str(),
@@ -119,7 +119,7 @@ fn script_path(resource: &Resource) -> String {
     format!("{SCRIPT_DIRECTORY}/{}", resource.name)
 }
 
-/// Whether some process has the pattern in its command line.
+/// Whether the pattern matches the command line of any process.
 fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
     let given = resource.get_text("pattern").or(resource.get_text("binary"));
     let pattern = given.unwrap_or(&resource.name);
@@ -137,7 +137,7 @@ fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<boo
             .any(|line| pattern.is_match(line)))
 }
 
-/// The links of that letter to the service, in all run levels.
+/// Links with that letter to the service, in all run levels.
 fn runlevel_links(
     cx: &ResourceContext<'_>,
     name: &str,
@@ -167,7 +167,7 @@ fn runlevel_links(
     Ok(links)
 }
 
-/// `update-rc.d` knows the order in which services depend on each other; in a scratch root the links are made here.
+/// `update-rc.d` handles dependencies between services; in a scratch root the links are created here.
 fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<(), EngineError> {
     if cx.system.root() == Path::new("/") {
         run_checked(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;

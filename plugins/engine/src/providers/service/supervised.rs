@@ -1,8 +1,8 @@
-//! Services that we start ourselves, for containers and tests where no init system runs: a process in a session of its own
-//! that outlives the daemon, known for certain by its number and start.
+//! Services started directly by this engine, for containers and tests without an init system: a process in its own session
+//! that outlives the daemon, identified by pid and start time.
 //!
-//! What is known of it is on the disk, in `/var/lib/muster/services/NAME`: `process`, and what it printed, the first bytes of
-//! each stream. Nobody starts it again when it ends by itself; the next run does.
+//! State is stored in `/var/lib/muster/services/NAME`: the file `process`, and the first bytes of
+//! each output stream. A process that exits is not restarted until the next run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
 const SERVICES_DIRECTORY: &str = "/var/lib/muster/services";
-/// Longest file of ours that is read, in bytes.
+/// Maximum size of a state file, in bytes.
 const MAX_STATE_FILE_BYTES: u64 = 64 * 1024;
-/// Bytes of each output stream that are kept.
+/// Maximum number of bytes kept per output stream.
 const MAX_STREAM_BYTES: u64 = 1024 * 1024;
-/// How long a new process is watched: one that ends meanwhile has not started.
+/// How long a new process is watched; an exit during this time counts as a failed start.
 const STARTUP_WATCH_TIME: Duration = Duration::from_millis(300);
-/// How long a process has to end before it is killed.
+/// Time between TERM and KILL.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The provider.
@@ -92,7 +92,7 @@ fn service_directory(resource: &Resource) -> PathBuf {
     Path::new(SERVICES_DIRECTORY).join(&resource.name)
 }
 
-/// The process, if it still runs.
+/// The process, if it is running.
 fn find_process(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -106,7 +106,7 @@ fn find_process(
             return Err(EngineError::during(resource, reading)(error));
         }
     };
-    // What cannot be read is as good as gone: it was not written to its end.
+    // An unreadable file was not written completely; treat the process as gone.
     let process: Option<ProcessId> = serde_json::from_slice(&bytes).ok();
     Ok(process.filter(|process| cx.system.is_running(process)))
 }
@@ -137,7 +137,7 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
         .system
         .start_detached(&command, &spool)
         .map_err(failing())?;
-    // A number and a time always make a JSON text.
+    // Two numbers always serialize.
     let text = serde_json::to_vec(&process).unwrap_or_default();
     let owner_only = FileAttributes {
         mode: Some(0o600),
@@ -164,7 +164,7 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
     Ok(())
 }
 
-/// Asks it to end, and ends it if it does not.
+/// Terminates the process; kills it after the timeout.
 fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
     if let Some(line) = resource.get_text("stop") {
         return run_checked(cx, resource, &["/bin/sh", "-c", line]);

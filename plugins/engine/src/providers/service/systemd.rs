@@ -1,11 +1,11 @@
-//! Services by `systemctl`.
+//! Services through `systemctl`.
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
 use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The provider.
+/// The systemd provider.
 #[derive(Debug)]
 pub struct SystemdServiceProvider;
 
@@ -82,7 +82,7 @@ impl ServiceProvider for SystemdServiceProvider {
         let names = names
             .lines()
             .filter_map(|line| line.split_whitespace().next());
-        // A template is no service before it has an instance.
+        // A template is not a service without an instance.
         Ok(names
             .filter(|name| !name.contains("@."))
             .map(str::to_owned)
@@ -90,7 +90,7 @@ impl ServiceProvider for SystemdServiceProvider {
     }
 }
 
-/// systemd takes `x` for `x.service` itself, but then guesses from a dot in the name.
+/// systemd also expands `x` to `x.service`, but interprets a dot in the name as a unit suffix.
 fn unit_name(name: &str) -> String {
     let kinds = [
         ".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope",

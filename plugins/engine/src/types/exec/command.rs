@@ -1,4 +1,4 @@
-//! Turns a command line into a program and its arguments, the way Puppet's `posix` and `shell` providers do.
+//! Splits a command line into program and arguments, as Puppet's `posix` and `shell` providers do.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use crate::providers::account_names;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 
-/// Characters that a shell would not take literally. `=` counts in the first word only.
+/// Characters that a shell does not take literally. `=` counts in the first word only.
 const SHELL_METACHARACTERS: &str = "*?{}[]<>()~&|\\$;'`\"\n#%";
-/// Words that only a shell knows; Ruby's list, after POSIX.
+/// Shell keywords and builtins; Ruby's list, after POSIX.
 const SHELL_WORDS: [&str; 31] = [
     "!", ".", ":", "break", "case", "continue", "do", "done", "elif", "else", "esac", "eval",
     "exec", "exit", "export", "fi", "for", "if", "in", "readonly", "return", "set", "shift",
     "then", "times", "trap", "unset", "until", "while", "{", "}",
 ];
 
-/// Checks what can be judged without the machine: qualified programs, environment, umask.
+/// Checks that need no access to the machine: qualified programs, environment, umask.
 pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
     let mut lines = vec![("command", first_word(resource))];
     lines.extend(
@@ -82,7 +82,7 @@ pub(super) fn main_command(
     }
 }
 
-/// A command line, with everything around it that the resource says.
+/// A command line with the resource's settings.
 pub(super) fn command_from_line(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -96,7 +96,7 @@ pub(super) fn command_from_line(
     command_from_argv(cx, resource, argv)
 }
 
-/// The command as one text, for messages.
+/// The command as one string, for messages.
 pub(super) fn command_text(resource: &Resource) -> String {
     match resource.get("command") {
         Some(ResourceValue::List(words)) => words.join(" "),
@@ -167,7 +167,7 @@ fn lookup_id(
     })
 }
 
-/// Whether Ruby's `exec`, and so Puppet, would hand the line to a shell.
+/// Whether Ruby's `exec`, and therefore Puppet, would run the line through a shell.
 fn needs_shell(line: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default();
     line.contains(|c| SHELL_METACHARACTERS.contains(c))
@@ -175,7 +175,7 @@ fn needs_shell(line: &str) -> bool {
         || SHELL_WORDS.contains(&word)
 }
 
-/// The first word, without its quotes.
+/// The first word without quotes.
 fn program_word(line: &str) -> String {
     let quoted = ['"', '\'']
         .into_iter()
@@ -199,7 +199,7 @@ fn parse_umask(text: &str) -> Option<u32> {
         .filter(|mask| *mask <= 0o777 && text.len() <= 5)
 }
 
-/// The file that a command line begins with, if it is named by its whole path.
+/// The absolute path at the start of a command line, if any.
 pub(super) fn leading_path(line: &str) -> Option<&str> {
     let quoted = line
         .strip_prefix('"')

@@ -1,4 +1,4 @@
-//! Copies of what a `file` is about to replace or remove: beside it with a suffix, or in a file bucket.
+//! Backups of content that a `file` is about to replace or remove: beside the file with a suffix, or in a file bucket.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::providers::walk::DirectoryWalk;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// Keeps what is at the path, if the resource asks for it.
+/// Backs up the content of the path if the resource requests it.
 pub(super) fn back_up_entry(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -25,7 +25,7 @@ pub(super) fn back_up_entry(
     }
 }
 
-/// The directory of the bucket that `backup` names.
+/// Directory of the bucket named by `backup`.
 pub(super) fn bucket_directory(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -66,7 +66,7 @@ fn store_in_bucket(
     Ok(())
 }
 
-/// The file itself, or every file below the directory. Links have no content.
+/// The file itself, or all files below the directory. Links have no content.
 fn list_files(
     cx: &ResourceContext<'_>,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! Makes the changes of a `file`. What is replaced is kept first where a backup is asked for.
+//! Applies the changes of a `file`. Replaced content is backed up first if requested.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::providers::{account_names, bucket, digest, paths};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 
-/// A change in the making: whose, and where.
+/// A change in progress: its resource and path.
 struct FileChangeContext<'a> {
     cx: &'a ResourceContext<'a>,
     resource: &'a Resource,
@@ -19,7 +19,7 @@ struct FileChangeContext<'a> {
     path: PathBuf,
 }
 
-/// Makes one change.
+/// Applies one change.
 pub(super) fn apply_change(
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
@@ -87,14 +87,14 @@ impl FileChangeContext<'_> {
             .map_err(self.error_during("linking"))
     }
 
-    /// Writes the desired content, or none, over whatever is there.
+    /// Replaces the path by a file with the desired content, or an empty one.
     fn write_file(&self) -> Result<(), EngineError> {
         let content = self.desired_content()?;
         self.check_parent()?;
         self.validate_content(&content)?;
         self.clear_path(Some(FileEntryKind::File))?;
         let attributes = self.desired_attributes(Some((0o644, false)))?;
-        // What takes the place of another file is on the disk before it does; what is new, when everything is done.
+        // A replacement is synced before the rename; new files are synced together at the end.
         self.cx
             .system
             .write_new(&self.path, &content, &attributes)
@@ -129,7 +129,7 @@ impl FileChangeContext<'_> {
         Ok(content)
     }
 
-    /// What a file bucket keeps under a checksum.
+    /// Content stored in a file bucket under a checksum.
     fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>, EngineError> {
         let backup = self.resource.get_text("backup");
         let name = backup
@@ -146,7 +146,7 @@ impl FileChangeContext<'_> {
         })
     }
 
-    /// Keeps a copy of what is there, and removes what is not of the kind that will take its place.
+    /// Backs up the current entry, and removes it if its kind differs from the new one.
     fn clear_path(&self, successor: Option<FileEntryKind>) -> Result<(), EngineError> {
         let found = self.cx.system.metadata(&self.path);
         let Some(found) = found.map_err(self.error_during("looking at"))? else {
@@ -164,7 +164,7 @@ impl FileChangeContext<'_> {
             backup::back_up_entry(self.cx, self.resource, &self.path, &found)?;
         }
         let removed = match found.kind {
-            // A file is written over and a link replaced, at once.
+            // A file or link is replaced atomically.
             _ if stays => Ok(()),
             FileEntryKind::Directory => self.cx.system.remove_tree(&self.path),
             _ => self.cx.system.remove_file(&self.path),
@@ -172,7 +172,7 @@ impl FileChangeContext<'_> {
         removed.map_err(self.error_during("removing"))
     }
 
-    /// Lets the command judge the new content in a file that nobody else can read.
+    /// Runs the validation command on the new content in a private file.
     fn validate_content(&self, content: &[u8]) -> Result<(), EngineError> {
         let resource = self.resource;
         let Some(line) = resource.get_text("validate_cmd") else {
@@ -226,8 +226,8 @@ impl FileChangeContext<'_> {
         Err(EngineError::failed(self.resource, problem))
     }
 
-    /// Mode, owner and group as desired, names looked up. A symbolic mode starts from `fresh`, the mode of a new file and
-    /// whether it is a directory, unless what is there stays.
+    /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `fresh`, the mode of a new
+    /// file and whether it is a directory.
     fn desired_attributes(
         &self,
         fresh: Option<(u32, bool)>,

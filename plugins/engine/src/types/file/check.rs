@@ -1,13 +1,13 @@
-//! What can be said of a `file` without looking at the machine: which values exclude each other, and what follows from them.
+//! Validation of a `file` without access to the machine: mutually exclusive values and derived values.
 
 use crate::error::EngineError;
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue};
 
-/// The suffix that is meant by `backup => true`.
+/// The suffix for `backup => true`.
 const DEFAULT_BACKUP_SUFFIX: &str = ".puppet-bak";
 
-/// Judges the resource, and fills in what goes without saying.
+/// Validates the resource and fills in derived values.
 pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError> {
     let given: Vec<&str> = ["content", "source", "target"]
         .into_iter()
@@ -39,8 +39,8 @@ pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError
     Ok(resource)
 }
 
-/// A path as `ensure` is a link to it; content makes a file, and a target a link, without being told. What a source makes
-/// is seen when it is there to be looked at.
+/// A path in `ensure` makes a link to it; content implies a file, and a target implies a link. The kind implied by a source
+/// is known only once the source is read.
 fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
     let ensure = resource.get_text("ensure").map(str::to_owned);
     let word = match ensure.as_deref() {
@@ -67,7 +67,7 @@ fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Paths are kept clean, `file:` URLs as paths, `puppet:` URLs as they are.
+/// Paths are normalized, `file:` URLs become paths, `puppet:` URLs are unchanged.
 fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     if resource.get("source").is_none() {
         return Ok(());
@@ -78,7 +78,7 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
             return Ok(source.to_owned());
         }
         let path = source.strip_prefix("file://").unwrap_or(source);
-        // A lone slash is the root, and the trimmed text is empty then.
+        // The root directory is trimmed to an empty string.
         crate::munge::normalise_path(if path.is_empty() { "/" } else { path }).ok_or_else(|| {
             let problem = format!(
                 "is `{source}`, must be a path of the machine itself or a `puppet:` URL; other places are not supported"

@@ -1,4 +1,4 @@
-//! By what the content of two files is compared: a digest, a moment, or nothing.
+//! How the content of two files is compared: by digest, by time, or not at all.
 
 use muster_system::{FileMetadata, SystemError};
 
@@ -10,16 +10,16 @@ use crate::resource::{Resource, ResourceValue};
 pub(super) enum ContentComparison {
     /// By content.
     Digest(ChecksumKind),
-    /// By the last change of the content: in order when it is not older.
+    /// By modification time: in sync if not older.
     Modified,
-    /// By the last change of anything, in the same way.
+    /// By status change time: in sync if not older.
     Changed,
-    /// Not at all.
+    /// No comparison.
     Nothing,
 }
 
 impl ContentComparison {
-    /// What the resource says.
+    /// The comparison selected by the resource.
     pub(super) fn from_resource(resource: &Resource) -> Self {
         match resource.get_text("checksum").unwrap_or("sha256") {
             "mtime" => Self::Modified,
@@ -29,7 +29,7 @@ impl ContentComparison {
         }
     }
 
-    /// The checksum of a file; its content is only asked for when it counts.
+    /// Checksum of a file; reads the content only if needed.
     pub(super) fn file_checksum(
         self,
         metadata: &FileMetadata,
@@ -43,7 +43,7 @@ impl ContentComparison {
         })
     }
 
-    /// The checksum of a content; none where contents are compared by anything else.
+    /// Checksum of a content; `None` for comparisons that do not use content.
     pub(super) fn content_checksum(self, content: &[u8]) -> Option<String> {
         match self {
             Self::Digest(digest) => Some(digest.tagged_checksum(content)),
@@ -51,7 +51,7 @@ impl ContentComparison {
         }
     }
 
-    /// Whether the found checksum is as good as the desired one. Moments are written so that they sort.
+    /// Whether the found checksum satisfies the desired one. Times are formatted so that they sort.
     pub(super) fn is_satisfied(self, found: &ResourceValue, desired: &ResourceValue) -> bool {
         let later = matches!(self, Self::Modified | Self::Changed) && found >= desired;
         found == desired || later

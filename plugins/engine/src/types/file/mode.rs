@@ -1,10 +1,10 @@
-//! Permission bits by symbolic clauses such as `u=rw,g+X,o-rwx`, as chmod(1) reads them. Pure.
+//! Symbolic file modes such as `u=rw,g+X,o-rwx`, as in chmod(1). Pure.
 
 const READ_BIT: u32 = 4;
 const WRITE_BIT: u32 = 2;
 const EXECUTE_BIT: u32 = 1;
 
-/// Bits of the owner, the group, the others, and the special ones.
+/// Bits of owner, group and others, and the special bits.
 #[derive(Debug, Clone, Copy, Default)]
 struct ModeBits {
     user: u32,
@@ -13,7 +13,7 @@ struct ModeBits {
     special: u32,
 }
 
-/// The bits that a mode leads to from the current ones: octal digits as they are, clauses one after the other.
+/// Applies a mode to the current bits: octal digits replace them, symbolic clauses are applied in order.
 pub(super) fn resolve_mode(mode: &str, current: u32, directory: bool) -> Option<u32> {
     if let Ok(bits) = u32::from_str_radix(mode, 8) {
         return Some(bits);
@@ -31,7 +31,7 @@ pub(super) fn resolve_mode(mode: &str, current: u32, directory: bool) -> Option<
     Some((bits.special << 9) | (bits.user << 6) | (bits.group << 3) | bits.other)
 }
 
-/// Whether the mode is written in clauses.
+/// Whether the mode is symbolic.
 pub(super) fn is_symbolic(mode: &str) -> bool {
     u32::from_str_radix(mode, 8).is_err()
 }
@@ -53,7 +53,7 @@ fn apply_clause(before: ModeBits, clause: &str, any_execute: bool) -> Option<Mod
     Some(after)
 }
 
-/// Permissions of one class. What is copied from another class is what that one had before the clause.
+/// Changes permissions of one class. A copy from another class uses that class's bits from before the clause.
 fn apply_to_class(
     before: ModeBits,
     after: &mut ModeBits,

@@ -1,4 +1,4 @@
-//! What has to change about a `file`. Pure.
+//! Plan of a `file`. Pure.
 
 use super::compare::ContentComparison;
 use super::{SCHEMA, mode, source};
@@ -6,7 +6,7 @@ use crate::plan::{ResourcePlan, ResourceState};
 use crate::providers::digest;
 use crate::resource::{Resource, ResourceValue};
 
-/// The difference between the resource and what was found, in Puppet's words.
+/// The difference between desired and current state, with Puppet's messages.
 pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourcePlan {
     let mut resource = resource.clone();
     source::complete_from_source(&mut resource, state);
@@ -19,11 +19,11 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
             wanted.values.remove(name);
         }
     }
-    // The bits of a link mean nothing and cannot be set.
+    // The mode of a link has no meaning and cannot be set.
     if found_kind(state) == Some("link") {
         wanted.values.remove("mode");
     }
-    // What lies in a directory of links has targets of its own.
+    // Entries in a directory of links have their own targets.
     if resource
         .get_text("recurse")
         .is_some_and(|word| word != "false")
@@ -43,7 +43,7 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
     for change in &mut plan.changes {
         let to = change.to.as_text().unwrap_or_default();
         match change.property.as_str() {
-            // What a new file is made of says more than that it is there; Puppet puts it so whatever was there before.
+            // As in Puppet, the message for a new file shows its content, whatever existed before.
             "ensure" if matches!(to, "file" | "present") => {
                 if let Some(sum) = &sum {
                     change.message = format!("defined content as '{sum}'");
@@ -60,8 +60,8 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
     ResourcePlan { resource, ..plan }
 }
 
-/// Puts the desired checksum in the place of the content, or takes the content out where it does not matter; returns the
-/// checksum that a new file would have.
+/// Replaces the content by its checksum, or removes it if it is not compared; returns the
+/// checksum of a new file.
 fn plan_content(
     wanted: &mut Resource,
     resource: &Resource,
@@ -73,7 +73,7 @@ fn plan_content(
             let kind = resource.get_text("checksum").unwrap_or("sha256");
             return Some(format!("{{{kind}}}{sum}"));
         }
-        // A checksum as content stands for what the bucket keeps under it.
+        // A checksum as content refers to content in the bucket.
         let is_sum = digest::parse_checksum(content).is_some();
         if is_sum {
             return Some(content.to_owned());
@@ -104,7 +104,7 @@ fn plan_content(
     sum.filter(|_| is_file)
 }
 
-/// A directory whose mode is given in numbers can be searched by whoever may read it.
+/// In a directory with a numeric mode, each read bit implies the search bit.
 fn add_search_bits(resource: &mut Resource, state: &ResourceState) {
     let directory = match resource.get_text("ensure") {
         Some("directory") => true,
@@ -123,7 +123,7 @@ fn add_search_bits(resource: &mut Resource, state: &ResourceState) {
     }
 }
 
-/// With a symbolic mode: takes it out when the found bits need no change, or returns found and new bits as texts.
+/// For a symbolic mode: removes it if the current bits need no change, otherwise returns current and new bits as strings.
 fn plan_symbolic_mode(wanted: &mut Resource, state: &ResourceState) -> Option<(String, String)> {
     let clauses = wanted
         .get_text("mode")

@@ -1,5 +1,5 @@
-//! What is at the path of a `file`. Asks the machine as little as the resource needs: thousands of files are looked at in
-//! each run, and most of them are as desired.
+//! Reads the state of a `file`. Minimizes system calls, because each run reads thousands of files,
+//! and most are in sync.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use crate::providers::{account_names, paths};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::ResourceContext;
 
-/// Where the file really is: with `links => follow`, at the end of the links.
+/// The effective path: with `links => follow`, after following links.
 pub(super) fn resolve_path(
     cx: &ResourceContext<'_>,
     resource: &Resource,
 ) -> Result<PathBuf, SystemError> {
     let path = Path::new(&resource.name);
-    // A link that must not be there, or must be there, is meant itself.
+    // For `absent` and `link` the link itself is meant.
     let itself = matches!(resource.get_text("ensure"), Some("absent" | "link"));
     if resource.get_text("links") == Some("follow") && !itself {
         return paths::resolve_links(cx.system, path).map(|(end, _)| end);
@@ -28,7 +28,7 @@ pub(super) fn resolve_path(
     Ok(path.to_owned())
 }
 
-/// The found state.
+/// The current state.
 pub(super) fn read_state(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -83,7 +83,7 @@ fn found_values(
     if found.kind == FileEntryKind::File && (wanted || (asked && found.size <= MAX_CONTENT_BYTES)) {
         let sum = ContentComparison::from_resource(resource)
             .file_checksum(found, || cx.system.read_file(place, MAX_CONTENT_BYTES))?;
-        // With a checksum of its own, a source is compared by that and its digits alone.
+        // With an explicit checksum, a source is compared by that kind and digits only.
         let (name, sum) = match sum.split_once('}') {
             Some((_, digits)) if is_by_value(resource) => ("checksum_value", digits.to_owned()),
             _ => ("content", sum),
@@ -98,7 +98,7 @@ pub(super) fn is_by_value(resource: &Resource) -> bool {
     resource.get("checksum_value").is_some() && resource.get("source").is_some()
 }
 
-/// The found owner: in the words of the resource where they mean the same, by name otherwise.
+/// The current owner: as the resource writes it if equivalent, otherwise by name.
 fn found_owner(
     cx: &ResourceContext<'_>,
     desired: Option<&str>,
@@ -112,7 +112,7 @@ fn found_owner(
     }
 }
 
-/// The same for the group.
+/// The current group, in the same way.
 fn found_group(
     cx: &ResourceContext<'_>,
     desired: Option<&str>,
@@ -135,7 +135,7 @@ fn kind_word(kind: FileEntryKind) -> &'static str {
     }
 }
 
-/// The checksum that the content must have after it was written, if one was named.
+/// The checksum that the written content must have, if one was given.
 pub(super) fn required_checksum(resource: &Resource) -> Option<(ChecksumKind, &str)> {
     let digest = ChecksumKind::from_name(resource.get_text("checksum").unwrap_or("sha256"))?;
     Some((digest, resource.get_text("checksum_value")?))

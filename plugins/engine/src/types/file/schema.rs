@@ -1,12 +1,12 @@
-//! What a `file` accepts. Does not judge combinations; [`check`](super::check) does.
+//! Schema of `file`. Combinations are validated by [`check`](super::check).
 
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
-/// Why the names of `SELinux` are accepted and nothing is done about them.
+/// Documentation of the `SELinux` attributes, which are accepted and ignored.
 const SELINUX_DOC: &str =
     "Accepted and left alone: contexts are not managed; `restorecon` in an `exec` sets them.";
 
-/// By what contents are compared.
+/// Values of `checksum`.
 const CHECKSUM_NAMES: &[&str] = &[
     "sha256",
     "sha256lite",
@@ -22,7 +22,7 @@ const CHECKSUM_NAMES: &[&str] = &[
     "none",
 ];
 
-/// The vocabulary.
+/// The schema.
 pub(super) static SCHEMA: TypeSchema = TypeSchema {
     type_name: "file",
     doc: "A file, directory or symbolic link, or with `recurse` all that is in a directory.",

@@ -1,4 +1,4 @@
-//! The `source` of a `file`: which of its places is there, what it is, and what follows from that.
+//! The `source` of a `file`: finds the first existing source and derives attributes from it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::providers::{account_names, paths};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::ResourceContext;
 
-/// Under these names a state carries what was found out about the source. No property is called so.
+/// State keys for data about the source. No property has these names.
 const SOURCE_KIND_KEY: &str = "source: kind";
 const SOURCE_CHECKSUM_KEY: &str = "source: checksum";
 const SOURCE_TARGET_KEY: &str = "source: target";
@@ -20,15 +20,15 @@ const SOURCE_OWNER_KEY: &str = "source: owner";
 const SOURCE_GROUP_KEY: &str = "source: group";
 const SOURCE_MODE_KEY: &str = "source: mode";
 
-/// A source that is there.
+/// An existing source.
 pub(super) struct FileSource {
-    /// Where on this machine.
+    /// Its local path.
     pub(super) path: PathBuf,
-    /// What it is; with `links => follow`, what is at the end of its links.
+    /// Its metadata; with `links => follow`, of the link's target.
     pub(super) metadata: FileMetadata,
 }
 
-/// The first of the resource's sources that exists.
+/// The first existing source of the resource.
 pub(super) fn first_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -44,7 +44,7 @@ pub(super) fn first_source(
     Err(EngineError::failed(resource, problem))
 }
 
-/// One source; `None` when nothing is there.
+/// Locates one source; `None` if it does not exist.
 pub(super) fn locate_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -80,7 +80,7 @@ pub(super) fn locate_source(
         .map(|metadata| FileSource { path, metadata }))
 }
 
-/// Puts what the source is into the state, where the resource has one and takes more than its content from it.
+/// Adds data about the source to the state, if the resource has one and derives more than its content from it.
 pub(super) fn describe_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -148,7 +148,7 @@ pub(super) fn source_checksum(state: &ResourceState) -> Option<&ResourceValue> {
     state.get(SOURCE_CHECKSUM_KEY)
 }
 
-/// What follows from the source for the resource: what is to be there, and whose it is where nobody says.
+/// Fills in `ensure` and `target` from the source, and, subject to `source_permissions`, owner, group and mode if not set.
 pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceState) {
     let Some(kind) = state.get(SOURCE_KIND_KEY) else {
         return;
@@ -181,7 +181,7 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
     }
 }
 
-/// The content of the first source that is there, for writing it.
+/// The content of the first existing source, for writing.
 pub(super) fn read_content(
     cx: &ResourceContext<'_>,
     resource: &Resource,

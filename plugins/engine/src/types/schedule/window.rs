@@ -1,4 +1,4 @@
-//! Whether a moment lies in a schedule, exactly as Puppet 7 decides it. Pure: the moment and the time zone are given.
+//! Decides whether a time is within a schedule, exactly as Puppet 7. Pure: time and time zone are parameters.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -7,26 +7,26 @@ use jiff::{Timestamp, ToSpan};
 /// A schedule as values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleWindow {
-    /// Hours of the day; none given is all day.
+    /// Time ranges of the day; empty means all day.
     pub ranges: Vec<ScheduleTimeRange>,
-    /// Days of the week, 0 is Sunday; none given is every day.
+    /// Days of the week, 0 is Sunday; empty means every day.
     pub days: Vec<i8>,
-    /// How often; none given is always.
+    /// Period; `None` means no limit.
     pub period: Option<SchedulePeriod>,
-    /// Whether periods are compared by their numbers, not by the time between them.
+    /// Whether periods are compared by calendar number instead of elapsed time.
     pub by_number: bool,
-    /// How many times in a period.
+    /// Maximum runs per period.
     pub repeat: i64,
 }
 
-/// From one time of the day to another, over midnight if the second one is not later.
+/// A time range; wraps around midnight if the end is not later than the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduleTimeRange {
     from: Time,
     to: Time,
 }
 
-/// How often.
+/// Length of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedulePeriod {
     /// Each hour.
@@ -35,9 +35,9 @@ pub enum SchedulePeriod {
     Daily,
     /// Each week.
     Weekly,
-    /// Each month, which is 30 days.
+    /// Each month, counted as 30 days.
     Monthly,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -65,7 +65,7 @@ impl SchedulePeriod {
 }
 
 impl ScheduleTimeRange {
-    /// `2 - 4`, `1:30-4:30:15`.
+    /// Parses `2 - 4`, `1:30-4:30:15`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
         Some(Self {
@@ -74,7 +74,7 @@ impl ScheduleTimeRange {
         })
     }
 
-    /// Whether the moment is in it; `day` judges the day on which the range began.
+    /// Whether the time is in the range; `day` checks the day on which the range began.
     fn contains(
         self,
         now: Timestamp,
@@ -102,7 +102,7 @@ impl ScheduleTimeRange {
 }
 
 impl ScheduleWindow {
-    /// Whether something that was last looked at then may be changed now.
+    /// Whether something last checked at the given time may be changed now.
     pub fn allows_change(
         &self,
         checked: Option<Timestamp>,
@@ -118,7 +118,7 @@ impl ScheduleWindow {
                 .iter()
                 .any(|range| range.contains(now, today, zone, day))
         };
-        // What was never looked at was so in 1970.
+        // A resource never checked counts as checked in 1970.
         in_range && self.is_due(checked.unwrap_or(Timestamp::UNIX_EPOCH), now, zone)
     }
 
@@ -169,7 +169,7 @@ fn parse_time(text: &str) -> Option<Time> {
     Time::new(hour, minute, second, 0).ok()
 }
 
-/// `Tuesday`, `tue`, `2`.
+/// Parses `Tuesday`, `tue`, `2`.
 pub(super) fn parse_weekday(text: &str) -> Option<i8> {
     const DAYS: [&[&str]; 7] = [
         &["sun", "sunday"],

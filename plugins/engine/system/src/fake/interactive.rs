@@ -1,4 +1,4 @@
-//! A scripted program that is talked to.
+//! A scripted interactive program.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::command::CancelFlag;
 use crate::interactive::InteractiveProcess;
 use crate::{Command, SystemError};
 
-/// What a scripted program answers to a line; `None` ends it.
+/// Handler for one line of a scripted program; `None` ends the program.
 pub(super) type FakeLineHandler = Arc<dyn Fn(&FakeSystem, &str) -> Option<String> + Send + Sync>;
 
-/// A talk with a scripted program.
+/// A conversation with a scripted program.
 pub(super) struct FakeInteractiveProcess {
     system: FakeSystem,
     answer: FakeLineHandler,
@@ -54,7 +54,7 @@ impl InteractiveProcess for FakeInteractiveProcess {
         Ok(())
     }
 
-    /// A program that has nothing more to say, and was not ended, is one that never answers.
+    /// If no line is queued and the program has not ended, it would never reply.
     fn receive_line(
         &mut self,
         within: Duration,

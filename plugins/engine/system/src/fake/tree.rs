@@ -1,4 +1,4 @@
-//! The files of a machine that is only memory. Knows no commands, no clock and no locks.
+//! File tree of an in-memory machine. Independent of commands, clock and locks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use crate::path::resolve_path;
 use crate::{FileAttributes, FileEntryKind, FileMetadata, SystemError};
 
-/// What is at a path.
+/// Content of a node.
 #[derive(Debug, Clone)]
 pub(super) enum FakeNodeContent {
     File(Vec<u8>),
@@ -29,11 +29,11 @@ struct FakeTreeNode {
     inode: u64,
 }
 
-/// All nodes by their path without links; always has `/`.
+/// All nodes by path without links; always contains `/`.
 #[derive(Debug)]
 pub(super) struct FakeFileTree {
     nodes: BTreeMap<PathBuf, FakeTreeNode>,
-    /// How many nodes were put there so far.
+    /// Number of nodes created so far.
     puts: u64,
 }
 
@@ -105,7 +105,7 @@ impl FakeFileTree {
         }
     }
 
-    /// Puts a file, directory or link at a path; what is left unsaid comes from what was there, then from the default.
+    /// Creates a file, directory or link; attributes not given are taken from the previous node, then from the default.
     pub(super) fn put_node(
         &mut self,
         at: &Path,

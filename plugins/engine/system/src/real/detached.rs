@@ -1,7 +1,7 @@
-//! Starts a program that outlives us, in a session of its own: its output goes into a spool, bounded, and so does its end.
+//! Starts a program in its own session that outlives this process; its bounded output and its exit code go to a spool.
 //!
-//! A small shell around the program does that, so that it is done when we are gone. It stands outside of a scratch root and
-//! does not become another user: both happen inside, to the program alone.
+//! A small shell script around the program does this, so that it works after this process is gone. The script runs outside a scratch root and
+//! does not change the user: both apply inside, to the program alone.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,9 +24,9 @@ use crate::process::{ProcessId, ProcessSpool, ProcessStat, Signal};
 
 /// Arguments: the spool's directory, the limit of each stream in bytes, then the command.
 ///
-/// Each stream is read by a process of its own that keeps the first bytes and drops the rest, so that the program never
-/// waits. They are deaf to TERM, so that what the program says while it ends is kept. The shell hears TERM and goes on: it
-/// has to write down the end.
+/// A separate process reads each stream, keeps the first bytes and drops the rest, so the program never
+/// blocks. The readers ignore TERM, so output during termination is kept. The shell catches TERM and continues, because
+/// it has to record the exit code.
 const SPOOL_SCRIPT: &str = r#"
 dir=$1 limit=$2 path=$PATH; shift 2
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -47,9 +47,9 @@ finish "$code"
 wait
 "#;
 
-/// The file from which the program reads its input; gone as soon as it is open.
+/// Input file of the program; removed once opened.
 const INPUT_FILE: &str = "stdin";
-/// What a program leaves in its spool, the pipes when its keeper was killed.
+/// Files in a spool; the pipes remain if the supervising shell was killed.
 const SPOOL_FILES: [&str; 6] = [
     ProcessSpool::EXIT,
     ProcessSpool::STDOUT,
@@ -59,7 +59,7 @@ const SPOOL_FILES: [&str; 6] = [
     "err.pipe",
 ];
 
-/// Starts it.
+/// Starts the program.
 #[expect(
     clippy::disallowed_types,
     reason = "this is the place of the room that starts processes which outlive us"
@@ -87,7 +87,7 @@ pub(super) fn start_detached(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    // It cannot be gone yet: we have not taken notice of its end.
+    // The process entry still exists, because the child has not been reaped.
     let started = read_stat(child.id()).map_or(0, |stat| stat.started);
     let id = ProcessId {
         pid: child.id(),
@@ -99,7 +99,7 @@ pub(super) fn start_detached(
     Ok(id)
 }
 
-/// Otherwise the end of an earlier program would be taken for the end of this one.
+/// Otherwise the exit code of an earlier program would be attributed to this one.
 fn clear_spool(directory: &Path) -> io::Result<()> {
     for name in SPOOL_FILES {
         match fs::remove_file(directory.join(name)) {
@@ -123,17 +123,17 @@ fn open_input(directory: &Path, input: &[u8]) -> io::Result<Stdio> {
     open.map(Stdio::from)
 }
 
-/// What the kernel says of a process; `None` when there is none.
+/// Kernel status of a process; `None` if it does not exist.
 fn read_stat(pid: u32) -> Option<ProcessStat> {
     ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether this very process still runs.
+/// Whether this process is still running; a reused pid does not match.
 pub(super) fn is_running(process: &ProcessId) -> bool {
     read_stat(process.pid).is_some_and(|stat| stat.started == process.started && stat.is_alive())
 }
 
-/// Signals this very process, or its group; tells whether it was there.
+/// Signals this process, or its group; returns whether it existed.
 pub(super) fn signal_process(process: &ProcessId, signal: Signal, group: bool) -> io::Result<bool> {
     if !is_running(process) {
         return Ok(false);
@@ -142,7 +142,7 @@ pub(super) fn signal_process(process: &ProcessId, signal: Signal, group: bool) -
         .map(Pid::from_raw)
         .map_err(io::Error::other)?;
     let sent = match group.then(|| killpg(pid, signal)) {
-        // Just started, it may not have made its group yet: then it is alone.
+        // A process that was just started may not have created its group yet; then it is the only member.
         None | Some(Err(Errno::ESRCH)) => kill(pid, signal),
         Some(sent) => sent,
     };

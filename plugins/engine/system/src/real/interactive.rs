@@ -1,4 +1,4 @@
-//! Talks to a resident program over pipes: threads write and read, so that a program that does neither cannot hold us up.
+//! Interaction with a resident program over pipes. Reads and writes are in threads, so a blocked program does not block the caller.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,12 +17,12 @@ use crate::interactive::InteractiveProcess;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
 use crate::{Command, SystemError};
 
-/// How much of what a program complains of is kept, in bytes.
+/// Number of bytes kept of standard error.
 const MAX_STDERR_TAIL_BYTES: usize = 4096;
 
 type LineResult = io::Result<String>;
 
-/// A running program.
+/// A running interactive program.
 pub(super) struct RealInteractiveProcess {
     program: String,
     child: Child,
@@ -32,10 +32,10 @@ pub(super) struct RealInteractiveProcess {
     complaints: StderrTail,
 }
 
-/// What it wrote on standard error.
+/// Standard error of the program.
 struct StderrTail {
     kept: Arc<Mutex<Vec<u8>>>,
-    /// Nothing comes of it: it closes when standard error does.
+    /// Never receives a value; disconnects when standard error is closed.
     closed: Receiver<Infallible>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for RealInteractiveProcess {
     }
 }
 
-/// Starts it. Of what `asked` says, the limits of time and the cancellation do not apply; the limit of output is that of a line.
+/// Starts the program. Timeout and cancellation of `asked` do not apply; its output limit applies to each line.
 pub(super) fn start_process(
     prepared: &PreparedProcess,
     asked: &Command,
@@ -77,7 +77,7 @@ pub(super) fn start_process(
 
 type ProcessPipes = (Sender<String>, Receiver<LineResult>, StderrTail);
 
-/// The three threads. Each ends with its pipe.
+/// Starts the three threads. Each ends with its pipe.
 fn spawn_pipe_threads(child: &mut Child, longest: usize) -> io::Result<ProcessPipes> {
     let closed = || io::Error::other("a pipe is missing");
     let stdin = child.stdin.take().ok_or_else(closed)?;
@@ -98,7 +98,7 @@ fn spawn_pipe_threads(child: &mut Child, longest: usize) -> io::Result<ProcessPi
     Ok((mouth, ear, complaints))
 }
 
-/// A program that is gone is noticed by its output's end.
+/// Write errors are ignored: the exit of the program is detected by the end of its output.
 fn write_lines(mut stdin: ChildStdin, words: &Receiver<String>) {
     for line in words {
         if stdin
@@ -146,7 +146,7 @@ fn next_line(stdout: &mut impl BufRead, longest: usize) -> io::Result<Option<Str
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Keeps the end of it; lets go of `open` when no more comes.
+/// Keeps the end of standard error; drops `open` at its end.
 fn keep_stderr_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>, open: Sender<Infallible>) {
     let mut buffer = [0; 1024];
     while let Ok(size @ 1..) = stderr.read(&mut buffer) {
@@ -189,8 +189,8 @@ impl InteractiveProcess for RealInteractiveProcess {
             match self.ear.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
                 Ok(line) => return line.map(Some).map_err(|error| self.pipe_error(error)),
                 Err(RecvTimeoutError::Disconnected) => {
-                    // Whoever hears of the end reads the complaints next. They come by a thread of their own, and a process
-                    // that was left behind may keep standard error open.
+                    // Callers read standard error next, which is collected by a separate thread. The wait is bounded, because a descendant
+                    // may keep standard error open.
                     let _ = self
                         .complaints
                         .closed
@@ -216,7 +216,7 @@ impl InteractiveProcess for RealInteractiveProcess {
 }
 
 impl Drop for RealInteractiveProcess {
-    /// The leader is reaped last, so that its number cannot belong to somebody else while the group is being ended.
+    /// The leader is reaped last, so that its pid cannot be reused while the group is being killed.
     fn drop(&mut self) {
         self.group.signal(Signal::SIGKILL);
         let _ = self.child.wait();

@@ -1,7 +1,7 @@
-//! Exclusive locks on files, of the kind that also excludes the classic `fcntl` locks of other programs.
+//! Exclusive file locks that also exclude classic `fcntl` locks of other programs.
 //!
-//! Open-file-description locks: unlike the classic ones they keep two threads of one process apart, and they conflict
-//! with the classic ones that `lckpwdf(3)` takes on `/etc/.pwd.lock`.
+//! Open-file-description locks: unlike classic ones they work between threads of one process, and they conflict
+//! with the classic lock that `lckpwdf(3)` takes on `/etc/.pwd.lock`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use nix::libc;
 
 use crate::LockGuard;
 
-/// Time between two tries; there is no wait with a limit in the kernel's interface.
+/// Interval between attempts; the kernel has no lock call with a timeout.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A held lock.
@@ -29,7 +29,7 @@ impl LockGuard for FileLock {}
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Said aloud, because a child that is between fork and exec still has the descriptor. Nothing to do if it fails.
+        // Unlock explicitly, because a child between fork and exec still holds the descriptor. A failure is ignored.
         let _ = fcntl(
             &self.file,
             FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)),
@@ -37,7 +37,7 @@ impl Drop for FileLock {
     }
 }
 
-/// Takes the lock; `None` when somebody else kept it for all the `patience`.
+/// Takes the lock; `None` if it was held by another owner for all of `patience`.
 pub(crate) fn acquire_file_lock(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
     let file = OpenOptions::new()
         .write(true)

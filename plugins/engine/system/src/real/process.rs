@@ -1,7 +1,7 @@
-//! Runs one process group to its end, its limit, or its cancellation, and keeps what it printed.
+//! Runs a process group until exit, timeout or cancellation, and collects its output.
 //!
-//! Threads do the waiting (one for the end, one for each stream), messages bring it together. The leader is reaped last,
-//! so that its number cannot belong to somebody else while the group is being ended. Does not decide what to run.
+//! Threads wait (one for the exit, one per stream) and report through a channel. The leader is reaped last,
+//! so that its pid cannot be reused while the group is being killed. Does not decide what to run.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -26,23 +26,23 @@ use crate::command::OutputStream;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
 use crate::{Command, CommandOutput, SystemError};
 
-/// What a group has between TERM and KILL.
+/// Time between TERM and KILL.
 const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
-/// The longest wait for last words in all, for a descendant that goes on talking.
+/// Maximum total wait for remaining output, if a descendant keeps writing.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
-/// How often the cancel flag is looked at.
+/// Poll interval for the cancel flag.
 pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A process as the kernel takes it.
+/// A process ready for exec.
 #[derive(Debug)]
 pub(super) struct PreparedProcess {
     /// Program as a host path, and its arguments.
     pub(super) argv: Vec<String>,
-    /// The whole environment.
+    /// The complete environment.
     pub(super) env: BTreeMap<String, String>,
     /// Working directory on the host.
     pub(super) cwd: PathBuf,
-    /// Numeric user and group to become, without supplementary groups.
+    /// Uid and gid to switch to, without supplementary groups.
     pub(super) ids: Option<(u32, u32)>,
 }
 
@@ -53,14 +53,14 @@ enum ProcessEvent {
     LeaderEnded,
 }
 
-/// Why a group is being ended.
+/// Why a group is being terminated.
 #[derive(Clone, Copy)]
 enum TerminationReason {
     Timeout(Duration),
     Cancelled,
 }
 
-/// Runs it. `asked` is the command as the caller knows it: input, limits, name in errors.
+/// Runs the process. `asked` is the original command: input, limits, name in errors.
 pub(super) fn run_process(
     prepared: &PreparedProcess,
     asked: &Command,
@@ -124,9 +124,9 @@ pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io:
     process.spawn()
 }
 
-/// Starts the threads that wait: for the end of the leader, and for each stream.
+/// Starts the waiting threads: one for the exit of the leader, and one per stream.
 ///
-/// They end with what they wait for. A stream that a daemon keeps open is read on and dropped, so that the daemon lives.
+/// Each ends with what it waits for. If a daemon keeps a stream open, its output is read and dropped, so that the daemon does not block.
 fn watch_process(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<ProcessEvent>> {
     let (tell, news) = sync_channel(16);
     let leader = child_pid(child)?;
@@ -149,7 +149,7 @@ fn watch_process(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<Proce
         })?;
     }
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read its input to the end is no failure.
+        // A program that does not read all its input is not an error.
         spawn_thread("stdin", move || drop(stdin.write_all(&input)))?;
     }
     Ok(news)
@@ -172,7 +172,7 @@ fn forward_stream(
         match stream.read(&mut buffer) {
             Ok(0) => break,
             Ok(size) => {
-                // Nobody listens any more: read on, the writer must not get SIGPIPE.
+                // After the receiver is gone, continue reading, so that the writer does not get SIGPIPE.
                 let _ = tell.send(news(buffer.get(..size).unwrap_or_default().to_vec()));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -182,7 +182,7 @@ fn forward_stream(
     let _ = tell.send(ProcessEvent::StreamEnded);
 }
 
-/// Listens until the leader ended and its output is in, or the group was ended; tells why if it was.
+/// Waits until the leader exited and its output is complete, or the group was terminated; returns the reason for a termination.
 fn supervise_group(
     group: &ProcessGroup,
     asked: &Command,
@@ -194,7 +194,7 @@ fn supervise_group(
         .and_then(|timeout| Instant::now().checked_add(timeout));
     let (mut streams, mut leader) = (2, true);
     let mut stop: Option<TerminationReason> = None;
-    // Set when the rest is a formality: the leader is gone, or the group got its TERM.
+    // Deadline, set once the leader has exited or the group got TERM.
     let mut last_call: Option<Instant> = None;
     let mut drained: Option<Instant> = None;
     while leader || streams > 0 {
@@ -261,7 +261,7 @@ fn termination_reason(
     asked.timeout.map(TerminationReason::Timeout)
 }
 
-/// The process group of a child that was not reaped yet.
+/// The process group of a child that is not reaped yet.
 pub(super) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
@@ -269,7 +269,7 @@ impl ProcessGroup {
         child_pid(child).map(Self)
     }
 
-    /// The group may be gone already, and that is as well.
+    /// An error is ignored: the group may already be gone.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.0, signal);
     }
@@ -281,7 +281,7 @@ fn child_pid(child: &Child) -> io::Result<Pid> {
         .map_err(io::Error::other)
 }
 
-/// Output as it comes, up to the limit.
+/// Collects output up to the limit.
 struct OutputCollector {
     limit: usize,
     combined: Vec<u8>,
@@ -319,7 +319,7 @@ impl OutputCollector {
     }
 }
 
-/// Appends what fits; tells whether something did not.
+/// Appends what fits; returns whether something was dropped.
 fn append_limited(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
     let room = limit.saturating_sub(kept.len()).min(bytes.len());
     kept.extend_from_slice(bytes.get(..room).unwrap_or_default());

@@ -1,8 +1,8 @@
-//! Turns a command of the node into a process of the host: the program's place, environment, user, mask and root.
+//! Converts a node command to a host process: program path, environment, user, umask and root.
 //!
-//! On this machine itself that is little. For a scratch root the command runs inside it: a mount namespace of its own
-//! in which the host's programs, `/dev` and `/proc` are seen in the root, then `chroot`. `/etc` stays the root's own.
-//! util-linux does the work, so that nothing here is unsafe; without root rights a user namespace makes it possible.
+//! For a scratch root the command runs inside it: a mount namespace
+//! exposes the host's programs, `/dev` and `/proc` in the root, followed by `chroot`. `/etc` is the root's own.
+//! util-linux does this, so no unsafe code is needed; without root privileges a user namespace is used.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,15 +16,15 @@ use super::process::PreparedProcess;
 use crate::{Command, CommandOutput, System, SystemError};
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What a scratch root borrows from the host when it has none of its own.
+/// Host directories mounted in a scratch root that lacks them.
 const BORROWED_DIRECTORIES: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// How the inner scripts end when they themselves failed, together with the mark on standard error.
+/// Exit code of the inner scripts for their own failures, together with a marker on standard error.
 const ROOT_ENTRY_EXIT_CODE: i32 = 125;
 const ROOT_ENTRY_ERROR_PREFIX: &str = "cannot enter the scratch root: ";
-/// Longest passwd file that is searched for a home and a group.
+/// Maximum size of the passwd file that is searched for home directory and group, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Arguments: root, `strict` when we are root and the host's trees must be made read-only, then the command for `chroot`.
+/// Arguments: root; `strict` if running as root, where host directories must be mounted read-only; then the command for `chroot`.
 const ENTER_ROOT_SCRIPT: &str = r#"
 root=$1 strict=$2; shift 2
 fail() { echo "cannot enter the scratch root: $1" >&2; exit 125; }
@@ -51,7 +51,7 @@ borrow proc rw
 exec chroot "$root" "$@"
 "#;
 
-/// Arguments: working directory, mask or nothing, then the command.
+/// Arguments: working directory, umask or empty, then the command.
 const IN_ROOT_SCRIPT: &str = r#"
 cd "$1" || { echo "cannot enter the scratch root: no directory $1" >&2; exit 125; }
 [ -z "$2" ] || umask "$2"
@@ -59,7 +59,7 @@ shift 2
 exec "$@"
 "#;
 
-/// Makes the process.
+/// Builds the process.
 pub(super) fn prepare_process(
     system: &RealSystem,
     command: &Command,
@@ -119,7 +119,7 @@ pub(super) fn prepare_process(
     })
 }
 
-/// Turns the failure of our own steps into an error, so that it is not taken for the program's.
+/// Converts a failure of the wrapper scripts to an error, so that it is not attributed to the program.
 pub(super) fn check_wrapper_failure(
     system: &RealSystem,
     command: &Command,
@@ -133,7 +133,7 @@ pub(super) fn check_wrapper_failure(
         && text
             .lines()
             .any(|line| line.starts_with(ROOT_ENTRY_ERROR_PREFIX));
-    // unshare itself ends with 1 before anything else could print.
+    // unshare exits with 1 before any other program can print.
     if ours || (output.code == 1 && text.starts_with("unshare: ")) {
         let source = io::Error::other(format!(
             "{}; a scratch root needs mount namespaces (util-linux unshare, and user namespaces unless root)",
@@ -147,15 +147,15 @@ pub(super) fn check_wrapper_failure(
     Ok(output)
 }
 
-/// A user to become.
+/// The user to run as.
 struct CommandIdentity {
     uid: u32,
     gid: u32,
-    /// Whether passwd knows the user, so that its supplementary groups can be found.
+    /// Whether passwd contains the user, so that its supplementary groups can be determined.
     known: bool,
 }
 
-/// Who the command runs as; `None` for nobody else than we are.
+/// The user to run the command as; `None` for the current user.
 fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option<CommandIdentity>> {
     if command.uid.is_none() && command.gid.is_none() {
         return Ok(None);
@@ -163,7 +163,7 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
     let we = geteuid();
     let uid = command.uid.unwrap_or(we.as_raw());
     if !we.is_root() {
-        // In a scratch root we seem to be root.
+        // In a scratch root the process appears as root.
         let same = uid == we.as_raw() || (!system.is_host() && uid == 0);
         let own_group = command.gid.is_none_or(|gid| {
             gid == nix::unistd::getegid().as_raw() || (!system.is_host() && gid == 0)
@@ -231,7 +231,7 @@ fn home_directory(system: &RealSystem, uid: Option<u32>) -> String {
         .unwrap_or_else(|| (if uid == 0 { "/root" } else { "/" }).to_owned())
 }
 
-/// Where the program is, as a path of the node. Looked up here, so that a missing program is an error and not a code.
+/// Node path of the program. Resolved here, so that a missing program is an error instead of an exit code.
 fn find_program(system: &RealSystem, program: &str, search: &str) -> io::Result<String> {
     let candidates: Vec<String> = if program.contains('/') {
         vec![program.to_owned()]
@@ -252,7 +252,7 @@ fn find_program(system: &RealSystem, program: &str, search: &str) -> io::Result<
     Err(seen.into())
 }
 
-/// Whether the file can be executed; `None` when there is none.
+/// Whether the file is executable; `None` if it does not exist.
 fn is_executable(system: &RealSystem, program: &Path) -> Option<bool> {
     let mut places = vec![system.host_path(program, true).ok()?];
     let first = program.components().nth(1)?.as_os_str().to_str()?;
@@ -284,7 +284,7 @@ fn become_user(who: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
     .concat()
 }
 
-/// Wraps the command so that it runs inside the scratch root.
+/// Wraps the command to run inside the scratch root.
 fn wrap_in_root(
     system: &RealSystem,
     cwd: &Path,

@@ -1,6 +1,6 @@
-//! What a file carries besides content, mode and owner: its `SELinux` context, its access list, and attributes of users.
+//! Extended attributes of files: `SELinux` context, access control list, and user attributes.
 //!
-//! A file that takes another one's place takes them over. Capabilities of programs are not: other content has not earned them.
+//! A replacement file inherits them from the old file, except capabilities, which must not pass to different content.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,10 @@ use std::path::Path;
 use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
 use rustix::io::Errno;
 
-/// Largest list of names, and largest value, that the kernel knows.
+/// The kernel's limit for a list of names and for a value.
 const MAX_XATTR_BYTES: usize = 64 * 1024;
 
-/// Gives a new file what the old one carries. Where the file system knows no such things, or does not let us, its own rules hold.
+/// Copies extended attributes to a new file. If the file system does not support or permit this, its defaults apply.
 pub(super) fn copy_xattrs(old: &Path, new: &File) -> io::Result<()> {
     let mut buffer = vec![0; MAX_XATTR_BYTES];
     let length = match llistxattr(old, buffer.as_mut_slice()) {
@@ -30,7 +30,7 @@ pub(super) fn copy_xattrs(old: &Path, new: &File) -> io::Result<()> {
     {
         let length = match lgetxattr(old, name, buffer.as_mut_slice()) {
             Ok(length) => length,
-            // Gone since.
+            // Removed since it was listed.
             Err(Errno::NODATA) => continue,
             Err(error) => return Err(error.into()),
         };

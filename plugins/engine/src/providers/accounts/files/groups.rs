@@ -1,4 +1,4 @@
-//! What groupadd, groupmod, groupdel and gpasswd do to group and gshadow. Pure: the files are values here.
+//! The effects of groupadd, groupmod, groupdel and gpasswd on group and gshadow. Pure: operates on parsed files.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(super) fn add_group(database: &mut AccountDatabase, name: &str, gid: u32) {
     }
 }
 
-/// The preferred number if it is free, or one of the range.
+/// The preferred gid if it is free, otherwise one of the range.
 pub(super) fn free_gid(
     database: &AccountDatabase,
     defaults: &AccountDefaults,
@@ -75,7 +75,7 @@ pub(super) fn change_group(
             }
             check_free(database, *gid, *allowdupe)?;
             database.group.set_field(name, 2, &gid.to_string());
-            // Users follow their primary group.
+            // Users follow the gid change of their primary group.
             for user in database
                 .list_users()
                 .iter()
@@ -102,7 +102,7 @@ pub(super) fn remove_group(database: &mut AccountDatabase, name: &str) -> Result
     Ok(())
 }
 
-/// Removes the entries of a group, whoever uses it.
+/// Removes the entries of a group, even if it is in use.
 pub(super) fn remove_group_entries(database: &mut AccountDatabase, name: &str) {
     database.group.remove(name);
     if let Some(gshadow) = &mut database.gshadow {
@@ -131,7 +131,7 @@ pub(super) fn set_memberships(
     Ok(())
 }
 
-/// Takes a user out of all groups, and out of the administrators in gshadow.
+/// Removes a user from all groups, and from the administrators in gshadow.
 pub(super) fn remove_from_all_groups(
     database: &mut AccountDatabase,
     user: &str,
@@ -168,7 +168,7 @@ fn set_members(database: &mut AccountDatabase, name: &str, wanted: &[String]) {
     }
 }
 
-/// The group of that name.
+/// The group of that name, or an error.
 pub(super) fn require_group(
     database: &AccountDatabase,
     name: &str,

@@ -1,6 +1,6 @@
-//! Home directories in a scratch root: made from the skeleton, handed over to another number, judged before removal.
+//! Home directories in a scratch root: creation from the skeleton, ownership changes, checks before removal.
 //!
-//! A process that is not root cannot give files away; they then stay its own, and that is no failure.
+//! An unprivileged process cannot change ownership; the files then keep its owner, which is not an error.
 
 use std::io;
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::super::UserAccount;
 use super::super::defaults::AccountDefaults;
 use crate::providers::paths;
 
-/// Longest file of the skeleton, in bytes.
+/// Maximum size of a skeleton file, in bytes.
 const MAX_SKEL_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// Deepest directory that is copied or handed over; guards against a loop of mounts.
+/// Maximum depth of a directory that is copied or changed; protects against mount loops.
 const MAX_HOME_DEPTH: usize = 64;
-/// Directories below which nobody lives, whatever passwd says.
+/// Directories whose contents are never removed as a home directory, whatever passwd says.
 const SYSTEM_DIRECTORIES: [&str; 11] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr",
 ];
 
-/// Makes the home directory from the skeleton. One that is there is left as it is, as useradd does.
+/// Creates the home directory from the skeleton. An existing directory is left unchanged, as in useradd.
 pub(super) fn create_home(
     system: &dyn System,
     user: &UserAccount,
@@ -74,7 +74,7 @@ fn copy_tree(
     Ok(())
 }
 
-/// Gives what belonged to the user's old number to the new one.
+/// Changes the owner of files from the user's old uid to the new one.
 pub(super) fn change_home_owner(
     system: &dyn System,
     user: &UserAccount,
@@ -107,7 +107,7 @@ fn change_tree_owner(
     Ok(())
 }
 
-/// Whether a home directory may be removed with its user: it is nobody else's, and not the system's.
+/// Whether a home directory may be removed with its user: not shared with another user, not a system directory.
 pub(super) fn is_removable(user: &UserAccount, users: &[UserAccount]) -> bool {
     let home = Path::new(&user.home);
     is_user_directory(&user.home)
@@ -117,7 +117,7 @@ pub(super) fn is_removable(user: &UserAccount, users: &[UserAccount]) -> bool {
             .all(|other| !Path::new(&other.home).starts_with(home))
 }
 
-/// Two names deep at least, without `..`, and outside the system's own directories.
+/// At least two components, without `..`, and outside the system directories.
 fn is_user_directory(home: &str) -> bool {
     let path = Path::new(home);
     let plain = home.starts_with('/') && !home.split('/').any(|part| part == "..");

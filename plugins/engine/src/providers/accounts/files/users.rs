@@ -1,4 +1,4 @@
-//! What useradd, usermod, userdel and chage do to the four files. Pure: the files are values here.
+//! The effects of useradd, usermod, userdel and chage on the four files. Pure: operates on parsed files.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use super::super::defaults::{AccountDefaults, free_id, free_system_id};
 use super::super::{AccountError, NewUser, UserAccount, UserChange, dates};
 use super::{groups, require_shadow};
 
-/// A password that nothing matches.
+/// A password that never matches.
 const LOCKED_PASSWORD: &str = "!";
 
-/// Adds the user and returns it as it is then.
+/// Adds the user and returns the resulting entry.
 pub(super) fn create_user(
     database: &mut AccountDatabase,
     new: &NewUser,
@@ -51,7 +51,7 @@ pub(super) fn create_user(
         .password
         .as_ref()
         .map_or(LOCKED_PASSWORD, |password| password.expose());
-    // Services have no ageing.
+    // System users have no ageing.
     let [min, max, warn] = if new.system {
         Default::default()
     } else {
@@ -79,7 +79,7 @@ pub(super) fn create_user(
     require_user(database, name)
 }
 
-/// The number of the primary group, which is made when every user has its own.
+/// Gid of the primary group; creates the group if each user has its own.
 fn primary_group(
     database: &mut AccountDatabase,
     new: &NewUser,
@@ -107,7 +107,7 @@ fn group_number(database: &AccountDatabase, group: &str) -> Result<u32, AccountE
     }
 }
 
-/// Makes one change; returns the user as it was.
+/// Applies one change; returns the previous user.
 pub(super) fn change_user(
     database: &mut AccountDatabase,
     name: &str,
@@ -133,7 +133,7 @@ pub(super) fn change_user(
         UserChange::Password(password) => {
             set_shadow(database, name, 1, password.expose())?;
             set_shadow(database, name, 2, &today.to_string())?;
-            // From now on passwd says: look in shadow.
+            // `x` in passwd refers to the password in shadow.
             database.passwd.set_field(name, 1, "x");
         }
         UserChange::MinAge(age) => set_shadow(database, name, 3, &age_field(*age))?,
@@ -147,7 +147,7 @@ pub(super) fn change_user(
     Ok(before)
 }
 
-/// Takes the user out of all files, with a group of its own that nobody else uses.
+/// Removes the user from all files, including its own group if no other user has it.
 pub(super) fn remove_user(
     database: &mut AccountDatabase,
     user: &UserAccount,
@@ -171,7 +171,7 @@ pub(super) fn remove_user(
     Ok(())
 }
 
-/// The user of that name.
+/// The user of that name, or an error.
 pub(super) fn require_user(
     database: &AccountDatabase,
     name: &str,
@@ -180,7 +180,7 @@ pub(super) fn require_user(
     user.ok_or_else(|| AccountError::Refused(format!("user '{name}' does not exist")))
 }
 
-/// Sets a field of shadow; a user that had no line there gets a locked one.
+/// Sets a field of shadow; a user without a line gets one with a locked password.
 fn set_shadow(
     database: &mut AccountDatabase,
     name: &str,
@@ -230,7 +230,7 @@ fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(
     })
 }
 
-/// shadow writes no rule as nothing.
+/// shadow represents no limit as an empty field.
 fn age_field(age: i64) -> String {
     if age < 0 {
         String::new()
