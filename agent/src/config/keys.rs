@@ -25,7 +25,7 @@ pub(super) enum ConfigValueKind {
     OptionalName,
     /// An address and port to listen on, or only a port for loopback; empty for none.
     OptionalAddress,
-    /// An HTTP URL with a loopback or link-local IP address; empty for none.
+    /// An HTTP URL with a loopback, link-local or IPv6 unique local address; empty for none.
     OptionalLinkUrl,
     /// One of these values.
     Word(&'static [&'static str]),

@@ -240,8 +240,8 @@ fn parse_address(given: &str) -> Option<SocketAddr> {
         .or_else(|| given.parse().ok())
 }
 
-/// Whether the host of a URL is loopback or link-local. Only link-local services describe this machine's cloud, and plaintext requests to them do
-/// not leave its host.
+/// Whether the host of a URL is a loopback, link-local or IPv6 unique local address. Only such services describe this machine's cloud, and
+/// plaintext requests to them do not leave its host.
 fn is_on_link(url: &str) -> bool {
     let Some(authority) = url.strip_prefix("http://") else {
         return false;

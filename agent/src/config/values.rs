@@ -102,7 +102,7 @@ pub struct FactsConfig {
     pub cloud: String,
     /// The URL of the service, if it differs from the default.
     pub cloud_url: Option<String>,
-    /// Whether to use an EC2 service that issues no session token (IMDSv1).
+    /// Whether to use an EC2 service that issues no session token (IMDS version 1).
     pub cloud_imds_v1: bool,
 }
 

@@ -1,7 +1,7 @@
 //! `rpcd virtual`: runs many nodes of the configured fleet until a signal ends it.
 //!
-//! It creates their keys, signs their tokens with the node key, and stores none of them. Intended for tests on one machine; usually started by `rpc
-//! demo up --virtual`.
+//! It creates their keys, signs their tokens with the node key, and stores none of them. Intended for tests on one machine; usually
+//! started by `rpc demo up --virtual`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Writes the files of `rpc`: atomically, synced to disk, and secrets with owner-only permissions.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -47,8 +47,14 @@ pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Rp
 /// Reads a text of at most `limit` bytes.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, RpcFileError> {
     let file = File::open(path).map_err(file_error("read", path))?;
+    read_bounded(file, path, limit)
+}
+
+/// Reads a text of at most `limit` bytes; `path` names the source in errors.
+pub fn read_bounded(source: impl Read, path: &Path, limit: u64) -> Result<String, RpcFileError> {
     let mut text = String::new();
-    file.take(limit + 1)
+    source
+        .take(limit + 1)
         .read_to_string(&mut text)
         .map_err(file_error("read", path))?;
     if text.len() as u64 > limit {

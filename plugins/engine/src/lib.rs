@@ -10,8 +10,8 @@
 //!   programs.
 //! - [`engine`]: API for a single resource: check, plan, apply, find, search by type name.
 //! - [`catalog`]: resources and their relationships. [`run`]: API for a whole catalog. [`ledger`]: pending refreshes.
-//!   [`lint`]: attributes that Puppet would lose. [`lock`]: one run at a time, Puppet included. [`report`]: run reports. [`state_store`]: state kept
-//! between runs.
+//!   [`lint`]: notifications that stock Puppet can lose. [`lock`]: one run at a time, Puppet included. [`report`]: run reports.
+//!   [`state_store`]: state kept between runs.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,6 @@
 //! Schema of a type: its properties (read, compared and changed) and parameters (options of the operation).
 //!
-//! A schema is data. [`munge`](crate::munge) converts untyped input to [`Values`](crate::resource::ResourceValues) according to it.
+//! A schema is data. [`munge`](crate::munge) converts untyped input to [`ResourceValues`](crate::resource::ResourceValues) according to it.
 
 /// Whether an attribute is part of the state or an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -69,7 +69,7 @@ fn preferred_master<'a>(
     })
 }
 
-/// FNV-1a over both names, with a final mix (from MurmurHash3), because names that differ only in the last letter would get correlated weights.
+/// FNV-1a over both names, with a final mix (from `MurmurHash3`), because names that differ only in the last letter would get correlated weights.
 fn rendezvous_weight(node: &str, master: &str) -> u64 {
     let bytes = node.bytes().chain([0]).chain(master.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -61,7 +61,7 @@ pub struct CloudCollector {
     /// The configured provider; `None` to detect it.
     provider: Option<CloudProvider>,
     service: MetadataService,
-    /// Whether to use an EC2 service that issues no session token (IMDSv1).
+    /// Whether to use an EC2 service that issues no session token (IMDS version 1).
     imds_v1: bool,
     /// The detected provider. Once detected, a service that does not respond counts as a failure.
     found: Arc<OnceLock<CloudProvider>>,

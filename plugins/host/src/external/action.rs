@@ -496,8 +496,25 @@ fn sensitive_values(action: &ActionSchema, input: &Map<String, Value>) -> Vec<St
         .collect()
 }
 
+/// Replaces each secret in the text. The longest come first: a secret that is part of a longer one would leave the rest of it readable.
 fn redact_secrets(text: &str, secrets: &[String]) -> String {
-    secrets.iter().fold(text.to_owned(), |text, secret| {
-        text.replace(secret, REDACTED)
-    })
+    let mut longest_first: Vec<&String> = secrets.iter().collect();
+    longest_first.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    longest_first
+        .into_iter()
+        .fold(text.to_owned(), |text, secret| {
+            text.replace(secret, REDACTED)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redact_secrets;
+
+    #[test]
+    fn a_secret_inside_another_one_does_not_uncover_it() {
+        let secrets = ["hunter".to_owned(), "hunter22".to_owned()];
+        let text = redact_secrets("it was hunter22, then hunter", &secrets);
+        assert!(!text.contains("22") && !text.contains("hunter"), "{text}");
+    }
 }

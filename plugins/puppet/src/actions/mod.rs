@@ -42,7 +42,7 @@ fn parse_run_id(text: &str) -> Result<Uuid, ActionError> {
         .map_err(|error| ActionError::invalid_input(format!("run `{text}` is no UUID: {error}")))
 }
 
-/// Formats a duration as `1 hours 05 minutes 07 seconds`, the format of MCollective's `puppet` agent.
+/// Formats a duration as `1 hours 05 minutes 07 seconds`, the format of `MCollective`'s `puppet` agent.
 fn format_elapsed(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);

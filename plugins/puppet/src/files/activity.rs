@@ -63,7 +63,7 @@ impl AgentActivity {
         self.daemon_present && !self.run.is_held()
     }
 
-    /// Status name of MCollective's `puppet` agent; the first that applies.
+    /// Status name of `MCollective`'s `puppet` agent; the first that applies.
     pub(crate) fn status_name(&self) -> &'static str {
         match (&self.disabled, self.run.is_held(), self.daemon_present) {
             (Some(_), ..) => "disabled",

@@ -2,7 +2,7 @@
 //! and in the register of enrolled nodes.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use muster_wire::identity::Identity;
@@ -74,13 +74,12 @@ fn read_list(path: &Path) -> Result<String, RpcFileError> {
     if path != Path::new("-") {
         return files::read_text(path, MAX_LIST_BYTES);
     }
-    let mut text = String::new();
-    let read = io::stdin()
-        .lock()
-        .take(MAX_LIST_BYTES)
-        .read_to_string(&mut text);
-    read.map_err(files::file_error("read", Path::new("standard input")))?;
-    Ok(text)
+    // A list that was cut off silently would revoke only a part of it.
+    files::read_bounded(
+        io::stdin().lock(),
+        Path::new("standard input"),
+        MAX_LIST_BYTES,
+    )
 }
 
 /// The keys of these names, without duplicates. Fails if any name is unknown, so that a typing error does not revoke only part of a list.
