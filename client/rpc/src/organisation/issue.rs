@@ -74,11 +74,13 @@ impl Organisation {
 
     /// The newest record of each key. Every renewal of a node's token has a record of its own.
     pub fn newest_records(&self) -> Result<Vec<CredentialRecord>, OrganisationError> {
-        let mut newest: BTreeMap<PublicKey, CredentialRecord> = BTreeMap::new();
-        for record in self.read_records()? {
-            newest.insert(record.key, record);
-        }
-        Ok(newest.into_values().collect())
+        let records = self.read_records()?;
+        let numbered = || records.iter().enumerate();
+        let newest: BTreeMap<PublicKey, usize> =
+            numbered().map(|(at, record)| (record.key, at)).collect();
+        let is_newest = |at: usize, key| newest.get(&key) == Some(&at);
+        let kept = numbered().filter(|(at, record)| is_newest(*at, record.key));
+        Ok(kept.map(|(_, record)| record.clone()).collect())
     }
 
     /// Issues credentials, records them, and writes them to a file that only its owner can read.
