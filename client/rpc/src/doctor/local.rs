@@ -110,10 +110,10 @@ fn identity_finding(own: &VerifiedUser, now: Millis) -> DiagnosisFinding {
         .with_advice("take the credentials of a user: `rpc org add user NAME`");
     }
     match own.expires {
-        None => DiagnosisFinding::ok("credentials", format!("{name}, valid without end")),
+        None => DiagnosisFinding::ok("credentials", format!("{name}, never expires")),
         Some(at) => {
             let until = clock::format_utc(at / 1000);
-            let message = format!("{name}, valid until {until}");
+            let message = format!("{name}, expires {until}");
             if at.saturating_sub(now) < EXPIRY_WARNING_MS {
                 return DiagnosisFinding::warning("credentials", message)
                     .with_advice("`rpc org add user` issues new ones");

@@ -113,13 +113,13 @@ pub fn complete_grants(named: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, Orga
 /// Prints the issued credentials: name, kind and expiry.
 pub fn print_issued(issued: &IssuedCredentials, printer: &OutputPrinter) {
     let record = &issued.record;
-    let until = record.expires.map_or_else(
-        || "without end".to_owned(),
-        |at| format!("until {}", clock::format_utc(at)),
+    let expiry = record.expires.map_or_else(
+        || "never expires".to_owned(),
+        |at| format!("expires {}", clock::format_utc(at)),
     );
     let (kind, name) = (record.kind, &record.name);
     printer.print_message(format_args!(
-        "{GOOD}issued{GOOD:#} credentials for {kind} {name}, valid {until}"
+        "{GOOD}issued{GOOD:#} credentials for {kind} {name} ({expiry})"
     ));
     printer.print_detail(format_args!("  key {}", record.key));
 }

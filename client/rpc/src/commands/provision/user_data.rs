@@ -76,11 +76,14 @@ fn check_token(
     let tags = claims.map(|claims| claims.nats.tags).unwrap_or_default();
     let ticket = TokenGrant::from_tags(&tags)?;
     let names: Vec<&str> = ticket.names.iter().map(NamePattern::as_str).collect();
-    let until = match creds.claims().exp {
-        0 => "without end".to_owned(),
-        at => format!("until {}", clock::format_utc(at)),
+    let expiry = match creds.claims().exp {
+        0 => "never expires".to_owned(),
+        at => format!("expires {}", clock::format_utc(at)),
     };
-    printer.print_message(format_args!("lets in {}, {until}", names.join(", ")));
+    printer.print_message(format_args!(
+        "admits machines named {} ({expiry})",
+        names.join(", ")
+    ));
     Ok(())
 }
 
