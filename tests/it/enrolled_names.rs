@@ -113,7 +113,6 @@ pub(crate) fn issued(party: &Signer) -> NameEntry {
         key: party.public_key(),
         credential: None,
         at: muster_tests::now(),
-        life: None,
         released: false,
         revoked: false,
         former: Vec::new(),

@@ -8,12 +8,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use muster_tests::nats_server;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::beside;
+
+/// How long a daemon may take to start, and an old one to end.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running one; ended with its owner.
 pub(crate) struct Demo {
@@ -95,32 +99,38 @@ impl Demo {
         let policy = "policy default allow\n";
         std::fs::write(home.join("policies/default.policy"), policy).unwrap();
         let log = home.join("everything.log");
-        let child = loop {
-            // The old one keeps its state's lock until it has left.
-            let mut child = Command::new(beside("rpcd"))
-                .arg("--config")
-                .arg(&config)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(std::fs::File::create(&log).unwrap())
-                .spawn()
-                .unwrap();
-            let ready = loop {
-                let said = std::fs::read_to_string(&log).unwrap();
-                if said.contains("ready") {
-                    break true;
-                }
-                if child.try_wait().unwrap().is_some() {
-                    assert!(said.contains("another rpcd is running"), "{said}");
-                    break false;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            };
-            if ready {
-                break child;
+        let deadline = Instant::now() + READY_TIMEOUT;
+        // The old daemon keeps the lock of its state until it has ended.
+        loop {
+            if let Some(child) = start_daemon(&config, &log, deadline) {
+                return Everything(child);
             }
-        };
-        Everything(child)
+        }
+    }
+}
+
+/// Starts a daemon and returns it when it is ready; `None` if another one still has its state.
+fn start_daemon(config: &Path, log: &Path, deadline: Instant) -> Option<Child> {
+    let mut child = Command::new(beside("rpcd"))
+        .arg("--config")
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(log).unwrap())
+        .spawn()
+        .unwrap();
+    loop {
+        let text = std::fs::read_to_string(log).unwrap();
+        if text.contains("ready") {
+            return Some(child);
+        }
+        if child.try_wait().unwrap().is_some() {
+            assert!(text.contains("another rpcd is running"), "{text}");
+            assert!(Instant::now() < deadline, "the old daemon never ended");
+            return None;
+        }
+        assert!(Instant::now() < deadline, "not ready in time: {text}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -143,8 +143,13 @@ impl EnrolmentService {
         };
         let node = &wish.hello.identity;
         match &outcome {
-            EnrolmentOutcome::Welcome(_) => {
+            EnrolmentOutcome::Welcome(accepted) => {
                 tracing::info!(%node, key = %wish.hello.key, "enrolled");
+                // Renewal starts from the token that is stored here. A failure is an error, so that the machine asks again.
+                if self.enroller.token_lifetime().is_some() {
+                    let names = self.enroller.enrolment_store();
+                    names.store_token(node, &accepted.token).await?;
+                }
                 // Write the record before the reply: an enrolled node must not be lost if this process dies.
                 begin_provisioning(store, node).await?;
             }

@@ -11,9 +11,11 @@ use muster_api::wire::enrol::{
     EnrolmentApproval, EnrolmentStore, NameClaimOutcome, NameEntry, OpenEnrolmentRequest,
 };
 use muster_api::wire::identity::Identity;
-use muster_api::wire::stores::{PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};
+use muster_api::wire::stores::{
+    PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET, renewed_token_key,
+};
 use muster_api::wire::token::{AccountTrust, KeyPair, PublicKey};
-use muster_bus::{Bucket, BucketError, Bus, NameStore, TokenRenewal, TokenRenewalError};
+use muster_bus::{Bucket, BucketError, Bus, Bytes, NameStore, TokenRenewal, TokenRenewalError};
 use muster_client::{CallTarget, Client, ClientError, RpcCall};
 use tokio::sync::Mutex;
 
@@ -70,6 +72,27 @@ impl BucketEnrolmentStore {
             enroller_issued_at,
             names: NameStore::new(bus.bucket(PROVISION_BUCKET.name)),
             counting: Mutex::new(()),
+        }
+    }
+
+    /// Stores the current token of a node. Renewal reads it.
+    pub(crate) async fn store_token(
+        &self,
+        node: &Identity,
+        token: &str,
+    ) -> Result<(), BucketError> {
+        let token = Bytes::from(token.to_owned());
+        match self
+            .account
+            .put(&renewed_token_key(node.as_str()), token)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(BucketError::Missing { .. }) => {
+                tracing::warn!(%node, "its token will not be renewed: the broker has no trust bucket; run `rpc org push`");
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -26,6 +26,6 @@ pub use event::{BusEvent, ConnectionDisturbance, ConnectionMark};
 pub use names::NameStore;
 pub use probe::{BrokerProbe, BrokerProbeFailure, probe_broker};
 pub use reconnect::ReconnectBackoff;
-pub use renewal::{TokenRenewal, TokenRenewalError};
+pub use renewal::{TokenRenewal, TokenRenewalError, verify_stored_token};
 pub use store::{Bucket, BucketEntry, BucketError, BucketWatch};
 pub use trust::TrustLookupError;

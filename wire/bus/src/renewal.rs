@@ -1,5 +1,9 @@
-//! Renews node tokens: finds names whose token has used a third of its lifetime, signs a new token for the same key, and writes it to
-//! the trust bucket.
+//! Renews node tokens: reads the current tokens from the trust bucket, signs a new token for the same name and key once a third of the
+//! lifetime has passed, and writes it in place of the old one.
+//!
+//! Services can write the trust bucket and the name register, so neither is trusted. Name, key and lifetime of a new token come from the
+//! current token alone, which the signing key of the role node must have signed: a stolen service key cannot have a token signed for a key
+//! that never had one. The register can only forbid a renewal.
 //!
 //! The name's entry is changed first, by compare-and-set. A revocation marks the same entry before it takes effect. So either the renewal
 //! sees the mark, or the revocation sees the issue time of the renewed token, and revokes it too.
@@ -9,9 +13,11 @@ use muster_wire::Millis;
 use muster_wire::enrol::{NameEntry, issue_node_token};
 use muster_wire::identity::Identity;
 use muster_wire::stores;
+use muster_wire::token::claims::UserClaims;
+use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::TokenIssueError;
 use muster_wire::token::lifetime::TokenLife;
-use muster_wire::token::{AccountTrust, KeyPair};
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, UserRole, VerifiedUser};
 
 use crate::names::NameStore;
 use crate::store::{Bucket, BucketError};
@@ -46,70 +52,80 @@ pub struct TokenRenewal<'a> {
     pub node_role: &'a KeyPair,
 }
 
+/// A current token that is due, as its issuer signed it.
+struct DueToken {
+    node: Identity,
+    key: PublicKey,
+    lifetime: Seconds,
+}
+
+/// The user of a node token that is stored under this key of the trust bucket. `None` if the token fails verification, is not a node's, or
+/// belongs to a node with another name.
+pub fn verify_stored_token(
+    trust: &AccountTrust,
+    bucket_key: &str,
+    token: &str,
+    now: Millis,
+) -> Option<VerifiedUser> {
+    let verified = trust.verify_user(token, now).ok()?;
+    let is_own = bucket_key == stores::renewed_token_key(verified.identity.as_str());
+    (verified.role == UserRole::Node && is_own).then_some(verified)
+}
+
 impl TokenRenewal<'_> {
     /// Renews all tokens that are due, and returns the names.
     pub async fn renew_due(&self, now: Millis) -> Result<Vec<Identity>, TokenRenewalError> {
         let mut renewed = Vec::new();
-        for entry in self.names.list().await? {
-            if self.is_due(&entry, now) && self.renew_token(&entry, now).await? {
-                renewed.push(entry.identity);
+        for entry in self.tokens.list(&stores::renewed_token_key(">")).await? {
+            let token = entry.value.as_deref().unwrap_or_default();
+            if let Some(due) = self.due_token(&entry.key, token, now)
+                && self.renew_token(&due, now).await?
+            {
+                renewed.push(due.node);
             }
         }
         Ok(renewed)
     }
 
-    fn is_due(&self, entry: &NameEntry, now: Millis) -> bool {
-        entry.is_renewable()
-            && entry.life.is_some_and(|life| life.is_renewal_due(now))
-            && !self.trust.has_revocation(&entry.key)
+    /// The token under this key of the trust bucket, if it is the valid token of that node and due. A token that has expired is not
+    /// renewed, and neither is one of a key that the account revokes.
+    fn due_token(&self, bucket_key: &str, token: &[u8], now: Millis) -> Option<DueToken> {
+        let token = std::str::from_utf8(token).ok()?.trim();
+        let decoded = decode_token::<UserClaims>(token).ok()?;
+        let life = TokenLife::of_claims(decoded.unverified_claims())?;
+        // Checked before the signature, which costs far more: few tokens are due at a time.
+        if !life.is_renewal_due(now) || life.has_expired(now) {
+            return None;
+        }
+        let verified = verify_stored_token(self.trust, bucket_key, token, now)?;
+        (!self.trust.has_revocation(&verified.key)).then_some(DueToken {
+            node: verified.identity,
+            key: verified.key,
+            lifetime: life.lifetime,
+        })
     }
 
-    /// Renews one token. Returns false if the entry was changed meanwhile and is not due any more.
-    async fn renew_token(&self, entry: &NameEntry, now: Millis) -> Result<bool, TokenRenewalError> {
-        let Some(old) = entry.life else {
-            return Ok(false);
-        };
-        let life = TokenLife::from_now(old.lifetime, now);
+    /// Renews one token. Returns false if the register forbids it: the name is revoked, released, unknown, or has another key.
+    async fn renew_token(&self, due: &DueToken, now: Millis) -> Result<bool, TokenRenewalError> {
         let begin = |held: Option<NameEntry>| match held {
-            Some(mut held) if held.key == entry.key && self.is_due(&held, now) => {
-                held.at = now;
-                held.life = Some(life);
+            Some(mut held) if held.key == due.key && held.is_renewable() => {
+                held.at = held.at.max(now);
                 (Some(held), true)
             }
             _ => (None, false),
         };
-        if !self.names.edit_entry(&entry.identity, begin).await? {
+        if !self.names.edit_entry(&due.node, begin).await? {
             return Ok(false);
         }
-        let written = self.write_token(entry, life, now).await;
-        if written.is_err() {
-            // The node still has the old token, so restore the entry for a retry in the next run.
-            let restore = |held: Option<NameEntry>| match held {
-                Some(mut held) if held.key == entry.key && held.life == Some(life) => {
-                    held.life = Some(old);
-                    (Some(held), ())
-                }
-                _ => (None, ()),
-            };
-            self.names.edit_entry(&entry.identity, restore).await?;
-        }
-        written.map(|()| true)
-    }
-
-    async fn write_token(
-        &self,
-        entry: &NameEntry,
-        life: TokenLife,
-        now: Millis,
-    ) -> Result<(), TokenRenewalError> {
-        let (name, account) = (&entry.identity, self.trust.account_key());
-        let token = issue_node_token(name, entry.key, account, Some(life), self.node_role, now);
+        let account = self.trust.account_key();
+        let life = TokenLife::from_now(due.lifetime, now);
+        let token = issue_node_token(&due.node, due.key, account, Some(life), self.node_role, now);
         let token = token.map_err(|source| TokenRenewalError::Issue {
-            node: name.clone(),
+            node: due.node.clone(),
             source,
         })?;
-        let key = stores::renewed_token_key(name.as_str());
+        let key = stores::renewed_token_key(due.node.as_str());
         self.tokens.put(&key, Bytes::from(token)).await?;
-        Ok(())
+        Ok(true)
     }
 }

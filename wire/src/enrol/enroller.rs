@@ -242,13 +242,11 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
                 name_in_use_message(&hello.identity),
             ));
         }
-        let life = self.offer.lifetime;
         let entry = NameEntry {
             identity: hello.identity.clone(),
             key: hello.key,
             credential: Some(wish.sender.key),
             at: now,
-            life: life.map(|lifetime| TokenLife::from_now(lifetime, now)),
             released: false,
             revoked: false,
             former: Vec::new(),
@@ -275,7 +273,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
                 ));
             }
         }
-        Ok(match self.issue_acceptance(wish, entry.life, now) {
+        Ok(match self.issue_acceptance(wish, now) {
             Ok(welcome) => EnrolmentOutcome::Welcome(Box::new(welcome)),
             Err(error) => refusal_outcome(
                 EnrolmentRefusalReason::Trouble,
@@ -287,16 +285,16 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
     fn issue_acceptance(
         &self,
         wish: &OpenEnrolmentRequest,
-        life: Option<TokenLife>,
         now: Millis,
     ) -> Result<EnrolmentAcceptance, TokenIssueError> {
         let fleet = current_trust(&self.fleet);
         let hello = &wish.hello;
+        let lifetime = self.offer.lifetime;
         let token = issue_node_token(
             &hello.identity,
             hello.key,
             fleet.account_key(),
-            life,
+            lifetime.map(|lifetime| TokenLife::from_now(lifetime, now)),
             &self.node_role,
             now,
         )?;

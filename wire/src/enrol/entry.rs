@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::Millis;
 use crate::identity::Identity;
 use crate::token::PublicKey;
-use crate::token::lifetime::TokenLife;
 
 /// A name and the key that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,9 +20,6 @@ pub struct NameEntry {
     pub credential: Option<PublicKey>,
     /// When a token of the key was last issued, by the clock of the issuer.
     pub at: Millis,
-    /// Lifetime of the key's newest token; `None` for a token that never expires, and for a name that is not a node's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub life: Option<TokenLife>,
     /// Whether another key may claim the name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,

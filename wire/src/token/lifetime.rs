@@ -1,15 +1,13 @@
 //! Lifetime and renewal of node tokens. A token is renewed after a third of its lifetime, so that two thirds remain for retries
 //! and outages.
 
-use serde::{Deserialize, Serialize};
-
 use super::Seconds;
 use super::claims::{TokenClaims, UserClaims};
 use crate::Millis;
 use crate::limits::MAX_NODE_TOKEN_SECONDS;
 
 /// Expiry and lifetime of a token that expires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenLife {
     /// Expiry time, in seconds since the epoch.
     pub expires: Seconds,

@@ -229,7 +229,6 @@ fn issued(called: &str, node: &KeyPair) -> NameEntry {
         key: node.public_key(),
         credential: None,
         at: NOW,
-        life: None,
         released: false,
         revoked: false,
         former: Vec::new(),

@@ -319,7 +319,6 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
         key: node.public_key(),
         credential: Some(bootstrap.public_key()),
         at: NOW,
-        life: None,
         released,
         revoked: false,
         former: Vec::new(),

@@ -173,11 +173,6 @@ pub enum OrganisationError {
     /// No credentials were ever issued for this name or key.
     #[error("nobody was ever issued credentials as `{0}`")]
     Unknown(String),
-    /// The token of a revoked node was signed by an enroller and is not recorded here.
-    #[error(
-        "the token of `{0}` was signed by an enroller, and is not kept here; `rpc org list` has its key and its end"
-    )]
-    TokenElsewhere(String),
     /// The organisation has no newcomers account yet.
     #[error("this organisation has no account for newcomers yet")]
     NoNewcomers,

@@ -2,7 +2,7 @@
 //!
 //! The record is written before the credentials, so that every key in use can be found and revoked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -131,20 +131,6 @@ impl Organisation {
             creds,
             path,
         })
-    }
-
-    /// Adds records of nodes that an enroller admitted. Skips nodes whose key is recorded already.
-    pub fn record_enrolled(
-        &self,
-        _lock: &OrganisationLock,
-        records: impl Iterator<Item = CredentialRecord>,
-    ) -> Result<(), OrganisationError> {
-        let known: BTreeSet<PublicKey> =
-            self.read_records()?.iter().map(|known| known.key).collect();
-        for record in records.filter(|record| !known.contains(&record.key)) {
-            ledger::append_record(&self.layout().ledger_file(), &record)?;
-        }
-        Ok(())
     }
 
     /// Issues credentials for one operation. They are valid for one minute and are kept in memory only.

@@ -92,7 +92,7 @@ pub struct CredentialRecord {
     /// Expiry; `None` never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Seconds>,
-    /// The token, with the principal's permissions. Empty for a node that an enroller admitted and that was revoked here.
+    /// The token, with the principal's permissions.
     pub token: String,
 }
 

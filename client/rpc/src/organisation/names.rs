@@ -79,9 +79,7 @@ impl Organisation {
             .collect();
         for (name, entry) in self.issued_names(trust)? {
             let is_written = known.get(&name).is_some_and(|held| {
-                let is_same = held.key == entry.key
-                    && held.revoked == entry.revoked
-                    && held.life.is_some() == entry.life.is_some();
+                let is_same = held.key == entry.key && held.revoked == entry.revoked;
                 held.is_enrolled() || held.released || is_same
             });
             if !is_written {
@@ -197,7 +195,6 @@ fn issued_entry(record: &CredentialRecord, revoked: bool) -> NameEntry {
         key: record.key,
         credential: None,
         at: record.issued_at.saturating_mul(1000),
-        life: record.token_life(),
         released: false,
         revoked,
         former: Vec::new(),

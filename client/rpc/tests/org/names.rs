@@ -1,17 +1,22 @@
 //! Names in the broker's store, where the enroller looks: reserved when they are issued, marked when they are revoked, repaired by a push.
 
 use std::fs;
+use std::time::Duration;
 
 use muster_bus::{Bus, NameStore};
 use muster_wire::enrol::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
-use muster_wire::stores::PROVISION_BUCKET;
-use muster_wire::token::lifetime::TokenLife;
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey};
+use muster_wire::stores::{PROVISION_BUCKET, TRUST_BUCKET, renewed_token_key};
+use muster_wire::token::claims::{TokenClaims, UserClaims};
+use muster_wire::token::decode::decode_token;
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials};
+use serde_json::json;
 
 use crate::broker::{Broker, nats_server};
 use crate::world::{World, pair, talk};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An organisation with an enroller, its broker, and a service's view of the names.
 struct Fleet {
@@ -53,13 +58,21 @@ impl Fleet {
             key,
             credential: Some(KeyPair::generate(KeyKind::User).unwrap().public_key()),
             at: now(),
-            life: Some(TokenLife::from_now(MAX_NODE_TOKEN_SECONDS, now())),
             released: false,
             revoked: false,
             former: Vec::new(),
         };
         self.put(&entry).await;
         key
+    }
+
+    /// The claims of the token that a node of this name reads.
+    async fn token(&self, name: &str) -> Option<TokenClaims<UserClaims>> {
+        let tokens = self.bus.bucket(TRUST_BUCKET.name);
+        let entry = tokens.get(&renewed_token_key(name)).await.unwrap();
+        let token = String::from_utf8(entry?.value?.to_vec()).unwrap();
+        let decoded = decode_token::<UserClaims>(&token).unwrap();
+        Some(decoded.unverified_claims().clone())
     }
 
     async fn put(&self, entry: &NameEntry) {
@@ -164,8 +177,6 @@ async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is
         assert!(told.contains(&format!("node {name} (key {key})")), "{told}");
         assert!(!told.contains("neither here"), "{told}");
         assert!(fleet.trust().has_revocation(&key));
-        // Listed with its end, so that the revocation can be removed one day.
-        assert!(fleet.world.states().contains(&pair(name, "revoked")));
         let entry = fleet.entry(name).await.unwrap();
         assert!(entry.revoked && !entry.released, "{entry:?}");
     }
@@ -211,6 +222,16 @@ async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() 
     );
 }
 
+/// Pushes until the output names this node.
+async fn push_until(fleet: &Fleet, node: &str) {
+    let pushed = async {
+        while !talk(&fleet.world.rpc(&["org", "push"])).contains(node) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, pushed).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones() {
     let fleet = Fleet::new().await;
@@ -220,25 +241,23 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
         .world
         .ok(&["org", "add", "node", name, "--expires", "9s"]);
     let first = fleet.entry(name).await.unwrap();
-    let patience = std::time::Duration::from_secs(20);
-    let pushed = async {
-        while !talk(&fleet.world.rpc(&["org", "push"])).contains(name) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(patience, pushed).await.unwrap();
-    let renewed = fleet.entry(name).await.unwrap();
-    assert_eq!(renewed.key, first.key);
-    let ends = |entry: &NameEntry| entry.life.unwrap().expires;
-    assert!(ends(&renewed) > ends(&first), "{renewed:?}");
+    let issued = fleet.token(name).await.unwrap();
+    // What was lost in the bucket, a push publishes again.
+    let tokens = fleet.bus.bucket(TRUST_BUCKET.name);
+    tokens.delete(&renewed_token_key(name)).await.unwrap();
+    push_until(&fleet, name).await;
+    let renewed = fleet.token(name).await.unwrap();
+    assert_eq!(renewed.sub, first.key);
+    assert!(renewed.exp > issued.exp, "{renewed:?}");
     // One line for the key, with its newest token.
     let states = fleet.world.states();
     let listed = states.iter().filter(|row| **row == pair(name, "valid"));
     assert_eq!(listed.count(), 1, "{states:?}");
     // An enroller has renewed it since, by a clock that is ahead.
+    let entry = fleet.entry(name).await.unwrap();
     let entry = NameEntry {
-        at: renewed.at + 60_000,
-        ..renewed
+        at: entry.at + 60_000,
+        ..entry
     };
     fleet.put(&entry).await;
     fleet.world.ok(&["org", "revoke", name, "--yes"]);
@@ -249,8 +268,41 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     fleet.world.ok(&["org", "add", "node", "web3.acme.net"]);
     let add = ["org", "add", "node", "web4.acme.net", "--expires", "never"];
     fleet.world.ok(&add);
-    let life = |entry: Option<NameEntry>| entry.unwrap().life;
-    let lifetime = life(fleet.entry("web3.acme.net").await).map(|life| life.lifetime);
-    assert_eq!(lifetime, Some(90 * 24 * 60 * 60));
-    assert_eq!(life(fleet.entry("web4.acme.net").await), None);
+    let token = fleet.token("web3.acme.net").await.unwrap();
+    assert_eq!(token.exp - token.iat, MAX_NODE_TOKEN_SECONDS);
+    assert!(fleet.token("web4.acme.net").await.is_none());
+}
+
+/// A stolen service key writes itself into the register of names, and its own token into the bucket of tokens.
+#[tokio::test]
+async fn a_push_signs_no_token_of_a_node_for_a_stolen_service_key() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let add = ["org", "add", "service", "thief", "--expires", "9s"];
+    fleet.world.ok(&add);
+    let creds = fs::read_to_string(fleet.world.org().join("creds/services/thief.creds")).unwrap();
+    let creds = UserCredentials::parse(&creds).unwrap();
+    let names = fleet.bus.bucket(PROVISION_BUCKET.name);
+    let tokens = fleet.bus.bucket(TRUST_BUCKET.name);
+    for name in ["web8.acme.net", "web9.acme.net"] {
+        let entry = json!({
+            "identity": name,
+            "key": creds.key_pair().public_key(),
+            "at": now() - 40_000,
+            "life": {"expires": now() / 1000 + 50, "lifetime": 90},
+        });
+        let entry = serde_json::to_vec(&entry).unwrap().into();
+        names.put(&format!("name.{name}"), entry).await.unwrap();
+    }
+    let own = creds.jwt().to_owned();
+    let key = renewed_token_key("web9.acme.net");
+    tokens.put(&key, own.clone().into()).await.unwrap();
+
+    let node = "web2.acme.net";
+    let add = ["org", "add", "node", node, "--expires", "9s"];
+    fleet.world.ok(&add);
+    push_until(&fleet, node).await;
+    assert!(fleet.token("web8.acme.net").await.is_none());
+    let stored = tokens.get(&key).await.unwrap().unwrap().value.unwrap();
+    assert_eq!(stored, own.as_bytes());
 }

@@ -76,6 +76,7 @@ pub async fn run(
     names::reserve_name(&organisation, prepared.record(), now).await?;
     let issued = organisation.record_credentials(&lock, prepared)?;
     print_issued(&issued, printer);
+    names::publish_token(&organisation, &issued.record, now, printer).await?;
     if kind == PrincipalKind::Enroller {
         names::publish_names(&organisation, printer).await?;
     }

@@ -4,6 +4,7 @@ use muster_bus::BucketError;
 use muster_wire::Millis;
 
 use crate::clock;
+use crate::diagnostics::error_chain;
 use crate::error::Error;
 use crate::organisation::push::PushError;
 use crate::organisation::{AccountRealm, CredentialRecord, Organisation};
@@ -36,6 +37,27 @@ pub async fn reserve_name(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Publishes the token of a new node, which an enroller renews. Prints a warning if the broker cannot be reached.
+pub async fn publish_token(
+    organisation: &Organisation,
+    record: &CredentialRecord,
+    now: Millis,
+    printer: &OutputPrinter,
+) -> Result<(), Error> {
+    if record.token_life().is_none() || !organisation.has_enroller(now)? {
+        return Ok(());
+    }
+    if let Err(error) = organisation.publish_token(record, now).await {
+        let reason = error_chain(&error);
+        printer.print_warning(format_args!(
+            "the token of {} is not renewed yet: {reason}",
+            record.name
+        ));
+        printer.print_hint("run `rpc org push` before the token expires");
+    }
+    Ok(())
 }
 
 /// Writes all names to the broker, which an enroller waits for. Prints a warning if the broker cannot be reached.

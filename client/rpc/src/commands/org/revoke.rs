@@ -61,8 +61,6 @@ pub async fn run(
         }
         return Ok(CommandExitCode::Passed);
     }
-    let enrolled = void.iter().filter_map(RevokedKey::enrolled_record);
-    organisation.record_enrolled(&lock, enrolled)?;
     for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
         let of_realm = void.iter().filter(|revoked| revoked.realm == realm);
         let keys: Vec<_> = of_realm

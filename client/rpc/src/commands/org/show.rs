@@ -117,9 +117,6 @@ fn principal_document(
     record: &CredentialRecord,
     now: Seconds,
 ) -> Result<PrincipalDocument, OrganisationError> {
-    if record.token.is_empty() {
-        return Err(OrganisationError::TokenElsewhere(record.name.to_string()));
-    }
     let path = organisation.layout().ledger_file();
     let decoded =
         decode_token::<UserClaims>(&record.token).and_then(DecodedToken::verify_signature);

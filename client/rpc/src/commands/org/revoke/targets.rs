@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 
 use muster_wire::identity::Identity;
-use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
 use crate::cli::org::OrgRevokeArgs;
@@ -28,26 +27,11 @@ pub(super) struct RevokedKey {
     pub(super) key: PublicKey,
     /// Time of issue of the key's newest token.
     pub(super) issued_at: Seconds,
-    /// Validity period of its newest token, if an enroller issued the key and the token expires.
-    pub(super) enrolled_life: Option<TokenLife>,
     /// Owner of the key. `None` if the key is neither recorded nor in the register.
     pub(super) party: Option<(PrincipalKind, Identity)>,
 }
 
 impl RevokedKey {
-    /// A record of an enrolled node for the organisation's list, which has none. It allows removing the revocation after the token has expired.
-    pub(super) fn enrolled_record(&self) -> Option<CredentialRecord> {
-        let (kind, name) = self.party.clone()?;
-        Some(CredentialRecord {
-            kind,
-            name,
-            key: self.key,
-            issued_at: self.issued_at,
-            expires: Some(self.enrolled_life?.expires),
-            token: String::new(),
-        })
-    }
-
     /// Whether every known token of the key is revoked already.
     pub(super) fn is_revoked(&self, trusts: &AccountTrusts) -> bool {
         let account = trusts
@@ -104,7 +88,6 @@ pub(super) async fn resolve_keys(
                     realm: kind.map_or(AccountRealm::Fleet, PrincipalKind::realm),
                     key,
                     issued_at: now,
-                    enrolled_life: None,
                     party: None,
                 });
                 continue;
@@ -123,7 +106,6 @@ pub(super) async fn resolve_keys(
                 realm: record.kind.realm(),
                 key: record.key,
                 issued_at: last_issued(register, record).await?,
-                enrolled_life: None,
                 party: Some((record.kind, record.name.clone())),
             });
         }
@@ -172,7 +154,6 @@ async fn enrolled_keys(
             realm: AccountRealm::Fleet,
             key,
             issued_at: entry.at / 1000,
-            enrolled_life: entry.life,
             party: Some((PrincipalKind::Node, entry.identity.clone())),
         }));
     }
