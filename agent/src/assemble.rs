@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
-use muster_api::{AgentError, DataSourceError, FindingLevel};
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
-use muster_host::RegistryError;
 use muster_puppet::PuppetRunMonitor;
 use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::Millis;
@@ -26,7 +25,7 @@ use muster_wire::token::{
     AccountTrust, KeyPair, PublicKey, TokenError, UserCredentials, UserCredentialsError,
 };
 
-use crate::agents::{self, BrokerHandles};
+use crate::agents::{self, BrokerHandles, PluginSetupError};
 use crate::audit::{self, AuditLog, AuditLogError};
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -129,27 +128,9 @@ pub enum AssembleError {
     /// A broker address is invalid.
     #[error("the broker's address cannot be used")]
     Broker(#[from] BusError),
-    /// An agent is invalid.
-    #[error("an agent cannot be loaded")]
-    Agent(#[from] AgentError),
-    /// A data source is invalid.
-    #[error("a data source cannot be offered")]
-    Data(#[from] DataSourceError),
-    /// A plugin's configuration table is invalid.
-    #[error("the section [plugins.{plugin}] is wrong")]
-    Plugin {
-        /// The plugin's name.
-        plugin: &'static str,
-        /// The cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The daemon's own program, which runs external agents, cannot be found.
-    #[error("cannot find the daemon's own program")]
-    Own(#[source] io::Error),
-    /// Two agents have the same name.
-    #[error("the agents do not go together")]
-    Registry(#[from] RegistryError),
+    /// A built-in plugin cannot be set up.
+    #[error(transparent)]
+    Plugin(#[from] PluginSetupError),
     /// A service cannot be started.
     #[error("a service cannot be started")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),

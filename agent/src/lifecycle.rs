@@ -93,8 +93,11 @@ pub async fn run_until_signal(
     } = assemble::assemble_daemon(config, config_file)?;
     let home = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &home);
-    let shelf = agents::open_agent_directory(config, config_file, &core.all_agents())?;
-    let poll = agents::external_options(config)?.poll_interval();
+    let shelf = agents::open_agent_directory(config, config_file, &core.all_agents())
+        .map_err(AssembleError::from)?;
+    let poll = agents::external_options(config)
+        .map_err(AssembleError::from)?
+        .poll_interval();
     let externals = Arc::new(ExternalAgentManager::new(
         Arc::clone(&core),
         config.limits.clone(),
@@ -116,6 +119,7 @@ pub async fn run_until_signal(
         tokio::spawn(life.clone().handle_signals(signals)),
         tokio::spawn(life.clone().refresh_periodically()),
         tokio::spawn(watch_provisioning(Arc::clone(&core), home)),
+        tokio::spawn(compact_seen_journal(Arc::clone(&core))),
     ];
     if let Some(pause) = poll {
         tasks.push(tokio::spawn(
@@ -219,6 +223,18 @@ async fn watch_provisioning(core: Arc<DaemonCore>, home: IdentityStore) {
     }
 }
 
+/// Compacts the journal of seen requests each time it has grown.
+async fn compact_seen_journal(core: Arc<DaemonCore>) {
+    loop {
+        core.seen.wait_until_grown().await;
+        let core = Arc::clone(&core);
+        let compacted = tokio::task::spawn_blocking(move || core.seen.compact()).await;
+        if let Ok(Err(error)) = compacted {
+            tracing::warn!(%error, "the journal of seen requests was not compacted");
+        }
+    }
+}
+
 async fn seal_audit(core: Arc<DaemonCore>) {
     let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
     if let Ok(Err(error)) = sealed {
@@ -301,12 +317,18 @@ impl DaemonSupervisor {
         if ready {
             notify_reloading();
         }
-        assemble::reload_policies(&self.core, &self.config);
+        let (core, config) = (Arc::clone(&self.core), self.config.clone());
+        let files = tokio::task::spawn_blocking(move || {
+            assemble::reload_policies(&core, &config);
+            if let Err(error) = core.reopen_audit() {
+                tracing::error!(%error, "the audit log was not reopened");
+            }
+        });
+        if let Err(error) = files.await {
+            tracing::error!(%error, "reloading the policies broke off");
+        }
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
-        if let Err(error) = self.core.reopen_audit() {
-            tracing::error!(%error, "the audit log was not reopened");
-        }
         tracing::info!("reloaded policies, facts, classes and external agents");
         if ready {
             notify_systemd(&[NotifyState::Ready]);

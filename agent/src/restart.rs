@@ -17,6 +17,7 @@ use muster_restart::{
     worker,
 };
 use muster_system::error::error_chain;
+use muster_system::process::pause;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};
 
@@ -226,7 +227,7 @@ pub fn restart_daemon(asked: &DaemonRestartArgs, config_file: &Path) -> anyhow::
             }
             how = "it started anew, and has not reached its broker yet";
         }
-        std::thread::park_timeout(POLL_INTERVAL);
+        pause(POLL_INTERVAL);
     }
     bail!("rpcd is not ready again after {} s: {how}", asked.wait)
 }

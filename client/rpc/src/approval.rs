@@ -12,6 +12,7 @@ use muster_wire::identity::Identity;
 use muster_wire::limits;
 
 use crate::ask::RequestPlan;
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::settings::RpcSettings;
 
@@ -68,9 +69,8 @@ pub enum ApprovalFileError {
     Client(#[from] ClientError),
 }
 
-impl ApprovalFileError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for ApprovalFileError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Differs(_) => "`rpc approve --show FILE` shows what a proposal asks for",
             Self::Oneself(_) => "send the file to somebody whom the node's policy lets approve it",
@@ -80,8 +80,7 @@ impl ApprovalFileError {
         vec![hint.to_owned()]
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::AndFilters | Self::Differs(_) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,

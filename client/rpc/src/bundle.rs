@@ -15,6 +15,7 @@ use muster_ddl::DdlError;
 use muster_wire::bundle::BundleError;
 use muster_wire::identity::NameError;
 
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 
@@ -142,9 +143,8 @@ pub enum BundleFileError {
     Client(#[from] ClientError),
 }
 
-impl BundleFileError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for BundleFileError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::NoAccount(_) => {
                 "give the newest one with --account, or the node's state directory with --state"
@@ -163,14 +163,15 @@ impl BundleFileError {
         vec![hint.to_owned()]
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::NobodyToAsk(_) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,
         }
     }
+}
 
+impl BundleFileError {
     fn file_error(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { verb, path, source }

@@ -18,6 +18,7 @@ use muster_wire::token::{KeyKind, PublicKey};
 use crate::ask::ConfirmMode;
 use crate::caches;
 use crate::environment::ProcessEnvironment;
+use crate::error::CommandError;
 use file::SettingsFile;
 
 /// Path of the system configuration.
@@ -103,9 +104,8 @@ pub enum RpcSettingsError {
     },
 }
 
-impl RpcSettingsError {
-    /// The next steps for the user.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for RpcSettingsError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Nowhere(_) => vec![
                 "`rpc org add user NAME --bundle ~/.config/muster` writes one".to_owned(),

@@ -1,7 +1,6 @@
 //! Enrolment of bootstrapping nodes: receives requests in their separate account, and decides by the rules of [`muster_api::wire::enrol`]. An
 //! enrolled node is provisioned like any other. Names and token uses are stored by [`crate::enrolment_store`].
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_api::LogThrottle;
@@ -13,14 +12,11 @@ use muster_api::wire::identity::Identity;
 use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_api::wire::stores::PROVISION_BUCKET;
 use muster_api::wire::subject::{self, AnswerAddress};
-use muster_api::wire::token::Seconds;
-use muster_bus::{BucketError, Bus, BusSubscription, Bytes};
-use serde::Deserialize;
+use muster_bus::{BucketError, Bus, BusSubscription, Bytes, unix_millis_now};
 use uuid::Uuid;
 
 use crate::enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
 use crate::record::{NodeRecord, ProvisioningState};
-use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// How many times per token lifetime the tokens that are due are searched.
@@ -31,33 +27,6 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_hours(6);
 
 /// Interval between log lines about requests that fail verification.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
-
-/// `[plugins.provisioner.newcomers]`: enrolment of machines that have only a bootstrap token.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EnrolmentOptions {
-    /// Credentials of a service in the bootstrap account.
-    pub credentials: PathBuf,
-    /// Account token of that account.
-    pub account: PathBuf,
-    /// The key that signs nodes of the fleet.
-    pub node_key: PathBuf,
-    /// Lifetime of a node's token, in seconds: 90 days when absent, and at most; 0 means that the token never expires. The service renews a token
-    /// after a third of its lifetime.
-    #[serde(default)]
-    pub lifetime: Option<Seconds>,
-}
-
-impl EnrolmentOptions {
-    /// Lifetime of a node's token; `None` means that it never expires.
-    pub fn token_lifetime(&self) -> Option<Seconds> {
-        match self.lifetime {
-            None => Some(MAX_NODE_TOKEN_SECONDS),
-            Some(0) => None,
-            Some(seconds) => Some(seconds.min(MAX_NODE_TOKEN_SECONDS)),
-        }
-    }
-}
 
 /// Serves enrolment requests on one connection.
 #[derive(Debug)]

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use muster_api::ActionError;
 use muster_api::wire::identity::Identity;
-use muster_bus::Bus;
+use muster_bus::{Bus, unix_millis_now};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::leader::{self, LeaderRecord};
 use crate::record::{NodeRecord, ProvisioningState};
-use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// Access to the record store once there is a broker connection.

@@ -4,53 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::options::{AgentStep, HelperStep, Options, StepOptions};
+use crate::options::{AgentStep, HelperStep, Options, StepName, StepOptions};
 
 /// Maximum number of steps in a plan.
 const MAX_STEPS: usize = 64;
-
-/// Name of a step.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct StepName(String);
-
-/// The text is not a valid step name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no step; a name is a word of a-z, 0-9 and _")]
-pub struct StepNameError(String);
-
-impl TryFrom<String> for StepName {
-    type Error = StepNameError;
-    fn try_from(text: String) -> Result<Self, StepNameError> {
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if text.is_empty() || text.len() > 40 || !text.chars().all(good) {
-            return Err(StepNameError(text.chars().take(40).collect()));
-        }
-        Ok(Self(text))
-    }
-}
-
-impl From<StepName> for String {
-    fn from(name: StepName) -> Self {
-        name.0
-    }
-}
-
-impl StepName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for StepName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Steps that this service implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

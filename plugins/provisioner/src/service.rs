@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
-use muster_bus::{BucketError, Bus};
+use muster_bus::{BucketError, Bus, unix_millis_now};
 use muster_client::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -310,12 +310,4 @@ async fn restart_provisioning(
         Ok(is_old)
     });
     edited.await.map(drop)
-}
-
-/// This host's clock, in milliseconds since the epoch.
-pub(crate) fn unix_millis_now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
-use crate::options::Options;
-use crate::plan::{ProvisioningPlan, ProvisioningPlanError, StepName};
+use crate::options::{Options, StepName};
+use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
 use crate::record::{NextAction, NodeRecord, ProvisioningState, RetryBackoff, StepError};
 
 fn identity(name: &str) -> Identity {

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use muster_api::wire::identity::Identity;
-use muster_bus::NameStore;
+use muster_bus::{NameStore, unix_millis_now};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::notify::{self, build_message};
-use crate::options::NotificationEvent;
-use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind, StepName};
+use crate::options::{NotificationEvent, StepName};
+use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind};
 use crate::record::{
     DeliveryState, NextAction, NodeRecord, NotificationRecord, ProvisioningState, RetryBackoff,
     StepError,
 };
-use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 use crate::worker::StepWorker;
 

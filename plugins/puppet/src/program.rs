@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_api::system::process::pause;
 use muster_api::system::{FileAttributes, ProcessId, StateDir, System, SystemError};
 
 use crate::arguments::{PuppetRunFiles, PuppetRunOptions, build_arguments};
@@ -266,7 +267,7 @@ pub(crate) fn wait_for_report(
         match activity::read_report(system, places) {
             Ok(Some(report)) => return Some(report),
             _ if !report_exists(system, places) || Instant::now() >= until => return None,
-            _ => std::thread::park_timeout(Duration::from_millis(100)),
+            _ => pause(Duration::from_millis(100)),
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_api::system::error::error_chain;
+use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{ProcessId, StateDir, System, SystemError};
 use muster_engine::lock::{CatalogRunLock, LockError};
@@ -217,7 +217,7 @@ impl RestartWorker {
                 self.record_step(RestartState::Waiting, format!("waiting: {who}"))?;
                 told = who;
             }
-            thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
     }
 
@@ -269,7 +269,7 @@ impl RestartWorker {
                     return Err(format!("{target} is still process {}, as before", same.pid));
                 }
                 _ if gave_up => return Err(format!("{target} does not run after the restart")),
-                _ => thread::park_timeout(POLL_INTERVAL),
+                _ => pause(POLL_INTERVAL),
             }
         };
         self.watch_process(record, &there)
@@ -281,10 +281,7 @@ impl RestartWorker {
         record: &RestartRecord,
         there: &TargetStatus,
     ) -> Result<(Option<ProcessId>, String), String> {
-        let end = Instant::now() + self.watched;
-        while Instant::now() < end {
-            thread::park_timeout(end.saturating_duration_since(Instant::now()));
-        }
+        pause(self.watched);
         let again = self.query_target(record)?;
         if !again.running || (there.process.is_some() && again.process != there.process) {
             return Err(format!("{} ended again at once", record.target));
@@ -331,7 +328,7 @@ impl RestartWorker {
                     patience.as_secs()
                 ));
             }
-            thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
     }
 

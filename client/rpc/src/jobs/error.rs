@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
 /// Why a job cannot be used.
@@ -86,9 +87,10 @@ impl SavedJobError {
             source,
         }
     }
+}
 
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for SavedJobError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Unknown(_) | Self::Ambiguous { .. } => {
                 vec!["`rpc job list` shows the jobs that are kept".to_owned()]
@@ -100,8 +102,7 @@ impl SavedJobError {
         }
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::OtherRequest { .. }
             | Self::Digested { .. }

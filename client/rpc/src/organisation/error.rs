@@ -9,6 +9,7 @@ use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 
 use super::ledger::PrincipalKind;
 use crate::cloud_init::PackageDownloadError;
+use crate::error::CommandError;
 use crate::files::RpcFileError;
 
 /// An operation on the organisation failed.
@@ -192,9 +193,8 @@ pub enum OrganisationError {
     },
 }
 
-impl OrganisationError {
-    /// Hints on how to resolve the error.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for OrganisationError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Nowhere => "say which with `--org DIR` or MUSTER_ORG",
             Self::None { .. } => "`rpc org init DIR` makes one",

@@ -15,6 +15,7 @@ use muster_wire::token::{AccountTrust, UserCredentials};
 use serde::Deserialize;
 
 use super::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
+use crate::error::CommandError;
 use crate::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -53,6 +54,16 @@ pub enum PushError {
     /// The broker refused the token.
     #[error("the broker does not take the account's token: {0}")]
     Refused(String),
+}
+
+impl CommandError for PushError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Organisation(error) => error.hints(),
+            Self::Bus(_) => vec!["is the broker running? `rpc broker run` starts it".to_owned()],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The broker's reply to a token update.

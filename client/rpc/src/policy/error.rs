@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use muster_wire::filter::FilterError;
 use muster_wire::state::NodeFactsError;
 
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
 /// Why policies cannot be evaluated.
@@ -79,9 +80,8 @@ pub enum PolicyError {
     },
 }
 
-impl PolicyError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for PolicyError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Nothing { .. } => {
                 "name the directory that holds AGENT.policy, as in `rpc policy check ./policies`"
@@ -93,8 +93,7 @@ impl PolicyError {
         vec![hint.to_owned()]
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Fact { .. } | Self::Data { .. } => CommandExitCode::Usage,
             _ => CommandExitCode::Local,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::broker::program::BrokerProgramError;
 use crate::environment::RPCD;
+use crate::error::CommandError;
 use crate::files::RpcFileError;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
@@ -104,9 +105,8 @@ pub enum DemoError {
     Survivors(Vec<u32>),
 }
 
-impl DemoError {
-    /// Hints on how to resolve the error.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for DemoError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::NoPlace | Self::Occupied(_) => "name another directory with `--dir`",
             Self::Already(_) => "`rpc demo status` shows it, `rpc demo down` ends it",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use muster_client::discovery::inventory::InventoryError;
 
+use crate::error::CommandError;
 use crate::files::RpcFileError;
 
 /// Writing or reading an inventory file failed.
@@ -28,3 +29,5 @@ pub enum InventoryFileError {
     #[error(transparent)]
     File(#[from] RpcFileError),
 }
+
+impl CommandError for InventoryFileError {}

@@ -155,8 +155,11 @@ async fn push_revocation(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     match super::push::push_account_tokens(organisation, printer).await {
-        Err(Error::Push(PushError::Bus(error))) => {
-            printer.print_warning(format_args!("saved, but not yet in force: {error}"));
+        Err(error) => {
+            let Some(PushError::Bus(cause)) = error.downcast_ref() else {
+                return Err(error);
+            };
+            printer.print_warning(format_args!("saved, but not yet in force: {cause}"));
             printer.print_hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
             Ok(CommandExitCode::Local)
         }
@@ -174,7 +177,6 @@ async fn push_revocation(
             }
             Ok(exit)
         }
-        failed => failed,
     }
 }
 

@@ -299,7 +299,7 @@ pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetReq
 
 /// Prints the error of the command in the JSON lines form. Does nothing if the output is closed.
 pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
-    if matches!(error, Error::Output(_)) {
+    if error.downcast_ref::<PrintError>().is_some() {
         return Ok(());
     }
     let error = anstream::adapter::strip_str(&diagnostics::error_text(error)).to_string();

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::PackageState;
 use crate::error::EngineError;
-use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
 /// A list, and the fingerprint of the database when it was read.
 type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);

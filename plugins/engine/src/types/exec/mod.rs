@@ -6,10 +6,10 @@
 mod command;
 
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_system::command::CancelFlag;
+use muster_system::process::pause;
 use muster_system::{Command, CommandOutput, SystemError};
 
 use crate::error::EngineError;
@@ -396,7 +396,7 @@ fn wait_unless_cancelled(pause: Duration, cancel: &CancelFlag) {
     let end = Instant::now() + pause;
     while !cancel.is_cancelled() {
         match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::park_timeout(left.min(CANCEL_POLL_INTERVAL)),
+            Some(left) if !left.is_zero() => pause(left.min(CANCEL_POLL_INTERVAL)),
             _ => break,
         }
     }
