@@ -63,7 +63,7 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// The state directory cannot be created.
-    #[error("cannot make the directory {}", path.display())]
+    #[error("cannot create the directory {}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -81,7 +81,7 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// Another daemon holds the lock of the state directory.
-    #[error("another rpcd is running with the state in {}", path.display())]
+    #[error("another rpcd is running with the state directory {}", path.display())]
     Occupied {
         /// The directory.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum AssembleError {
         source: UserCredentialsError,
     },
     /// The name in the credentials is not an identity.
-    #[error("the credentials in {} carry a name that is no identity", path.display())]
+    #[error("the name in the credentials in {} is not a valid identity", path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum AssembleError {
         source: NameError,
     },
     /// The configured identity differs from the one in the credentials.
-    #[error("this node is configured as {configured}, and its credentials in {} are those of {found}", path.display())]
+    #[error("the configured identity is `{configured}`, but the credentials in {} are for `{found}`", path.display())]
     Identity {
         /// The configured identity.
         configured: Identity,
@@ -118,7 +118,7 @@ pub enum AssembleError {
         path: PathBuf,
     },
     /// The operator's key or the account token is invalid.
-    #[error("the trust in {} cannot be used", path.display())]
+    #[error("the account token in {} cannot be used", path.display())]
     Trust {
         /// The account token's file.
         path: PathBuf,
@@ -127,16 +127,16 @@ pub enum AssembleError {
         source: TokenError,
     },
     /// A broker address is invalid.
-    #[error("the broker's address cannot be used")]
+    #[error("the broker address is not valid")]
     Broker(#[from] BusError),
     /// An agent is invalid.
-    #[error("an agent cannot be loaded")]
+    #[error("cannot load an agent")]
     Agent(#[from] AgentError),
     /// A data source is invalid.
-    #[error("a data source cannot be offered")]
+    #[error("cannot load a data source")]
     Data(#[from] DataSourceError),
     /// A plugin's configuration table is invalid.
-    #[error("the section [plugins.{plugin}] is wrong")]
+    #[error("the configuration section [plugins.{plugin}] is not valid")]
     Plugin {
         /// The plugin's name.
         plugin: &'static str,
@@ -145,16 +145,16 @@ pub enum AssembleError {
         source: serde_json::Error,
     },
     /// The daemon's own program, which runs external agents, cannot be found.
-    #[error("cannot find the daemon's own program")]
+    #[error("cannot find the path of the rpcd program")]
     Own(#[source] io::Error),
     /// Two agents have the same name.
-    #[error("the agents do not go together")]
+    #[error("cannot register the agents")]
     Registry(#[from] RegistryError),
     /// A service cannot be started.
-    #[error("a service cannot be started")]
+    #[error("cannot start a service")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
     /// The enrolment service cannot be set up.
-    #[error("newcomers cannot be enrolled")]
+    #[error("cannot start the enrolment service")]
     Enrol(#[source] muster_wire::enrol::NodeEnrollerError),
     /// The journal of seen requests cannot be used.
     #[error(transparent)]
@@ -284,14 +284,14 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
         node: &*core.system,
         host,
     }) {
-        tracing::warn!(%problem, "facts are incomplete");
+        tracing::warn!(%problem, "cannot collect all facts");
         problems.push(error_chain(&problem));
     }
     core.health()
         .set_findings("facts", FindingLevel::Warning, &problems);
     let read = core.classes.reload();
     if let Err(error) = &read {
-        tracing::warn!(%error, "classes were not read");
+        tracing::warn!(%error, "cannot read the classes");
     }
     let problems: Vec<String> = read.err().iter().map(|error| error_chain(error)).collect();
     core.health()
@@ -309,7 +309,7 @@ pub fn reload_policies(core: &DaemonCore, config: &Config) {
 fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
     let (policy, problems) = policy::load_policies(&config.paths.policies, config.policy.default);
     for problem in &problems {
-        tracing::error!(%problem, "a policy is refused as a whole");
+        tracing::error!(%problem, "the whole policy is rejected");
     }
     (
         policy,
@@ -367,7 +367,7 @@ fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now
         return;
     };
     if let Err(error) = renewal::renew_token(signer, trust, token.trim(), now) {
-        tracing::debug!(error = error_chain(&error), path = %path.display(), "the kept token is not used");
+        tracing::debug!(error = error_chain(&error), path = %path.display(), "the stored token is not used");
     }
 }
 

@@ -64,7 +64,7 @@ pub enum Error {
     #[error(transparent)]
     Output(#[from] PrintError),
     /// The asynchronous runtime cannot be started.
-    #[error("cannot start: the system refuses what every program needs")]
+    #[error("cannot start the asynchronous runtime")]
     Runtime(#[source] io::Error),
 }
 
@@ -78,7 +78,7 @@ impl Error {
             Self::Approving(error) => error.hints(),
             Self::Organisation(error) | Self::Push(PushError::Organisation(error)) => error.hints(),
             Self::Push(PushError::Bus(_)) => {
-                vec!["is the broker running? `rpc broker run` starts it".to_owned()]
+                vec!["check that the broker is running; `rpc broker run` starts it".to_owned()]
             }
             Self::Broker(error) => error.hints(),
             Self::Audit(error) => error.hints(),

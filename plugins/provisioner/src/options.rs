@@ -205,7 +205,7 @@ pub struct WebhookUrl(String);
 /// The text is not a valid webhook URL. The error does not repeat it, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a webhook's `url` is https://HOST..., or http:// on this machine's loopback, without a user or password in it"
+    "the `url` of a webhook must start with `https://`, or with `http://` and a loopback address, and contain no user or password"
 )]
 pub struct WebhookUrlError;
 
