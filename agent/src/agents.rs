@@ -24,13 +24,13 @@ use crate::config::{self, Config};
 #[derive(Debug, thiserror::Error)]
 pub enum PluginSetupError {
     /// An agent is invalid.
-    #[error("an agent cannot be loaded")]
+    #[error("cannot load an agent")]
     Agent(#[from] AgentError),
     /// A data source is invalid.
-    #[error("a data source cannot be offered")]
+    #[error("cannot load a data source")]
     Data(#[from] DataSourceError),
     /// A plugin's configuration table is invalid.
-    #[error("the section [plugins.{plugin}] is wrong")]
+    #[error("the configuration section [plugins.{plugin}] is not valid")]
     Plugin {
         /// The plugin's name.
         plugin: &'static str,
@@ -39,10 +39,10 @@ pub enum PluginSetupError {
         source: serde_json::Error,
     },
     /// The daemon's own program, which runs external agents, cannot be found.
-    #[error("cannot find the daemon's own program")]
+    #[error("cannot find the path of the rpcd program")]
     Own(#[source] io::Error),
     /// Two agents have the same name.
-    #[error("the agents do not go together")]
+    #[error("cannot register the agents")]
     Registry(#[from] RegistryError),
 }
 

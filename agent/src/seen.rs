@@ -73,7 +73,7 @@ struct SeenJournal {
 
 /// The journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot keep the journal of seen requests in {}", path.display())]
+#[error("cannot read or write the journal of seen requests in {}", path.display())]
 pub struct SeenError {
     /// The file.
     path: PathBuf,
@@ -128,7 +128,7 @@ impl SeenRequests {
         let cache = SeenCache::restore(decoded.records, DEFAULT_CAPACITY, start);
         let journal = match SeenJournal::rewrite(path, &cache) {
             Err(error) if is_out_of_room(&error) => {
-                tracing::error!(%error, path = %path.display(), "no change is made before seen requests can be written down");
+                tracing::error!(%error, path = %path.display(), "the journal of seen requests cannot be written; changes are refused");
                 SeenJournal::without_file(path)
             }
             written => written.map_err(failed)?,
@@ -303,13 +303,13 @@ impl JournalState {
     pub fn problem(self) -> Option<String> {
         let what = match self {
             Self::Intact | Self::Missing => return None,
-            Self::Lost => "the journal of seen requests is gone".to_owned(),
+            Self::Lost => "the journal of seen requests is lost".to_owned(),
             Self::Damaged(records) => {
                 format!("{records} records of the journal of seen requests are damaged")
             }
         };
         Some(format!(
-            "{what}; requests that were issued before the daemon's start are refused until they have expired"
+            "{what}; requests that were issued before the start of the daemon are refused until they expire"
         ))
     }
 }

@@ -189,7 +189,7 @@ impl AuditWriter {
     /// Publishes the log position and the error, if any, to the handle.
     fn publish_state(&self, result: io::Result<()>) {
         if let Err(error) = result {
-            tracing::error!(%error, "the audit log could not be signed");
+            tracing::error!(%error, "cannot sign the audit log");
         }
         self.shared.set_last_anchor(self.log.last_anchor());
     }

@@ -60,7 +60,7 @@ impl StdError for Error {
 
 /// The asynchronous runtime cannot be started.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start: the system refuses what every program needs")]
+#[error("cannot start the asynchronous runtime")]
 pub struct RuntimeStartError(#[source] pub io::Error);
 
 impl CommandError for RuntimeStartError {}

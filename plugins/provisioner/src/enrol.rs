@@ -53,7 +53,7 @@ impl EnrolmentService {
         store: &NodeRecordStore,
     ) -> Result<(), NodeRecordError> {
         let failed = |error: muster_bus::BusError| BucketError::Failed {
-            what: "hear newcomers",
+            what: "subscribe to enrolment requests",
             bucket: PROVISION_BUCKET.name.to_owned(),
             problem: error.to_string(),
         };
@@ -101,12 +101,12 @@ impl EnrolmentService {
             }) => (wish, outcome, bytes),
             Ok(HandledEnrolment::Ignored(error)) => {
                 if let Some(untold) = self.strangers.admit(Instant::now()) {
-                    tracing::warn!(%error, untold, "a newcomer is not believed");
+                    tracing::warn!(%error, untold, "ignored an invalid enrolment request");
                 }
                 return Ok(());
             }
             Err(error) => {
-                tracing::error!(%error, "a newcomer cannot be answered");
+                tracing::error!(%error, "cannot handle an enrolment request");
                 return Ok(());
             }
         };
@@ -123,10 +123,10 @@ impl EnrolmentService {
                 begin_provisioning(store, node).await?;
             }
             EnrolmentOutcome::Wait(wait) => {
-                tracing::info!(%node, reason = wait.message, "a newcomer waits");
+                tracing::info!(%node, reason = wait.message, "enrolment postponed");
             }
             EnrolmentOutcome::Refused(refused) => {
-                tracing::warn!(%node, reason = refused.message, "a newcomer is refused");
+                tracing::warn!(%node, reason = refused.message, "enrolment refused");
             }
         }
         // The reply subject is not signed: only the address of the bootstrap token that signed the request is accepted.
@@ -136,7 +136,7 @@ impl EnrolmentService {
         };
         let answer = address.of_node(self.enroller.identity());
         if let Err(error) = self.bus.publish(&answer, Bytes::from(bytes)).await {
-            tracing::warn!(%node, %error, "a newcomer has to ask again");
+            tracing::warn!(%node, %error, "cannot send the enrolment reply; the machine will retry");
         }
         Ok(())
     }
@@ -153,11 +153,11 @@ impl EnrolmentService {
         loop {
             match self.renew_due_tokens(roll).await {
                 Ok(nodes) if nodes.is_empty() => {}
-                Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed tokens of nodes"),
+                Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed node tokens"),
                 Err(error) => {
                     tracing::warn!(
                         error = error_chain(&error),
-                        "tokens of nodes were not renewed"
+                        "cannot renew the tokens of nodes"
                     );
                 }
             }
@@ -183,8 +183,8 @@ impl EnrolmentService {
             return;
         };
         match self.enroller.update_newcomers(token) {
-            Ok(()) => tracing::info!("took over the newcomers' changed account token"),
-            Err(error) => tracing::warn!(%error, "an announced account token was not taken over"),
+            Ok(()) => tracing::info!("updated the token of the bootstrap account"),
+            Err(error) => tracing::warn!(%error, "ignored an announced account token"),
         }
     }
 }

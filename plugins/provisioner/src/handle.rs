@@ -35,7 +35,7 @@ impl ProvisionerHandle {
 
     fn open_store(&self) -> Result<NodeRecordStore, ActionError> {
         let bus = self.bus.borrow().clone();
-        let bus = bus.ok_or_else(|| ActionError::failed("the service has no broker yet"))?;
+        let bus = bus.ok_or_else(|| ActionError::failed("not connected to the broker yet"))?;
         Ok(NodeRecordStore::open(&bus))
     }
 
@@ -98,7 +98,7 @@ impl ProvisionerHandle {
 fn to_action_error(error: NodeRecordError) -> ActionError {
     match error {
         NodeRecordError::Unknown(node) => {
-            ActionError::invalid_input(format!("no provisioning of {node} is known"))
+            ActionError::invalid_input(format!("there is no provisioning record of {node}"))
         }
         other => ActionError::failed(other.to_string()),
     }

@@ -97,7 +97,7 @@ pub async fn send_message(
             Ok(())
         } else {
             Err(StepError::transient(format!(
-                "the program ended with {}: {}",
+                "the program exited with code {}: {}",
                 ended.code, ended.words
             )))
         };
@@ -154,7 +154,7 @@ fn post_webhook(
     if status.is_success() {
         return Ok(());
     }
-    Err(format!("{origin} answered {status}"))
+    Err(format!("{origin} replied with status {status}"))
 }
 
 /// Root certificates with which a webhook's certificate is verified.
@@ -187,7 +187,7 @@ fn send_mail(
     let (host, port) = server.rsplit_once(':').unwrap_or((server, "25"));
     let port: u16 = port
         .parse()
-        .map_err(|_| format!("{server} is no host:port"))?;
+        .map_err(|_| format!("`{server}` is not of the form host:port"))?;
     let tls = TlsParameters::new(host.to_owned()).map_err(|error| error.to_string())?;
     let transport = SmtpTransport::builder_dangerous(host)
         .port(port)

@@ -145,7 +145,7 @@ pub struct StepName(pub(crate) String);
 
 /// The text is not a valid step name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no step; a name is a word of a-z, 0-9 and _")]
+#[error("{0:?} is not a step name; use 1 to 40 of the characters a-z, 0-9 and _")]
 pub struct StepNameError(String);
 
 impl TryFrom<String> for StepName {
@@ -272,7 +272,7 @@ pub struct WebhookUrl(String);
 /// The text is not a valid webhook URL. The error does not repeat it, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a webhook's `url` is https://HOST..., or http:// on this machine's loopback, without a user or password in it"
+    "the `url` of a webhook must start with `https://`, or with `http://` and a loopback address, and contain no user or password"
 )]
 pub struct WebhookUrlError;
 

@@ -131,13 +131,13 @@ pub enum ProvisioningPlanError {
     #[error("the step {0} is configured twice")]
     Twice(StepName),
     /// A step that is not built in has neither an agent nor a helper.
-    #[error("the step {0} is none of ours; it needs an `agent` or a `helper`, or another name: {known}", known = builtin_names())]
+    #[error("the step {0} is not built in; give it an `agent` or a `helper`, or use the name of a built-in step: {known}", known = builtin_names())]
     Unknown(StepName),
     /// A step has both an agent and a helper.
-    #[error("the step {0} has both an agent and a helper; it can be done by one of them")]
+    #[error("the step {0} has both an `agent` and a `helper`; remove one of them")]
     Both(StepName),
     /// A step is to follow one that is not in the plan.
-    #[error("the step {step} is to follow {after}, which is no step of the plan")]
+    #[error("`after` of the step {step} refers to {after}, which is not a step of the plan")]
     NoSuch {
         /// The step.
         step: StepName,
@@ -145,7 +145,7 @@ pub enum ProvisioningPlanError {
         after: StepName,
     },
     /// A step comes before one that it needs.
-    #[error("the step {step} needs {needs} before it")]
+    #[error("the step {step} must come after the step {needs}")]
     Order {
         /// The step.
         step: StepName,
@@ -153,7 +153,7 @@ pub enum ProvisioningPlanError {
         needs: StepName,
     },
     /// A helper has an empty command.
-    #[error("the step {0} names no program")]
+    #[error("the `helper` of the step {0} has an empty `command`")]
     NoProgram(StepName),
     /// The plan has more than `MAX_STEPS` steps.
     #[error("the plan has more than {MAX_STEPS} steps")]

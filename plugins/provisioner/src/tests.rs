@@ -419,7 +419,7 @@ async fn a_helper_finds_out_defers_or_fails() {
         (
             "echo 'disk on fire' >&2; exit 3",
             FailureKind::Defer,
-            "ended with 3: disk on fire",
+            "exited with code 3: disk on fire",
         ),
     ] {
         let error = ask(script, 10).await.unwrap_err();

@@ -31,9 +31,9 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) enum ProgramStartError {
     #[error(transparent)]
     NoPuppet(#[from] PuppetPathsError),
-    #[error("Puppet cannot be started")]
+    #[error("cannot start Puppet")]
     System(#[from] SystemError),
-    #[error("[plugins.puppet] application is `apply`, and names neither a catalog nor a manifest")]
+    #[error("[plugins.puppet] application is `apply` but neither `catalog` nor `manifest` is set")]
     NothingToApply,
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn restore_catalog(system: &dyn System, directory: &Path) {
         Ok::<(), SystemError>(())
     };
     if let Err(error) = restored() {
-        tracing::warn!(%error, "Puppet's cached catalog still asks for refreshes that were made");
+        tracing::warn!(%error, "cannot restore Puppet's cached catalog after a replay");
     }
 }
 

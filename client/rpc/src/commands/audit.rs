@@ -26,13 +26,13 @@ pub enum AuditReadError {
         source: io::Error,
     },
     /// No head record in the directory names one of these files.
-    #[error("no head record in {} names one of these files", path.display())]
+    #[error("no head record in {} refers to any of these files", path.display())]
     NoHead {
         /// The directory.
         path: PathBuf,
     },
     /// No key or operator is configured to verify signatures with.
-    #[error("whose signature counts is not known")]
+    #[error("no operator or key is known to verify the signatures")]
     NoKey,
 }
 
@@ -41,13 +41,13 @@ impl CommandError for AuditReadError {
         match self {
             Self::Read { .. } => Vec::new(),
             Self::NoHead { .. } => vec![
-                "name the files by the paths that the daemon writes, or give its record with `--anchor`"
+                "specify the files by the paths that the daemon writes to, or pass the record with `--anchor`"
                     .to_owned(),
             ],
             Self::NoKey => vec![
-                "name the operator with `--operator O...`, or the node's own key with `--key U...`"
+                "pass the operator with `--operator O...`, or the node's own key with `--key U...`"
                     .to_owned(),
-                "with a configuration (`--config`), its `trust.operator` counts".to_owned(),
+                "with a configuration (`--config`), its `trust.operator` is used".to_owned(),
             ],
         }
     }

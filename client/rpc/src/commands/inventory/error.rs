@@ -11,7 +11,7 @@ use crate::files::RpcFileError;
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryFileError {
     /// The file exists already.
-    #[error("{} is there already; `--update` writes it anew and keeps its groups", path.display())]
+    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
     Exists {
         /// The file.
         path: PathBuf,

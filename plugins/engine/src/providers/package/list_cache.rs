@@ -51,7 +51,7 @@ pub(crate) fn cached_list(
 ) -> Result<Arc<Vec<PackageState>>, EngineError> {
     // A program known only by name has no known database file.
     let now = if database.is_absolute() {
-        let looking = EngineError::during(resource, format!("looking at {}", database.display()));
+        let looking = EngineError::during(resource, format!("inspecting {}", database.display()));
         file_fingerprint(cx.system, database).map_err(looking)?
     } else {
         None
