@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
-use muster_api::{AgentError, DataSourceError, FindingLevel};
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
-use muster_host::RegistryError;
 use muster_puppet::PuppetRunMonitor;
 use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::Millis;
@@ -26,7 +25,7 @@ use muster_wire::token::{
     AccountTrust, KeyPair, PublicKey, TokenError, UserCredentials, UserCredentialsError,
 };
 
-use crate::agents::{self, BrokerHandles};
+use crate::agents::{self, BrokerHandles, PluginSetupError};
 use crate::audit::{self, AuditLog, AuditLogError};
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -63,7 +62,7 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// The state directory cannot be created.
-    #[error("cannot make the directory {}", path.display())]
+    #[error("cannot create the directory {}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -81,7 +80,7 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// Another daemon holds the lock of the state directory.
-    #[error("another rpcd is running with the state in {}", path.display())]
+    #[error("another rpcd is running with the state directory {}", path.display())]
     Occupied {
         /// The directory.
         path: PathBuf,
@@ -99,7 +98,7 @@ pub enum AssembleError {
         source: UserCredentialsError,
     },
     /// The name in the credentials is not an identity.
-    #[error("the credentials in {} carry a name that is no identity", path.display())]
+    #[error("the name in the credentials in {} is not a valid identity", path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -108,7 +107,7 @@ pub enum AssembleError {
         source: NameError,
     },
     /// The configured identity differs from the one in the credentials.
-    #[error("this node is configured as {configured}, and its credentials in {} are those of {found}", path.display())]
+    #[error("the configured identity is `{configured}`, but the credentials in {} are for `{found}`", path.display())]
     Identity {
         /// The configured identity.
         configured: Identity,
@@ -118,7 +117,7 @@ pub enum AssembleError {
         path: PathBuf,
     },
     /// The operator's key or the account token is invalid.
-    #[error("the trust in {} cannot be used", path.display())]
+    #[error("the account token in {} cannot be used", path.display())]
     Trust {
         /// The account token's file.
         path: PathBuf,
@@ -127,34 +126,16 @@ pub enum AssembleError {
         source: TokenError,
     },
     /// A broker address is invalid.
-    #[error("the broker's address cannot be used")]
+    #[error("the broker address is not valid")]
     Broker(#[from] BusError),
-    /// An agent is invalid.
-    #[error("an agent cannot be loaded")]
-    Agent(#[from] AgentError),
-    /// A data source is invalid.
-    #[error("a data source cannot be offered")]
-    Data(#[from] DataSourceError),
-    /// A plugin's configuration table is invalid.
-    #[error("the section [plugins.{plugin}] is wrong")]
-    Plugin {
-        /// The plugin's name.
-        plugin: &'static str,
-        /// The cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The daemon's own program, which runs external agents, cannot be found.
-    #[error("cannot find the daemon's own program")]
-    Own(#[source] io::Error),
-    /// Two agents have the same name.
-    #[error("the agents do not go together")]
-    Registry(#[from] RegistryError),
+    /// A built-in plugin cannot be set up.
+    #[error(transparent)]
+    Plugin(#[from] PluginSetupError),
     /// A service cannot be started.
-    #[error("a service cannot be started")]
+    #[error("cannot start a service")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
     /// The enrolment service cannot be set up.
-    #[error("newcomers cannot be enrolled")]
+    #[error("cannot start the enrolment service")]
     Enrol(#[source] muster_wire::enrol::NodeEnrollerError),
     /// The journal of seen requests cannot be used.
     #[error(transparent)]
@@ -284,14 +265,14 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
         node: &*core.system,
         host,
     }) {
-        tracing::warn!(%problem, "facts are incomplete");
+        tracing::warn!(%problem, "cannot collect all facts");
         problems.push(error_chain(&problem));
     }
     core.health()
         .set_findings("facts", FindingLevel::Warning, &problems);
     let read = core.classes.reload();
     if let Err(error) = &read {
-        tracing::warn!(%error, "classes were not read");
+        tracing::warn!(%error, "cannot read the classes");
     }
     let problems: Vec<String> = read.err().iter().map(|error| error_chain(error)).collect();
     core.health()
@@ -309,7 +290,7 @@ pub fn reload_policies(core: &DaemonCore, config: &Config) {
 fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
     let (policy, problems) = policy::load_policies(&config.paths.policies, config.policy.default);
     for problem in &problems {
-        tracing::error!(%problem, "a policy is refused as a whole");
+        tracing::error!(%problem, "the whole policy is rejected");
     }
     (
         policy,
@@ -367,7 +348,7 @@ fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now
         return;
     };
     if let Err(error) = renewal::renew_token(signer, trust, token.trim(), now) {
-        tracing::debug!(error = error_chain(&error), path = %path.display(), "the kept token is not used");
+        tracing::debug!(error = error_chain(&error), path = %path.display(), "the stored token is not used");
     }
 }
 

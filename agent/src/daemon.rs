@@ -94,7 +94,7 @@ impl Daemon {
             let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;
         }
         if let Err(error) = bus.close().await {
-            tracing::warn!(%error, "left the broker in a hurry");
+            tracing::warn!(%error, "cannot close the broker connection cleanly");
         }
     }
 }
@@ -199,6 +199,6 @@ async fn answer_request(
 
 async fn send_reply(bus: &Bus, answer: OutgoingReply) {
     if let Err(error) = bus.publish(&answer.subject, answer.payload).await {
-        tracing::error!(%error, "an answer was not sent");
+        tracing::error!(%error, "cannot send a reply");
     }
 }

@@ -97,7 +97,7 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
             check: "plugins",
             level: FindingLevel::Warning,
             message: format!(
-                "agent {}: its programs run as root; name another user in [plugins.external.agents.{}]",
+                "agent {}: its programs run as root; set another user in [plugins.external.agents.{}]",
                 info.agent, info.agent
             ),
         })
@@ -129,7 +129,7 @@ fn audit_finding(condition: &AuditLogStatus, untold: u64) -> Option<HealthFindin
     let message = match &condition.failing {
         Some(why) => format!("the audit log cannot be written: {why}"),
         None if untold > 0 => {
-            format!("{untold} records of the audit log could not be written")
+            format!("{untold} audit records could not be written")
         }
         None => return None,
     };
@@ -177,13 +177,13 @@ fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
         message,
     };
     if let Err(error) = trust.verify_user(&core.signer.token(), now) {
-        let message = format!("the node's own token is not believed: {error}");
+        let message = format!("the node's own token is not valid: {error}");
         return Some(finding(FindingLevel::Error, message));
     }
     let life = core.token_life().filter(|life| life.is_renewal_late(now))?;
     let days = life.seconds_left(now) / DAY_SECONDS;
     let message = format!(
-        "the node's token ends in {days} days and was not renewed; start the enroller, or run `rpc org push`"
+        "the node's token expires in {days} days and was not renewed; start the enroller, or run `rpc org push`"
     );
     Some(finding(FindingLevel::Warning, message))
 }
@@ -211,14 +211,14 @@ fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
     let seen = match statvfs(path) {
         Ok(seen) => seen,
         Err(error) => {
-            let message = format!("cannot look at the {what} directory {shown}: {error}");
+            let message = format!("cannot check the {what} directory {shown}: {error}");
             return finding(FindingLevel::Error, message);
         }
     };
     // These integer types differ between architectures.
     #[expect(
         clippy::useless_conversion,
-        reason = "the types differ between architectures"
+        reason = "these types differ between architectures"
     )]
     let (free, blocks, size) = (
         u64::from(seen.blocks_available()),
@@ -230,7 +230,7 @@ fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
         free.saturating_mul(100).checked_div(blocks).unwrap_or(100),
     );
     let left = bytes / (1024 * 1024);
-    let message = format!("{left} MiB ({percent} %) are left for the {what} directory {shown}");
+    let message = format!("only {left} MiB ({percent} %) are free in the {what} directory {shown}");
     match () {
         () if bytes < MIN_FREE_BYTES => finding(FindingLevel::Error, message),
         () if percent < LOW_SPACE_PERCENT => finding(FindingLevel::Warning, message),

@@ -50,13 +50,13 @@ pub enum LifecycleError {
     #[error(transparent)]
     Newcomer(#[from] NodeEnrolmentError),
     /// Signals cannot be received.
-    #[error("cannot receive signals")]
+    #[error("cannot install signal handlers")]
     Signals(#[source] std::io::Error),
     /// The connection options are invalid.
     #[error("cannot set up the connection to the broker")]
     Connect(#[source] BusError),
     /// The broker connection was lost while subscribing.
-    #[error("cannot subscribe")]
+    #[error("cannot subscribe to the subjects of this node")]
     Subscribe(#[source] BusError),
 }
 
@@ -93,8 +93,11 @@ pub async fn run_until_signal(
     } = assemble::assemble_daemon(config, config_file)?;
     let home = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &home);
-    let shelf = agents::open_agent_directory(config, config_file, &core.all_agents())?;
-    let poll = agents::external_options(config)?.poll_interval();
+    let shelf = agents::open_agent_directory(config, config_file, &core.all_agents())
+        .map_err(AssembleError::from)?;
+    let poll = agents::external_options(config)
+        .map_err(AssembleError::from)?
+        .poll_interval();
     let externals = Arc::new(ExternalAgentManager::new(
         Arc::clone(&core),
         config.limits.clone(),
@@ -116,6 +119,7 @@ pub async fn run_until_signal(
         tokio::spawn(life.clone().handle_signals(signals)),
         tokio::spawn(life.clone().refresh_periodically()),
         tokio::spawn(watch_provisioning(Arc::clone(&core), home)),
+        tokio::spawn(compact_seen_journal(Arc::clone(&core))),
     ];
     if let Some(pause) = poll {
         tasks.push(tokio::spawn(
@@ -136,7 +140,7 @@ pub async fn run_until_signal(
     tokio::select! {
         () = bus.wait_connected() => {}
         () = life.stop.cancelled() => {
-            tracing::info!("stopped before there was a broker");
+            tracing::info!("stopped before the broker connection was established");
             return Ok(life.shutdown_kind());
         }
     }
@@ -177,7 +181,7 @@ async fn wait_for_enrolment(
     signals: &mut SignalStreams,
 ) -> Result<BootstrapOutcome, LifecycleError> {
     if enrolment::bootstrap_path(config).is_some() {
-        notify_systemd(&[NotifyState::Status("waiting to be enrolled")]);
+        notify_systemd(&[NotifyState::Status("waiting for enrolment")]);
     }
     let again = Notify::new();
     let arriving = enrolment::ensure_enrolled(config, &again);
@@ -199,9 +203,11 @@ fn restrict_to_provisioning(core: &DaemonCore, home: &IdentityStore) -> bool {
     if core.restrict_to_provisioning(provisioning) {
         let [first, second] = enrolment::PROVISIONING_AGENTS;
         if provisioning {
-            tracing::info!("still to be provisioned: only {first} and {second} are offered");
+            tracing::info!(
+                "not provisioned yet: only the agents {first} and {second} are available"
+            );
         } else {
-            tracing::info!("provisioned: everything is offered");
+            tracing::info!("provisioned: all agents are available");
         }
     }
     provisioning
@@ -219,10 +225,22 @@ async fn watch_provisioning(core: Arc<DaemonCore>, home: IdentityStore) {
     }
 }
 
+/// Compacts the journal of seen requests each time it has grown.
+async fn compact_seen_journal(core: Arc<DaemonCore>) {
+    loop {
+        core.seen.wait_until_grown().await;
+        let core = Arc::clone(&core);
+        let compacted = tokio::task::spawn_blocking(move || core.seen.compact()).await;
+        if let Ok(Err(error)) = compacted {
+            tracing::warn!(%error, "cannot compact the journal of seen requests");
+        }
+    }
+}
+
 async fn seal_audit(core: Arc<DaemonCore>) {
     let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
     if let Ok(Err(error)) = sealed {
-        tracing::error!(%error, "the last audit records may be lost");
+        tracing::error!(%error, "cannot close the audit log; the last records may be lost");
     }
 }
 
@@ -279,10 +297,10 @@ impl DaemonSupervisor {
         }
         self.again.store(again, Ordering::Release);
         if again {
-            tracing::info!("starting anew: running actions answer first");
+            tracing::info!("restarting: waiting for running actions");
             notify_reloading();
         } else {
-            tracing::info!("stopping: running actions answer first");
+            tracing::info!("stopping: waiting for running actions");
             notify_systemd(&[NotifyState::Stopping]);
         }
         self.stop.cancel();
@@ -301,12 +319,18 @@ impl DaemonSupervisor {
         if ready {
             notify_reloading();
         }
-        assemble::reload_policies(&self.core, &self.config);
+        let (core, config) = (Arc::clone(&self.core), self.config.clone());
+        let files = tokio::task::spawn_blocking(move || {
+            assemble::reload_policies(&core, &config);
+            if let Err(error) = core.reopen_audit() {
+                tracing::error!(%error, "cannot reopen the audit log");
+            }
+        });
+        if let Err(error) = files.await {
+            tracing::error!(%error, "reloading the policies failed");
+        }
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
-        if let Err(error) = self.core.reopen_audit() {
-            tracing::error!(%error, "the audit log was not reopened");
-        }
         tracing::info!("reloaded policies, facts, classes and external agents");
         if ready {
             notify_systemd(&[NotifyState::Ready]);
@@ -331,7 +355,7 @@ impl DaemonSupervisor {
         let collected =
             tokio::task::spawn_blocking(move || assemble::reload_facts(&core, &*host)).await;
         if let Err(error) = collected {
-            tracing::error!(%error, "collecting facts broke off");
+            tracing::error!(%error, "fact collection failed");
         }
     }
 }
@@ -363,7 +387,7 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
             tokio::fs::rename(&fresh, &path).await
         };
         if let Err(error) = written.await {
-            tracing::error!(%error, path = %path.display(), "a token that was taken over is not kept");
+            tracing::error!(%error, path = %path.display(), "cannot store a received token");
         }
     }
 }
@@ -378,6 +402,6 @@ fn notify_reloading() {
 
 fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "no service manager was told");
+        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

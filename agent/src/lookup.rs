@@ -148,7 +148,7 @@ impl RequestLookups {
                 found
             }
             Err(why) => {
-                tracing::debug!(request = %self.request, %lookup, why, "a data source did not answer");
+                tracing::debug!(request = %self.request, %lookup, why, "a data source lookup failed");
                 DataLookupResult::Unknown(why)
             }
         }
@@ -163,7 +163,7 @@ impl RequestLookups {
         let turn = Arc::clone(&self.core.lookups.running).acquire_owned();
         let turn = tokio::time::timeout_at(self.until, turn)
             .await
-            .map_err(|_| "no turn in time")?
+            .map_err(|_| "timed out in the queue for data sources")?
             .map_err(|error| error.to_string())?;
         let deadline = self.until.min(Instant::now() + source.ddl().timeout());
         let context = self.call_context(&lookup.source, deadline)?;
@@ -239,7 +239,7 @@ impl RequestLookups {
             took_ms: None,
         };
         if let Err(error) = self.core.audit.record_decision(&record) {
-            tracing::error!(%error, request = %self.request, "not recorded");
+            tracing::error!(%error, request = %self.request, "cannot write an audit record");
         }
         self.denied.push(source.to_owned());
         false
@@ -265,18 +265,18 @@ async fn run_query(
             Ok(Ok(values)) => Ok(DataLookupResult::Values(values)),
             Ok(Err(error)) => Err(error.message),
             Err(error) => {
-                tracing::error!(%error, "a data source broke");
-                Err("the data source broke off".to_owned())
+                tracing::error!(%error, "a data source failed");
+                Err("the data source failed unexpectedly".to_owned())
             }
         },
         () = tokio::time::sleep_until(deadline) => {
             cancel.cancel();
             task.abort();
-            Err("no answer in time".to_owned())
+            Err("the data source did not reply in time".to_owned())
         }
         () = cancel.cancelled() => {
             task.abort();
-            Err("the daemon stops".to_owned())
+            Err("the daemon is stopping".to_owned())
         }
     }
 }

@@ -10,22 +10,28 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use muster_wire::Millis;
 use muster_wire::fresh::{
     DEFAULT_CAPACITY, DualClockInstant, InsertionOutcome, JOURNAL_START, SeenCache, SeenRecord,
 };
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 /// The journal is compacted at this number of records, and at every start.
 const COMPACT_THRESHOLD: usize = 65_536;
 
+/// Passes of a compaction that write without the lock. Each pass is shorter than the one before, unless requests arrive faster than the disk writes.
+const UNLOCKED_PASSES: usize = 4;
+
 /// The seen requests of one node.
 #[derive(Debug)]
 pub struct SeenRequests {
     inner: Mutex<SeenState>,
+    /// Notified when the journal has grown enough for a compaction.
+    grown: Notify,
     /// The state of the journal at start.
     found: JournalState,
     /// The start time on the node's clock.
@@ -59,11 +65,15 @@ struct SeenJournal {
     /// `None` while the disk never had free space for it. An earlier daemon's file stays in place.
     file: Option<Arc<File>>,
     records: usize,
+    /// Records appended since a compaction read the cache, encoded; `None` while there is no compaction.
+    appended: Option<Vec<u8>>,
+    /// Whether the file was renamed into place and its directory is not yet on disk.
+    renamed: bool,
 }
 
 /// The journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot keep the journal of seen requests in {}", path.display())]
+#[error("cannot read or write the journal of seen requests in {}", path.display())]
 pub struct SeenError {
     /// The file.
     path: PathBuf,
@@ -80,6 +90,7 @@ impl SeenRequests {
                 cache: SeenCache::default(),
                 journal: None,
             }),
+            grown: Notify::new(),
             found: JournalState::Intact,
             started: 0,
             began: Instant::now(),
@@ -117,7 +128,7 @@ impl SeenRequests {
         let cache = SeenCache::restore(decoded.records, DEFAULT_CAPACITY, start);
         let journal = match SeenJournal::rewrite(path, &cache) {
             Err(error) if is_out_of_room(&error) => {
-                tracing::error!(%error, path = %path.display(), "no change is made before seen requests can be written down");
+                tracing::error!(%error, path = %path.display(), "the journal of seen requests cannot be written; changes are refused");
                 SeenJournal::without_file(path)
             }
             written => written.map_err(failed)?,
@@ -127,6 +138,7 @@ impl SeenRequests {
                 cache,
                 journal: Some(journal),
             }),
+            grown: Notify::new(),
             found,
             started: now,
             began,
@@ -160,7 +172,7 @@ impl SeenRequests {
         now: Millis,
     ) -> Result<InsertionOutcome, SeenError> {
         let now = self.now(now);
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
         let SeenState { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
         if let (InsertionOutcome::Fresh, Some(journal)) = (insertion, journal) {
@@ -169,7 +181,11 @@ impl SeenRequests {
                 request,
                 expires,
             };
-            journal.append(&record, cache).map_err(|source| SeenError {
+            let appended = journal.append(&record, cache);
+            if journal.is_compaction_due(cache) {
+                self.grown.notify_one();
+            }
+            appended.map_err(|source| SeenError {
                 path: journal.path.clone(),
                 source,
             })?;
@@ -179,7 +195,7 @@ impl SeenRequests {
 
     /// Forgets expired requests. Needed on an idle node, which gets no new requests.
     pub fn forget_expired(&self, now: Millis) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
         inner.cache.remove_expired(self.now(now));
     }
 
@@ -188,21 +204,97 @@ impl SeenRequests {
         DualClockInstant { wall, steady }
     }
 
+    /// Waits until the journal has grown enough for [`Self::compact`].
+    pub async fn wait_until_grown(&self) {
+        self.grown.notified().await;
+    }
+
     /// Syncs the journal to disk. Blocks.
     pub fn sync(&self) -> Result<(), SeenError> {
-        let journal = {
-            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            let journal = inner.journal.as_ref();
-            journal.map(|journal| (journal.file.clone(), journal.path.clone()))
-        };
-        let Some((file, path)) = journal else {
-            return Ok(());
+        let (file, path, renamed) = {
+            let inner = self.lock();
+            let Some(journal) = &inner.journal else {
+                return Ok(());
+            };
+            (journal.file.clone(), journal.path.clone(), journal.renamed)
         };
         let synced = match file {
+            Some(file) if renamed => file.sync_data().and_then(|()| sync_directory(&path)),
             Some(file) => file.sync_data(),
             None => Err(io::ErrorKind::StorageFull.into()),
         };
         synced.map_err(|source| SeenError { path, source })
+    }
+
+    /// Replaces the journal by a file without expired records. Requests are inserted meanwhile: the lock is held while memory is copied and the
+    /// file is renamed, and not while data is written. Blocks. On an error the old file stays in use.
+    pub fn compact(&self) -> Result<(), SeenError> {
+        let (path, snapshot) = {
+            let mut inner = self.lock();
+            let SeenState { cache, journal } = &mut *inner;
+            let Some(journal) = journal.as_mut().filter(|it| it.is_compaction_due(cache)) else {
+                return Ok(());
+            };
+            journal.appended = Some(Vec::new());
+            (journal.path.clone(), encode_records(cache))
+        };
+        let written = self.write_compacted(&path, &snapshot);
+        if written.is_err() {
+            // Tried again after as many records more, not at each request: the disk is probably full.
+            self.edit_journal(|journal| (journal.appended, journal.records) = (None, 0));
+        }
+        written.map_err(|source| SeenError { path, source })
+    }
+
+    fn write_compacted(&self, path: &Path, snapshot: &[u8]) -> io::Result<()> {
+        let file = create_beside(path)?;
+        let file = Arc::new(file);
+        (&*file).write_all(snapshot)?;
+        file.sync_data()?;
+        for _ in 0..UNLOCKED_PASSES {
+            let mut appended = Vec::new();
+            self.edit_journal(|journal| {
+                appended = journal.appended.replace(Vec::new()).unwrap_or_default();
+            });
+            if appended.is_empty() {
+                break;
+            }
+            (&*file).write_all(&appended)?;
+            file.sync_data()?;
+        }
+        self.replace_file(path, &file)?;
+        sync_directory(path)?;
+        self.edit_journal(|journal| journal.renamed = false);
+        Ok(())
+    }
+
+    /// Adds the records of the last pass, and renames the new file over the old one.
+    fn replace_file(&self, path: &Path, file: &Arc<File>) -> io::Result<()> {
+        let mut inner = self.lock();
+        let SeenState { cache, journal } = &mut *inner;
+        let Some(journal) = journal else {
+            return Ok(());
+        };
+        let appended = journal.appended.take().unwrap_or_default();
+        if !appended.is_empty() {
+            (&**file).write_all(&appended)?;
+            file.sync_data()?;
+        }
+        std::fs::rename(path.with_extension("new"), path)?;
+        journal.file = Some(Arc::clone(file));
+        journal.records = cache.len();
+        journal.renamed = true;
+        Ok(())
+    }
+
+    fn edit_journal(&self, edit: impl FnOnce(&mut SeenJournal)) {
+        if let Some(journal) = &mut self.lock().journal {
+            edit(journal);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SeenState> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -211,13 +303,13 @@ impl JournalState {
     pub fn problem(self) -> Option<String> {
         let what = match self {
             Self::Intact | Self::Missing => return None,
-            Self::Lost => "the journal of seen requests is gone".to_owned(),
+            Self::Lost => "the journal of seen requests is lost".to_owned(),
             Self::Damaged(records) => {
                 format!("{records} records of the journal of seen requests are damaged")
             }
         };
         Some(format!(
-            "{what}; requests that were issued before the daemon's start are refused until they have expired"
+            "{what}; requests that were issued before the start of the daemon are refused until they expire"
         ))
     }
 }
@@ -238,46 +330,62 @@ impl SeenJournal {
             path: path.to_owned(),
             file: None,
             records: 0,
+            appended: None,
+            renamed: false,
         }
     }
 
     /// Writes the unexpired records to a new file, and renames it over the old one.
     fn rewrite(path: &Path, cache: &SeenCache) -> io::Result<Self> {
-        let fresh = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&fresh)?;
-        let records = cache.records().flat_map(|record| record.encode());
-        let bytes: Vec<u8> = JOURNAL_START.into_iter().chain(records).collect();
-        file.write_all(&bytes)?;
+        let mut file = create_beside(path)?;
+        file.write_all(&encode_records(cache))?;
         file.sync_data()?;
-        std::fs::rename(&fresh, path)?;
-        if let Some(directory) = path.parent() {
-            File::open(directory)?.sync_all()?;
-        }
+        std::fs::rename(path.with_extension("new"), path)?;
+        sync_directory(path)?;
         Ok(Self {
-            path: path.to_owned(),
             file: Some(Arc::new(file)),
             records: cache.len(),
+            ..Self::without_file(path)
         })
     }
 
-    fn append(&mut self, record: &SeenRecord, cache: &SeenCache) -> io::Result<()> {
+    /// Whether most records have expired. A compaction that is running is not due again.
+    fn is_compaction_due(&self, cache: &SeenCache) -> bool {
         let grown = self.records >= COMPACT_THRESHOLD && self.records > 2 * cache.len();
-        match &self.file {
-            Some(file) if !grown => {
-                (&**file).write_all(&record.encode())?;
-                self.records += 1;
-            }
+        grown && self.appended.is_none() && self.file.is_some()
+    }
+
+    fn append(&mut self, record: &SeenRecord, cache: &SeenCache) -> io::Result<()> {
+        let Some(file) = &self.file else {
             // The rewrite includes the record, which is in the cache already.
-            _ => *self = Self::rewrite(&self.path, cache)?,
+            *self = Self::rewrite(&self.path, cache)?;
+            return Ok(());
+        };
+        let bytes = record.encode();
+        (&**file).write_all(&bytes)?;
+        self.records += 1;
+        if let Some(appended) = &mut self.appended {
+            appended.extend(bytes);
         }
         Ok(())
     }
+}
+
+fn encode_records(cache: &SeenCache) -> Vec<u8> {
+    let records = cache.records().flat_map(|record| record.encode());
+    JOURNAL_START.into_iter().chain(records).collect()
+}
+
+/// The file that replaces the journal.
+fn create_beside(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path.with_extension("new"))
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    path.parent()
+        .map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
 #[cfg(test)]
@@ -385,5 +493,49 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(forgotten(true), (JournalState::Lost, until));
+    }
+
+    #[test]
+    fn a_compaction_loses_no_request_that_is_inserted_meanwhile() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("seen");
+        let seen = SeenRequests::open(&path, 0, false).unwrap();
+        let insert = |expires, now| {
+            let id = Uuid::now_v7();
+            let outcome = seen.insert(&[1; 32], id, expires, now).unwrap();
+            assert_eq!(outcome, InsertionOutcome::Fresh);
+            id
+        };
+        for _ in 0..COMPACT_THRESHOLD / 2 {
+            insert(100, 0);
+        }
+        // All of the former have expired: the journal is long, and the cache is short.
+        let now = LATER;
+        let mut alive: Vec<Uuid> = (0..=COMPACT_THRESHOLD / 2)
+            .map(|_| insert(now + 900, now))
+            .collect();
+        let grown = fs_len(&path);
+        std::thread::scope(|scope| {
+            let compacted = scope.spawn(|| seen.compact());
+            while !compacted.is_finished() {
+                alive.push(insert(now + 900, now));
+            }
+            compacted.join().unwrap().unwrap();
+        });
+        alive.push(insert(now + 900, now));
+        seen.sync().unwrap();
+        assert!(fs_len(&path) < grown, "nothing was removed");
+        drop(seen);
+
+        let again = SeenRequests::open(&path, now, true).unwrap();
+        assert_eq!(again.journal_state(), JournalState::Intact);
+        for id in alive {
+            let outcome = again.insert(&[1; 32], id, now + 900, now).unwrap();
+            assert_eq!(outcome, InsertionOutcome::Seen);
+        }
+    }
+
+    fn fs_len(path: &Path) -> u64 {
+        std::fs::metadata(path).unwrap().len()
     }
 }

@@ -38,7 +38,7 @@ impl CentralServices {
                 .await
                 .is_err()
             {
-                tracing::warn!("a service did not leave in time");
+                tracing::warn!("a service did not stop in time");
             }
         }
     }

@@ -58,7 +58,7 @@ fn lock_file(state: &Path) -> Result<Option<File>, AssembleError> {
     match closed {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-            tracing::error!(%error, path = %path.display(), "the state cannot be written: no change is made");
+            tracing::error!(%error, path = %path.display(), "the state directory is read-only; changes are refused");
             Ok(None)
         }
         Err(source) => Err(AssembleError::Lock { path, source }),

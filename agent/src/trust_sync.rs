@@ -89,10 +89,10 @@ impl TrustFreshness {
             return None;
         }
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        let cause = problem.as_deref().unwrap_or("there is no connection");
+        let cause = problem.as_deref().unwrap_or("not connected to the broker");
         let minutes = age / 60_000;
         Some(format!(
-            "it is unknown for {minutes} minutes whether the account token is the newest, so that revocations may be missing: {cause}"
+            "the account token has not been confirmed as the newest for {minutes} minutes, so recent revocations may be missing: {cause}"
         ))
     }
 
@@ -129,7 +129,7 @@ pub enum TokenChange {
 enum TokenUpdateError {
     #[error(transparent)]
     Store(#[from] BucketError),
-    #[error("it has {0} bytes, more than {limit}", limit = limits::MAX_USER_TOKEN_BYTES)]
+    #[error("the token has {0} bytes; the limit is {limit}", limit = limits::MAX_USER_TOKEN_BYTES)]
     Oversized(usize),
     #[error(transparent)]
     Renewal(#[from] NodeTokenRenewalError),
@@ -157,7 +157,7 @@ impl TrustSync {
         let heads = heads.inspect_err(|error| {
             tracing::warn!(
                 error = error_chain(error),
-                "changes of the account token are polled"
+                "cannot subscribe to changes of the account token; polling instead"
             );
         });
         let sync = Self {
@@ -207,7 +207,7 @@ impl TrustSync {
         if let Err(error) = self.take_renewed().await {
             tracing::warn!(
                 error = error_chain(&error),
-                "the node's token is not renewed"
+                "cannot renew the token of this node"
             );
         }
     }
@@ -221,12 +221,12 @@ impl TrustSync {
                     let _ = self.changed.try_send(TokenChange::Confirmed);
                 }
                 if taken {
-                    tracing::info!("took over the account's newest token");
+                    tracing::info!("account token updated");
                 }
             }
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::debug!(error, "the account token is not confirmed");
+                tracing::debug!(error, "cannot confirm the account token");
                 freshness.set_problem(Some(error));
             }
         }
@@ -278,7 +278,7 @@ impl TrustSync {
         }
         tracing::info!(
             seconds = life.seconds_left(now),
-            "renewed the node's token before its end"
+            "renewed the node's token before it expired"
         );
         let change = TokenChange::Own(token.trim().to_owned());
         let _ = self.changed.try_send(change);

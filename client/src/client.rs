@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError};
+use muster_bus::{
+    BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError, unix_millis_now,
+};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -12,7 +14,7 @@ use muster_wire::token::{AccountTrust, PublicKey, TokenCache};
 use tokio::sync::mpsc;
 
 use crate::call::RpcCall;
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 use crate::discovery::DiscoveryWindow;
 use crate::error::ClientError;
 use crate::event::{CallEvent, CallEventStream};
@@ -109,13 +111,13 @@ impl Client {
     /// anything else. Returns the number of imported tokens.
     pub fn import_verified_tokens(&self, bytes: &[u8]) -> usize {
         let ClientInner { tokens, .. } = &*self.party;
-        tokens.import_verified(&self.party.trust(), self.key(), bytes, now())
+        tokens.import_verified(&self.party.trust(), self.key(), bytes, unix_millis_now())
     }
 
     /// Exports the cache of verified node tokens, signed with the caller's key, for a later client. `None` if no token was added.
     pub fn export_verified_tokens(&self) -> Option<Vec<u8>> {
         let ClientInner { tokens, signer, .. } = &*self.party;
-        tokens.export_verified(&self.party.trust(), signer.key_pair(), now())
+        tokens.export_verified(&self.party.trust(), signer.key_pair(), unix_millis_now())
     }
 
     /// The collective that requests are sent to.

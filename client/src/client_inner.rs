@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use muster_bus::{Bus, TrustLookupError};
-use muster_wire::Millis;
+use muster_bus::{Bus, TrustLookupError, unix_millis_now};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;
@@ -37,7 +36,10 @@ impl ClientInner {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(node)?;
         // The token may have been revoked since it was verified.
-        let good = self.trust().check_still_valid(known, now()).is_ok();
+        let good = self
+            .trust()
+            .check_still_valid(known, unix_millis_now())
+            .is_ok();
         good.then_some(known.key)
     }
 
@@ -102,7 +104,10 @@ impl ClientInner {
     /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
     pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<(), ClientError> {
         let trust = self.trust();
-        let Ok(own) = self.tokens.verify_user(&trust, &self.signer.token(), now()) else {
+        let Ok(own) = self
+            .tokens
+            .verify_user(&trust, &self.signer.token(), unix_millis_now())
+        else {
             return Ok(());
         };
         let granted: Vec<&str> = own
@@ -134,11 +139,4 @@ impl ClientInner {
                 inbox: format!("_R.{key}.NAME"),
             })
     }
-}
-
-pub(crate) fn now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }

@@ -20,7 +20,7 @@ pub struct DdlStore {
 #[derive(Debug, thiserror::Error)]
 pub enum DdlStoreError {
     /// A file or the directory cannot be read.
-    #[error("cannot read schemas from {}", path.display())]
+    #[error("cannot read DDLs from {}", path.display())]
     Read {
         /// The path.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum DdlStoreError {
         source: io::Error,
     },
     /// A file that is not a valid DDL.
-    #[error("{} is not a usable DDL", path.display())]
+    #[error("{} is not a valid DDL", path.display())]
     Ddl {
         /// The file.
         path: PathBuf,

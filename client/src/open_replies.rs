@@ -4,12 +4,12 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use muster_bus::Bytes;
+use muster_bus::{Bytes, unix_millis_now};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::{ExpectedAnswer, MessageRefusal, OpenReply, open_replies};
 use uuid::Uuid;
 
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 
 /// Minimum replies per processor; for smaller shares the handover costs more than it saves. With 512 the processor time per reply was hardly lower on
 /// two threads of one core, and a call to a thousand nodes took a tenth longer because of the last replies.
@@ -50,7 +50,13 @@ pub(crate) async fn open_reply_batch(
     let (party, question) = (Arc::clone(party), question.clone());
     let work = move |replies: &[Bytes]| {
         let expected = question.as_expected();
-        open_replies(replies, &expected, &party.trust(), &party.tokens, now())
+        open_replies(
+            replies,
+            &expected,
+            &party.trust(),
+            &party.tokens,
+            unix_millis_now(),
+        )
     };
     run_in_shares(&replies, share, work).await
 }

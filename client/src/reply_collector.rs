@@ -12,7 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_bus::{BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark};
+use muster_bus::{
+    BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark, unix_millis_now,
+};
 use muster_wire::identity::Identity;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, OpenReply, open_progress};
@@ -23,7 +25,7 @@ use uuid::Uuid;
 
 use crate::batch;
 use crate::call::{CallTarget, ReplyDelivery, RpcCall};
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::open_replies::{self, ReplyExpectation};
@@ -109,7 +111,13 @@ async fn publish_requests(
         asked: HashMap::new(),
         signing: Duration::ZERO,
     };
-    let mut letters = outgoing_requests(&party.signer, &party.collective, call, id, now());
+    let mut letters = outgoing_requests(
+        &party.signer,
+        &party.collective,
+        call,
+        id,
+        unix_millis_now(),
+    );
     loop {
         let begun = Instant::now();
         let Some(letter) = letters.next() else { break };
@@ -314,7 +322,13 @@ impl ReplyCollector<'_> {
             action: self.call.action.clone(),
         };
         let (trust, expected) = (self.party.trust(), question.as_expected());
-        for progress in open_progress(&told, &expected, &trust, &self.party.tokens, now()) {
+        for progress in open_progress(
+            &told,
+            &expected,
+            &trust,
+            &self.party.tokens,
+            unix_millis_now(),
+        ) {
             self.handle_progress(progress, tell).await;
         }
         let came = Instant::now();

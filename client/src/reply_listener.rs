@@ -5,7 +5,9 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use muster_bus::{BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark};
+use muster_bus::{
+    BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark, unix_millis_now,
+};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::{
     EnvelopeKind, ExpectedAnswer, MessageRefusal, OpenReply, open_progress, open_replies,
@@ -16,7 +18,7 @@ use uuid::Uuid;
 
 use crate::batch::MAX_BATCH_SIZE;
 use crate::client::Client;
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::progress::ProgressTracker;
@@ -124,9 +126,15 @@ impl ReplyListener {
         };
         let party = Arc::clone(&self.party);
         let trust = party.trust();
-        let told = open_progress(&told, &expected, &trust, &party.tokens, now());
+        let told = open_progress(&told, &expected, &trust, &party.tokens, unix_millis_now());
         let came = Instant::now();
-        let replies = open_replies(&replies, &expected, &trust, &party.tokens, now());
+        let replies = open_replies(
+            &replies,
+            &expected,
+            &trust,
+            &party.tokens,
+            unix_millis_now(),
+        );
         let count = u32::try_from(replies.len()).unwrap_or(u32::MAX).max(1);
         let verifying = came.elapsed() / count;
         for progress in told {

@@ -186,7 +186,7 @@ fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError>
         ActionClass::Read if !raw.read_only => "needs `read_only: true`",
         ActionClass::Change if raw.read_only => "contradicts `read_only: true`",
         ActionClass::Read | ActionClass::Change if raw.dangerous => {
-            "contradicts `dangerous: true`, the older word for `root_equivalent`"
+            "contradicts `dangerous: true`, the older spelling of `root_equivalent`"
         }
         _ => return Ok(class),
     };
@@ -272,7 +272,7 @@ fn usable_default(
         Ok(()) => Ok(Some(default)),
         Err(violation) if default.as_str() == Some("") => {
             warnings.push(format!(
-                "{at}: the empty default {violation}, so there is no default"
+                "{at}: the empty default {violation}; it is ignored"
             ));
             Ok(None)
         }
@@ -316,9 +316,7 @@ fn check_output(
         .as_ref()
         .map(|default| typed.check_value(default))
     {
-        warnings.push(format!(
-            "{at}: the default {violation}, and is used nevertheless"
-        ));
+        warnings.push(format!("{at}: the default {violation}; it is used anyway"));
     }
     Ok(OutputSchema {
         default: raw.default,
@@ -364,7 +362,7 @@ fn check_aggregate(
     if !outputs.iter().any(|known| known.name == output) {
         let output = truncate_text(&output);
         return Err(problem(format!(
-            "names the output `{output}`, which is not declared"
+            "uses the output `{output}`, which is not declared"
         )));
     }
     Ok(AggregateSchema {
@@ -387,7 +385,7 @@ fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, Dd
                 what: "validator",
                 word: truncate_text(text),
                 known: format!(
-                    "{}; everything but a bare word is a regular expression",
+                    "{}; any text other than a single word is a regular expression",
                     validator_names().collect::<Vec<_>>().join(", ")
                 ),
             },

@@ -58,7 +58,7 @@ pub enum DisplayOverride {
 
 /// The text is not a [`DisplayOverride`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} does not say which replies to show; say ok, failed, all or none")]
+#[error("{0:?} is not a selection of replies to show; use ok, failed, all or none")]
 pub struct UnknownOverride(String);
 
 impl FromStr for DisplayOverride {

@@ -45,7 +45,7 @@ pub struct EncryptedInputs {
 #[derive(Debug, thiserror::Error)]
 pub enum InputEncryptionError {
     /// A node's key is not usable for encryption.
-    #[error("the key of {node} cannot be used to seal an input")]
+    #[error("the key of {node} cannot be used to encrypt inputs")]
     Key {
         /// The node.
         node: Identity,
@@ -57,11 +57,11 @@ pub enum InputEncryptionError {
     #[error("the operating system's random source failed")]
     Random,
     /// An input cannot be serialized as JSON or encrypted.
-    #[error("the input `{0}` cannot be sealed")]
+    #[error("cannot encrypt the input `{0}`")]
     Input(String),
     /// The encrypted inputs exceed the limit of a request.
     #[error(
-        "{bytes} bytes of sealed inputs are more than a request may have: {max} bytes, and {inputs} inputs for a node",
+        "the request has {bytes} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
@@ -70,14 +70,14 @@ pub enum InputEncryptionError {
         bytes: usize,
     },
     /// The request has no encrypted inputs for this node.
-    #[error("no inputs were sealed for {0}")]
+    #[error("the request has no inputs encrypted for {0}")]
     NotForUs(Identity),
     /// The one-time key is invalid.
-    #[error("the sealed inputs have no usable one-time key")]
+    #[error("the one-time key of the encrypted inputs is invalid")]
     OneTimeKey,
     /// The text was encrypted for another key, request, node or input, or was modified.
     #[error(
-        "the sealed input `{0}` cannot be opened: it was sealed for another node or request, or altered"
+        "cannot decrypt the input `{0}`: it was encrypted for another node or request, or was altered"
     )]
     Closed(String),
 }

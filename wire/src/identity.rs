@@ -26,7 +26,7 @@ pub enum NameError {
     #[error("the name is empty")]
     Empty,
     /// The text is longer than the limit.
-    #[error("the name begins `{start}` and is {length} bytes long, more than {limit}")]
+    #[error("the name that begins with `{start}` has {length} bytes; at most {limit} are allowed")]
     TooLong {
         /// The first characters of the text.
         start: String,
@@ -36,7 +36,7 @@ pub enum NameError {
         limit: usize,
     },
     /// A character outside the grammar.
-    #[error("`{name}` holds {character:?}; names are made of a-z, 0-9, - and _{}", if *.dots { ", joined by dots" } else { "" })]
+    #[error("`{name}` contains {character:?}; names consist of a-z, 0-9, - and _{}", if *.dots { ", joined by dots" } else { "" })]
     Character {
         /// The whole text.
         name: String,
@@ -47,7 +47,7 @@ pub enum NameError {
     },
     /// A label that is empty, too long, or begins or ends with a hyphen.
     #[error(
-        "`{name}` has the part `{label}`; a part has 1 to 63 characters and no hyphen at its ends"
+        "`{name}` has the label `{label}`; a label has 1 to 63 characters and does not begin or end with a hyphen"
     )]
     Label {
         /// The whole text.

@@ -84,20 +84,20 @@ impl RequestTarget {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestDecodeError {
     /// The body is not valid JSON of this type.
-    #[error("the request is not valid JSON of a request")]
+    #[error("the body is not the JSON of a request")]
     Json(#[source] serde_json::Error),
     /// Lists no nodes, or more than allowed.
-    #[error("the request names {0} nodes; 1 to {max} are allowed", max = limits::MAX_TARGET_NODES)]
+    #[error("the request lists {0} nodes; 1 to {max} are allowed", max = limits::MAX_TARGET_NODES)]
     Targets(usize),
     /// The time to live is zero or above the limit.
-    #[error("the request's ttl is {0} ms; 1 to {max} are allowed", max = limits::MAX_TTL_MILLIS)]
+    #[error("the request's ttl is {0} ms; 1 to {max} ms are allowed", max = limits::MAX_TTL_MILLIS)]
     Ttl(Millis),
     /// Has encrypted inputs for nodes that it does not list.
-    #[error("the request has inputs that are sealed for nodes it does not name")]
+    #[error("the request has inputs encrypted for nodes that it does not list")]
     Sealed,
     /// The encrypted inputs exceed the limits.
     #[error(
-        "the request has {0} bytes of sealed inputs; {max} are allowed, and {inputs} inputs for a node",
+        "the request has {0} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
@@ -154,7 +154,7 @@ fn default_true() -> bool {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_true(value: &bool) -> bool {
     *value
@@ -162,7 +162,7 @@ fn is_true(value: &bool) -> bool {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_false(value: &bool) -> bool {
     !*value

@@ -25,7 +25,7 @@ pub struct BucketDefinition {
 /// through `max_age`. The size fits 4,000 nodes that use all their keys at once, or 50,000 that use one.
 pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
     name: "PERMITS",
-    description: "Run permits: who waits, who runs",
+    description: "Run permits: waiting and running nodes",
     max_age: Some(Duration::from_hours(48)),
     max_value_bytes: 1024,
     max_bytes: 64 * MIB,
@@ -34,7 +34,7 @@ pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
 /// State of instances being provisioned, and the leader lease. Only services read and write it.
 pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
     name: "PROVISION",
-    description: "Instances that become nodes",
+    description: "State of instances being provisioned",
     max_age: None,
     max_value_bytes: 512 * 1024,
     max_bytes: 256 * MIB,

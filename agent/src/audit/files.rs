@@ -40,7 +40,7 @@ pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> 
 }
 
 fn set_group(file: &File, group: &str) -> io::Result<()> {
-    let unknown = || io::Error::other(format!("there is no group {group:?}"));
+    let unknown = || io::Error::other(format!("unknown group `{group}`"));
     let group = nix::unistd::Group::from_name(group)?.ok_or_else(unknown)?;
     Ok(nix::unistd::fchown(file, None, Some(group.gid))?)
 }
@@ -141,7 +141,7 @@ pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
         Err(error) => error.to_string(),
     };
     // A crash may leave the head file empty. The log itself still exists.
-    tracing::warn!(problem, path = %head.display(), "it is not known where the audit log should end");
+    tracing::warn!(problem, path = %head.display(), "cannot read the stored end of the audit log");
     None
 }
 

@@ -77,7 +77,7 @@ impl ChainedLog {
             end = AuditLogTail::read_file(&options.path)?;
         }
         if end.foreign {
-            tracing::warn!(path = %options.path.display(), "what is there is no chained audit log; it is put aside");
+            tracing::warn!(path = %options.path.display(), "the file is not a chained audit log; it is renamed");
             files::rotate_files(&options.path, options.keep)?;
             (file, end) = (
                 files::open_log(&options.path, &options)?,
@@ -93,7 +93,7 @@ impl ChainedLog {
             .map(|anchor| anchor.seq)
             .filter(|seq| *seq >= position.next);
         if let Some(written) = missing {
-            tracing::error!(written, found = position.next, path = %options.path.display(), "lines of the audit log are gone");
+            tracing::error!(written, found = position.next, path = %options.path.display(), "lines of the audit log are missing");
         }
         let size = file.metadata()?.len();
         let mut log = Self {
@@ -198,7 +198,7 @@ impl ChainedLog {
                 .sync()
                 .and_then(|()| files::write_head(head, last, &self.options.path));
             if let Err(error) = remembered {
-                tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
+                tracing::warn!(%error, path = %head.display(), "cannot store the last checkpoint of the audit log");
             }
         }
         Ok(())
@@ -243,7 +243,7 @@ impl ChainedLog {
             self.replace_file(file)
         });
         if let Err(error) = turned {
-            tracing::error!(%error, path = %self.options.path.display(), "the audit log could not be turned over");
+            tracing::error!(%error, path = %self.options.path.display(), "cannot rotate the audit log");
         }
     }
 

@@ -41,16 +41,16 @@ pub enum AuditLogError {
         source: io::Error,
     },
     /// The last write failed, and `audit.fail_closed` is set.
-    #[error("the audit log cannot be written ({0}), so nothing may be done")]
+    #[error("the audit log cannot be written ({0}), and audit.fail_closed is set")]
     Failing(String),
     /// The queue is full, and `audit.fail_closed` is set.
-    #[error("the audit log is {MAX_QUEUED_LINES} lines behind, so nothing may be done")]
+    #[error("{MAX_QUEUED_LINES} audit lines wait to be written, and audit.fail_closed is set")]
     Full,
     /// The record cannot be encoded as JSON. Does not happen with the types in use.
     #[error("cannot encode an audit record")]
     Encode(#[source] serde_json::Error),
     /// The thread did not reply in time, or has ended.
-    #[error("the audit log's writer does not answer")]
+    #[error("the audit log writer does not respond")]
     Stuck,
 }
 

@@ -186,7 +186,7 @@ impl Drop for AuditStream {
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(WRITER_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             let path = self.path.display();
-            tracing::error!(%path, "the audit log's disk does not answer; its last lines may be lost");
+            tracing::error!(%path, "the audit log writer did not stop; the last lines may be lost");
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use muster_system::process::pause;
+
 use super::log::ChainedLog;
 use super::record::{self, LostRecords};
 use super::stream::AuditStreamState;
@@ -78,8 +80,7 @@ impl AuditWriter {
     /// Processes one command and those queued after it.
     fn process_commands(&mut self, first: WriterCommand, orders: &Receiver<WriterCommand>) {
         if matches!(first, WriterCommand::Write(_)) {
-            // This is a dedicated thread, not a runtime thread; an early wake-up only makes the batch smaller.
-            std::thread::park_timeout(BATCH_DELAY);
+            pause(BATCH_DELAY);
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
@@ -188,7 +189,7 @@ impl AuditWriter {
     /// Publishes the log position and the error, if any, to the handle.
     fn publish_state(&self, result: io::Result<()>) {
         if let Err(error) = result {
-            tracing::error!(%error, "the audit log could not be signed");
+            tracing::error!(%error, "cannot sign the audit log");
         }
         self.shared.set_last_anchor(self.log.last_anchor());
     }

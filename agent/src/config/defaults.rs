@@ -106,15 +106,15 @@ pub(super) fn missing_keys(settings: &MergedSettings, told: &[ConfigFault]) -> V
     let needed = [
         (
             "identity",
-            "the machine's host name is not a usable name; name the node",
+            "the machine's host name is not a valid identity; set the name of the node",
         ),
         (
             "broker.urls",
-            "list the brokers, as in urls = [\"tls://broker.example.net:4222\"]",
+            "list the broker URLs, for example urls = [\"tls://broker.example.net:4222\"]",
         ),
         (
             "trust.operator",
-            "give the operator's public key, which begins with O",
+            "set it to the operator's public key, which begins with `O`",
         ),
     ];
     let is_told = |wanted: &str| told.iter().any(|fault| fault.key() == Some(wanted));

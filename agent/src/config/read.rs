@@ -220,7 +220,7 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
             given if is_on_link(given) => Ok(value),
             _ => Err(ValueFault::wrong_value(
                 &value,
-                "a URL such as http://169.254.169.254, with an address of this machine or its link",
+                "a URL such as http://169.254.169.254, with a loopback or link-local address",
             )),
         },
         ConfigValueKind::Word(words) => match expect_text(&value)? {
@@ -276,7 +276,7 @@ fn check_mode(value: &Value) -> Result<(), ValueFault> {
 fn expect_text(value: &Value) -> Result<&str, ValueFault> {
     value
         .as_str()
-        .ok_or_else(|| ValueFault::wrong_kind(value, "a text"))
+        .ok_or_else(|| ValueFault::wrong_kind(value, "a string"))
 }
 
 fn check_each(
@@ -285,7 +285,7 @@ fn check_each(
 ) -> Result<Value, ValueFault> {
     let items = value
         .as_array()
-        .ok_or_else(|| ValueFault::wrong_kind(value, "a list of texts"))?;
+        .ok_or_else(|| ValueFault::wrong_kind(value, "a list of strings"))?;
     if items.is_empty() {
         return Err(ValueFault::wrong_value(
             value,
@@ -342,10 +342,10 @@ pub(super) fn absolute_path(file: &Path, given: &str) -> String {
 /// The type of a JSON value, with an article.
 fn describe_kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a table",
     }
@@ -359,7 +359,7 @@ fn to_json(value: &DeValue<'_>) -> Result<Value, ValueFault> {
         DeValue::Datetime(instant) => Value::String(instant.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .map(Value::from)
-            .map_err(|_| ValueFault::Value(number.to_string(), "a number of 64 bits".to_owned()))?,
+            .map_err(|_| ValueFault::Value(number.to_string(), "a 64-bit integer".to_owned()))?,
         DeValue::Float(number) => number
             .as_str()
             .parse::<f64>()

@@ -29,7 +29,7 @@ impl fmt::Display for SettingOrigin {
         match self {
             Self::Default => out.write_str("default"),
             Self::File { path, line } => write!(out, "{}:{line}", path.display()),
-            Self::Enrolled => out.write_str("told when it was enrolled"),
+            Self::Enrolled => out.write_str("received at enrolment"),
         }
     }
 }

@@ -58,7 +58,7 @@ pub enum NodeEnrolmentError {
         source: UserCredentialsError,
     },
     /// The name in a token is not an identity.
-    #[error("the bootstrap credentials in {} carry a name that is none", path.display())]
+    #[error("the name in the bootstrap credentials in {} is not valid", path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum NodeEnrolmentError {
         source: NameError,
     },
     /// The operator did not sign the enrolment account.
-    #[error("the newcomers' account in {} cannot be used", path.display())]
+    #[error("the newcomers' account token in {} cannot be used", path.display())]
     Trust {
         /// The file.
         path: PathBuf,
@@ -76,11 +76,11 @@ pub enum NodeEnrolmentError {
         source: TokenError,
     },
     /// The state directory cannot be written.
-    #[error("cannot keep what this machine is")]
+    #[error("cannot store the identity of this machine")]
     State(#[from] SystemError),
     /// A state file cannot be parsed.
     #[error(
-        "{} is damaged; if this machine was never enrolled, remove it, and it begins anew under a new key",
+        "{} is damaged; if this machine was never enrolled, remove the file to start enrolment again with a new key",
         path.display()
     )]
     Damaged {
@@ -91,17 +91,17 @@ pub enum NodeEnrolmentError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The key generation failed.
-    #[error("cannot make a key")]
+    #[error("cannot generate a key")]
     Key(#[from] KeyError),
     /// The enrolment request cannot be signed.
-    #[error("cannot say who this machine is")]
+    #[error("cannot sign the enrolment request")]
     Seal(#[from] EnvelopeSignError),
     /// A broker address or a connection setting is invalid.
     #[error("cannot set up the connection to the broker")]
     Bus(#[from] BusError),
     /// Enrolment was refused permanently; a retry would not help.
     #[error(
-        "this machine is refused as {identity} ({}): {}; another bootstrap token or name is needed",
+        "enrolment as `{identity}` was refused ({}): {}; use another bootstrap token or name",
         refused.reason.as_str(), refused.message
     )]
     Refused {

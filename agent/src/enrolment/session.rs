@@ -123,7 +123,7 @@ pub(super) async fn enrol_node(
     let wish = home.load_or_propose(configured_name(config), &found)?;
     tracing::info!(
         identity = %wish.identity, key = %wish.key.public_key(),
-        "this machine has no credentials; it asks to be enrolled"
+        "this machine has no credentials; requesting enrolment"
     );
     let asking = EnrolmentSession {
         bus: bootstrap
@@ -140,7 +140,7 @@ pub(super) async fn enrol_node(
     home.store_enrolment(&asking.wish, &welcome)?;
     tracing::info!(identity = %asking.wish.identity, "enrolled");
     if let Err(error) = asking.bus.close().await {
-        tracing::debug!(%error, "left the newcomers' account in a hurry");
+        tracing::debug!(%error, "cannot close the connection to the newcomers' account cleanly");
     }
     Ok(())
 }
@@ -205,11 +205,11 @@ impl EnrolmentSession {
             let token = self.bootstrap.signer.token();
             let now = self.clock.now();
             match self.bootstrap.newcomers.verify_user(&token, now) {
-                Ok(_) => tracing::warn!("there is no connection to the broker yet"),
+                Ok(_) => tracing::warn!("not connected to the broker yet"),
                 Err(error) => {
                     tracing::error!(
                         error = error_chain(&error),
-                        "the bootstrap token is of no use"
+                        "the bootstrap token is not valid"
                     );
                 }
             }
@@ -230,14 +230,14 @@ impl EnrolmentSession {
         };
         match self.send_request(bytes.into()).await {
             Ok(message) if message.is_no_responders() => {
-                tracing::warn!("no enroller is connected; this machine asks again");
+                tracing::warn!("no enroller is connected; the enrolment request will be retried");
                 Ok(EnrolmentAttempt::Nothing)
             }
             Ok(message) => self.evaluate_answer(&hello, &message),
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "the wish to be enrolled is not answered"
+                    "no reply to the enrolment request"
                 );
                 Ok(EnrolmentAttempt::Nothing)
             }
@@ -283,7 +283,7 @@ impl EnrolmentSession {
             match open_enrolment_answer(message.payload(), hello, newcomers, &self.cache, now) {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "an answer is not believed");
+                    tracing::warn!(error = error_chain(&error), "rejected an enrolment reply");
                     return Ok(EnrolmentAttempt::Nothing);
                 }
             };
@@ -292,7 +292,10 @@ impl EnrolmentSession {
                 match welcome.verify_tokens(self.bootstrap.operator, hello.key, now) {
                     Ok(_) => Ok(EnrolmentAttempt::Welcome(welcome)),
                     Err(error) => {
-                        tracing::error!(error = error_chain(&error), "a welcome is not believed");
+                        tracing::error!(
+                            error = error_chain(&error),
+                            "rejected the credentials in an enrolment reply"
+                        );
                         Ok(EnrolmentAttempt::Nothing)
                     }
                 }
@@ -333,7 +336,7 @@ async fn collect_facts(config: &Config) -> NodeFacts {
     });
     let (facts, problems) = collecting.await.unwrap_or_default();
     for problem in problems {
-        tracing::warn!(%problem, "facts are incomplete");
+        tracing::warn!(%problem, "cannot collect all facts");
     }
     facts
 }

@@ -148,7 +148,7 @@ fn run_program<S: Into<String>>(
         let first = text
             .lines()
             .find(|line| !line.trim().is_empty())
-            .unwrap_or("it printed nothing");
+            .unwrap_or("no output");
         let said = first.chars().take(MAX_ERROR_CHARS).collect();
         return Err(FactError::Failed {
             code: output.code,

@@ -135,7 +135,7 @@ fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
     assert!(
         problems[0]
             .to_string()
-            .contains("a.json; its last good ones are kept")
+            .contains("a.json; the last valid ones are kept")
     );
     assert!(!problems[1].kept && matches!(problems[1].error, FactError::Empty));
     assert_eq!(store.current().get("a"), Some(&json!(1)));
@@ -169,7 +169,7 @@ fn a_failing_program_is_told_in_its_own_words() {
     let (_, problems) = collect(&system, &sources(scratch.path()));
     assert_eq!(
         problems[0].error.to_string(),
-        "it ended with code 3: no database"
+        "the program ended with code 3: no database"
     );
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, site: Arc<
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Possibly out of file descriptors: an immediate retry would only use CPU time.
-                tracing::debug!(%error, "a connection for metrics was not taken");
+                tracing::debug!(%error, "cannot accept a metrics connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -122,7 +122,7 @@ pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, site: Arc<
             let talked =
                 tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, &*site)).await;
             if let Ok(Err(error)) = talked {
-                tracing::debug!(%error, "a connection for metrics broke off");
+                tracing::debug!(%error, "a metrics connection failed");
             }
         }));
     }
@@ -132,13 +132,13 @@ async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, site: &S) -> io
     let asked = tokio::time::timeout(HEAD_TIMEOUT, read_request(&mut stream)).await;
     let (answer, with_body) = match asked {
         Err(_) => (
-            HttpResponse::plain_text(HttpStatus::Slow, "too slow\n"),
+            HttpResponse::plain_text(HttpStatus::Slow, "request timeout\n"),
             true,
         ),
         Ok(asked) => match asked? {
             HttpRequest::Nothing => return Ok(()),
             HttpRequest::Wrongly(status) => (
-                HttpResponse::plain_text(status, "this is no request for here\n"),
+                HttpResponse::plain_text(status, "unsupported request\n"),
                 true,
             ),
             HttpRequest::For { path, with_body } => (site.answer_path(&path).await, with_body),

@@ -45,7 +45,7 @@ pub struct MetricsContext {
 /// Serves until dropped. A port that cannot be bound disables only the metrics: the error is logged, and binding is retried.
 pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "metrics are open to other machines: whoever reaches the port may read them");
+        tracing::warn!(%address, "metrics are readable without authentication from other machines");
     }
     let site = Arc::new(MetricsEndpoints {
         shown,
@@ -57,11 +57,11 @@ pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
             Ok(listener) => {
                 health.set_findings("metrics", FindingLevel::Warning, &[]);
                 let address = listener.local_addr().unwrap_or(address);
-                tracing::info!(%address, "metrics are served");
+                tracing::info!(%address, "serving metrics");
                 return http::serve_http(listener, site).await;
             }
             Err(error) => {
-                let problem = format!("metrics cannot be served on {address}: {error}");
+                let problem = format!("cannot serve metrics on {address}: {error}");
                 tracing::error!("{problem}");
                 health.set_findings("metrics", FindingLevel::Warning, &[problem]);
                 tokio::time::sleep(BIND_RETRY_INTERVAL).await;
@@ -97,7 +97,7 @@ impl http::HttpHandler for MetricsEndpoints {
             }
             _ => HttpResponse::plain_text(
                 HttpStatus::NotFound,
-                "there are /metrics, /healthz and /readyz\n",
+                "not found; the available paths are /metrics, /healthz and /readyz\n",
             ),
         }
     }
@@ -123,7 +123,7 @@ impl MetricsEndpoints {
 fn internal_error() -> HttpResponse {
     HttpResponse::plain_text(
         HttpStatus::Broken,
-        "this cannot be told now; the log may say why\n",
+        "internal error; see the log of the daemon\n",
     )
 }
 

@@ -34,7 +34,7 @@ pub(super) fn check_approval<'p>(
 ) -> EvaluationProgress<'p, Result<RequestApprover, String>> {
     let request = &accepted.asked.request;
     let by = wanted.map_or_else(
-        || "a second person who may do the same".to_owned(),
+        || "a second person who is allowed to send the same request".to_owned(),
         |wanted| format!("one of: {wanted}"),
     );
     let now = core.clock.now();
@@ -56,7 +56,9 @@ pub(super) fn check_approval<'p>(
     });
     may.map(|may| {
         if !may {
-            return Err(format!("{approver} may not approve it; it takes {by}"));
+            return Err(format!(
+                "{approver} is not allowed to approve it; it requires the approval of {by}"
+            ));
         }
         consume_approval(core, &opened)?;
         Ok(RequestApprover {
@@ -76,11 +78,11 @@ fn open_request_approval(
 ) -> Result<ApprovedProposal, String> {
     let (request, caller) = (&accepted.asked.request, &accepted.asked.caller);
     let Some(text) = &request.approval else {
-        return Err(format!("it takes the approval of {by}"));
+        return Err(format!("it requires the approval of {by}"));
     };
     let trust = core.trust.get();
     let refused = |error: &dyn std::error::Error| {
-        format!("its approval does not count: {}", error_chain(error))
+        format!("its approval is not valid: {}", error_chain(error))
     };
     let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
     let schema = accepted.registry.agent(request.agent.as_str());
@@ -102,7 +104,7 @@ fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<()
         .may_have_been_seen(proposal.issued_at, life, core.skew)
     {
         return Err(
-            "it was proposed before this daemon started, and the node's journal of used approvals from before is gone; \
+            "it was proposed before this daemon started, and the node's journal of used approvals from that time is lost; \
              propose it again"
                 .to_owned(),
         );
@@ -116,8 +118,8 @@ fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<()
             Err("its approval was used before; propose it again".to_owned())
         }
         Ok(InsertionOutcome::Full { .. }) => {
-            Err("the node cannot remember one more approval".to_owned())
+            Err("the node cannot store another approval".to_owned())
         }
-        Err(error) => Err(format!("the node cannot remember its approval: {error}")),
+        Err(error) => Err(format!("the node cannot store its approval: {error}")),
     }
 }

@@ -32,7 +32,9 @@ pub(super) fn record_start(
         .record_decision(&record)
         .map_err(|error| CallOutcome {
             status: ReplyStatus::Other,
-            message: format!("refused, because it could not be recorded: {error}"),
+            message: format!(
+                "refused, because the request could not be recorded in the audit log: {error}"
+            ),
             reason: None,
             data: Map::new(),
             queued: Duration::ZERO,
@@ -129,6 +131,6 @@ fn new_record(
 /// Writes a record after the fact: a failure can only be logged.
 fn write_record(core: &DaemonCore, record: &AuditRecord) {
     if let Err(error) = core.audit.record_decision(record) {
-        tracing::error!(%error, request = %record.request, "not recorded");
+        tracing::error!(%error, request = %record.request, "cannot write an audit record");
     }
 }

@@ -181,7 +181,7 @@ fn denied_rejection(
     let request = &accepted.asked.request;
     let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
     let message = format!(
-        "{caller} may not ask for {} {} here: {rule}",
+        "{caller} is not allowed to call {} {} on this node: {rule}",
         request.agent, request.action
     );
     let reason = Some(ReplyReason::Denied { rule });
@@ -189,7 +189,8 @@ fn denied_rejection(
 }
 
 fn busy_rejection(accepted: AcceptedRequest) -> RequestRejection {
-    let message = "too many requests wait here for data sources that a policy needs".to_owned();
+    let message =
+        "too many requests on this node wait for data sources that policies use".to_owned();
     let reason = Some(ReplyReason::Busy {
         retry_after_ms: BUSY_RETRY_MILLIS,
     });

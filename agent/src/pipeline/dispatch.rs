@@ -113,10 +113,10 @@ fn build_call(
 
 async fn sync_seen_journal(core: &Arc<DaemonCore>, noted: bool) -> Result<(), String> {
     let refused = |why: &dyn std::fmt::Display| {
-        format!("refused, because the node could not remember the request: {why}")
+        format!("refused, because the node could not store the request in its journal: {why}")
     };
     if !noted {
-        return Err(refused(&"its journal of seen requests cannot be written"));
+        return Err(refused(&"the journal of seen requests cannot be written"));
     }
     let keeper = Arc::clone(core);
     match tokio::task::spawn_blocking(move || keeper.seen.sync()).await {

@@ -37,7 +37,7 @@ pub(super) fn check_freshness(
             return Err(RequestRejection::Silent);
         }
         Ok(InsertionOutcome::Full { retry_after_ms }) => {
-            let message = "the node remembers as many requests as it can".to_owned();
+            let message = "the store of seen requests of the node is full".to_owned();
             let reason = Some(ReplyReason::Busy { retry_after_ms });
             return Err(RequestRejection::new_refusal(
                 asked,
@@ -47,7 +47,7 @@ pub(super) fn check_freshness(
             ));
         }
         Ok(InsertionOutcome::Fresh) => asked.remembered = true,
-        Err(error) => tracing::error!(%error, "a restart would not remember this request"),
+        Err(error) => tracing::error!(%error, "cannot store a seen request in the journal"),
     }
     if let Some(age) = core.trust_freshness().expired_age(now) {
         return Err(refuse_unconfirmed(asked, age));
@@ -72,7 +72,7 @@ fn refuse_forgotten(core: &DaemonCore, asked: VerifiedRequest, now: Millis) -> R
     let reason = Some(ReplyReason::Expired {
         age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX),
     });
-    let message = "the request was issued before this daemon started, and the node's journal of seen requests from before is gone; \
+    let message = "the request was issued before this daemon started, and the node's journal of seen requests from that time is lost; \
                    send it again"
         .to_owned();
     RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
@@ -81,7 +81,7 @@ fn refuse_forgotten(core: &DaemonCore, asked: VerifiedRequest, now: Millis) -> R
 /// Refuses because the node cannot determine whether the caller was revoked meanwhile.
 fn refuse_unconfirmed(asked: VerifiedRequest, age: Millis) -> RequestRejection {
     let message = format!(
-        "this node could not confirm for {} s that its account token is the newest, longer than trust.max_age_seconds; see `rpc doctor`",
+        "this node has not confirmed for {} s that its account token is the newest, longer than trust.max_age_seconds; run `rpc doctor`",
         age / 1000
     );
     let reason = Some(ReplyReason::Expired {

@@ -49,7 +49,7 @@ pub(super) fn match_target(
             }
             tracing::warn!(
                 request = %asked.request.id,
-                "not answered: too many requests wait for data sources to tell whether they are for this node"
+                "dropped a request: too many requests wait for data sources that their filters use"
             );
             Err(not_targeted(core))
         }

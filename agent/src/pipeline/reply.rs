@@ -80,8 +80,8 @@ fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Opti
             let request = &refused.asked.request;
             let caller = PolicyPrincipal::from_verified(&refused.asked.caller);
             let (agent, action) = (&request.agent, &request.action);
-            let message = format!("{caller} may not ask for {agent} {action} here");
-            let rule = "the node's policy, which it does not tell".to_owned();
+            let message = format!("{caller} is not allowed to call {agent} {action} on this node");
+            let rule = "the node's policy, which is not disclosed".to_owned();
             (message, Some(ReplyReason::Denied { rule }))
         }
         reason => (refused.message.clone(), reason.clone()),
@@ -104,11 +104,11 @@ fn seal_reply(core: &DaemonCore, reply: Reply, room: usize) -> Option<Bytes> {
         },
         EnvelopeSignError::Json(_) | EnvelopeSignError::Inputs(_) => ReplyReason::Broken,
     };
-    tracing::error!(%error, request = %reply.request, "an answer could not be sent");
+    tracing::error!(%error, request = %reply.request, "cannot send a reply");
     let short = Reply {
         statuscode: ReplyStatus::Other,
         statusmsg: format!(
-            "the answer was dropped: {error} (a reply has {} bytes at most)",
+            "the reply was dropped: {error} (the limit is {} bytes)",
             limits::MAX_REPLY_BYTES.min(room)
         ),
         reason: Some(reason),

@@ -20,8 +20,8 @@ pub(super) fn unseal_inputs(
     };
     if let Some(name) = find_plain_secret(core, &asked) {
         let message = format!(
-            "the input `{name}` is sensitive, and came readable for the broker; \
-             it must be sealed, as `rpc` does unless its requests.plain_secrets is set"
+            "the input `{name}` is sensitive, but was not encrypted; \
+             `rpc` encrypts it unless its requests.plain_secrets is set"
         );
         return refused(asked, message);
     }
@@ -37,7 +37,7 @@ pub(super) fn unseal_inputs(
         .keys()
         .find(|name| asked.request.data.contains_key(*name));
     if let Some(name) = twice {
-        let message = format!("the input `{name}` came twice: sealed, and in clear");
+        let message = format!("the input `{name}` is given twice: encrypted and in plain text");
         return refused(asked, message);
     }
     asked.request.data.extend(opened);

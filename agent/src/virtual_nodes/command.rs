@@ -41,21 +41,21 @@ const PROGRESS_REPORTS: usize = 10;
 /// `rpcd virtual`.
 #[derive(Debug, Args)]
 pub struct VirtualNodesArgs {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
-    /// The file with the key that signs nodes
+    /// The file with the key that signs the tokens of nodes
     #[arg(long, value_name = "FILE")]
     node_key: PathBuf,
 }
 
 /// Runs the nodes until a signal ends it.
 pub fn run_virtual_nodes(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let room = raise_file_limit().context("cannot tell how many files may be open")?;
+    let room = raise_file_limit().context("cannot read the limit of open files")?;
     let needed = u64::try_from(wanted.nodes).unwrap_or(u64::MAX);
     if needed.saturating_add(RESERVED_FILES) > room {
         bail!(
-            "{} nodes have a connection each, and this process may have {room} files open; ask for at most {} nodes, \
+            "{} nodes need one connection each, but this process may open only {room} files; use at most {} nodes, \
              or raise the limit (`ulimit -Hn`)",
             wanted.nodes,
             room.saturating_sub(RESERVED_FILES)
@@ -78,7 +78,7 @@ fn raise_file_limit() -> nix::Result<u64> {
 }
 
 async fn run_until_signal(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<()> {
-    let hear = |kind| signal(kind).context("cannot receive signals");
+    let hear = |kind| signal(kind).context("cannot install signal handlers");
     let mut terminate = hear(SignalKind::terminate())?;
     let mut interrupt = hear(SignalKind::interrupt())?;
     let _until_the_end = state_lock::acquire_state_lock(&config.paths.state).await?;
@@ -116,7 +116,7 @@ impl NodeFactory {
         let (policy, problems) =
             crate::policy::load_policies(&config.paths.policies, config.policy.default);
         if let Some(problem) = problems.into_iter().next() {
-            return Err(problem).context("a policy of the virtual nodes cannot be used");
+            return Err(problem).context("a policy of the virtual nodes is not valid");
         }
         let role = assemble::read_key(&wanted.node_key)?;
         let signer = assemble::read_signer(&config.broker.credentials)?;
@@ -153,7 +153,10 @@ impl NodeFactory {
     async fn start_one(&self, number: usize) -> anyhow::Result<()> {
         let member = VirtualNode::from_number(number)?;
         let signer = self.issue_signer(&member)?;
-        let log = self.crowd.log_for(number).context("it has no audit log")?;
+        let log = self
+            .crowd
+            .log_for(number)
+            .context("the virtual node has no audit log")?;
         let core = self.mould.build_core(member, signer, log)?;
         let connection = assemble::with_signer(self.options.clone(), core.signer());
         let bus = connection.connect().await;
@@ -177,6 +180,6 @@ impl NodeFactory {
 
 fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "no service manager was told");
+        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

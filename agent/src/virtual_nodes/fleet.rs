@@ -33,7 +33,7 @@ pub enum NodeFleetError {
         source: BusError,
     },
     /// It is already running.
-    #[error("the virtual node {node} runs already")]
+    #[error("the virtual node {node} is already running")]
     Twice {
         /// The node.
         node: Identity,
@@ -154,7 +154,7 @@ impl NodeFleet {
             }
         };
         if tokio::time::timeout(patience, left).await.is_err() {
-            tracing::warn!("some virtual nodes were left behind in the middle of leaving");
+            tracing::warn!("some virtual nodes did not stop in time");
         }
     }
 

@@ -16,8 +16,7 @@ use muster_wire::token::AccountTrust;
 
 use super::machine::new_machine;
 use super::node::VirtualNode;
-use crate::agents;
-use crate::assemble::AssembleError;
+use crate::agents::{self, PluginSetupError};
 use crate::audit::AuditLog;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -45,7 +44,7 @@ impl NodeTemplate {
         collectives: Vec<SubjectName>,
         policy: PolicySet,
         state: &Path,
-    ) -> Result<Self, AssembleError> {
+    ) -> Result<Self, PluginSetupError> {
         let puppetral = muster_puppetral::build_agent(muster_puppetral::Options::default())?;
         let data_sources = agents::data_sources(
             muster_catalog::Options::default(),
@@ -72,7 +71,7 @@ impl NodeTemplate {
         member: VirtualNode,
         signer: Signer,
         audit: Arc<AuditLog>,
-    ) -> Result<DaemonCore, AssembleError> {
+    ) -> Result<DaemonCore, PluginSetupError> {
         let nowhere = Path::new("/nonexistent");
         let sources = FactSources::new(signer.identity().clone(), nowhere.to_owned());
         Ok(DaemonCore::new(CoreParts {
@@ -97,7 +96,7 @@ impl NodeTemplate {
     }
 
     /// Each node has its own permits, and its own instance of the agent that queues changes.
-    fn build_registry(&self) -> Result<AgentRegistry, AssembleError> {
+    fn build_registry(&self) -> Result<AgentRegistry, PluginSetupError> {
         let options = muster_puppetral::Options::default();
         let own = muster_puppetral::build_agent_with_schema(Arc::clone(&self.puppetral), options)?;
         let mut registry = AgentRegistry::new();

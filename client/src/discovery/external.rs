@@ -37,16 +37,16 @@ pub enum DiscoveryReplyError {
     #[error("it wrote no reply")]
     Absent,
     /// The reply is not JSON of the protocol.
-    #[error("its reply is not what the protocol says")]
+    #[error("its reply does not conform to the protocol")]
     Json(#[from] serde_json::Error),
     /// The reply has another protocol.
-    #[error("its reply is of protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
+    #[error("its reply has protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
     Protocol {
         /// The protocol in the reply.
         found: String,
     },
     /// The program reported an error.
-    #[error("it says: {0}")]
+    #[error("it reported an error: {0}")]
     Failed(String),
     /// A name that is not a valid identity.
     #[error("name {entry} of its reply: {why}")]
@@ -195,15 +195,15 @@ mod tests {
         );
         for (text, expected) in [
             ("", "it wrote no reply"),
-            ("<nodes/>", "its reply is not what the protocol says"),
+            ("<nodes/>", "its reply does not conform to the protocol"),
             (
                 r#"{"error": "no\u001b[2J database"}"#,
-                "it says: no [2J database",
+                "it reported an error: no [2J database",
             ),
-            (r#"{"nodes": ["one"]}"#, "its reply is of protocol \"\""),
+            (r#"{"nodes": ["one"]}"#, "its reply has protocol \"\""),
             (
                 r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["a", "b c"]}"#,
-                "name 2 of its reply: `b c` holds ' '",
+                "name 2 of its reply: `b c` contains ' '",
             ),
         ] {
             let told = parse_reply(text).unwrap_err().to_string();

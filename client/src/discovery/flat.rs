@@ -51,17 +51,17 @@ pub enum NodeListError {
     },
     /// A value that is not a node entry.
     #[error(
-        "entry {entry} is no node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
+        "entry {entry} is not a node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
     )]
     NoNode {
         /// Position in the list, from 1.
         entry: usize,
     },
     /// Not valid JSON.
-    #[error("it begins like JSON, but is none")]
+    #[error("it begins like JSON, but is not valid JSON")]
     Json(#[from] serde_json::Error),
     /// Not valid YAML.
-    #[error("it is no YAML: {0}")]
+    #[error("it is not valid YAML: {0}")]
     Yaml(String),
     /// The list has no names.
     #[error("it is empty; no request was sent")]

@@ -128,7 +128,7 @@ pub enum InventoryError {
     #[error("it is longer than {MAX_INVENTORY_BYTES} bytes")]
     TooLong,
     /// Not JSON or YAML of this layout.
-    #[error("it is no inventory: {0}")]
+    #[error("it is not an inventory: {0}")]
     Layout(String),
     /// Another layout identifier.
     #[error("its `$schema` is {found:?}; it must be {INVENTORY_SCHEMA:?}")]
@@ -353,7 +353,7 @@ pub fn find_problems(
     for group in &inventory.groups {
         if !seen.insert(group.name.as_str()) {
             problems.push(format!(
-                "group {:?} is there twice; the first counts",
+                "group {:?} is defined twice; the first definition is used",
                 group.name
             ));
         }
@@ -367,7 +367,7 @@ pub fn find_problems(
         match Identity::parse(&node.name) {
             Err(why) => problems.push(InventoryError::Name { entry, why }.to_string()),
             Ok(identity) if !seen.insert(identity.clone()) => {
-                problems.push(format!("node {entry}: {identity} is there twice"));
+                problems.push(format!("node {entry}: {identity} is listed twice"));
             }
             Ok(_) => {}
         }
@@ -412,9 +412,9 @@ fn agent_names<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::E
         Value::String(name) => Ok(name),
         Value::Object(mut fields) => match fields.remove("name") {
             Some(Value::String(name)) => Ok(name),
-            _ => Err("an agent is a name, or an object with a `name`"),
+            _ => Err("an agent must be a name, or an object with a `name`"),
         },
-        _ => Err("an agent is a name, or an object with a `name`"),
+        _ => Err("an agent must be a name, or an object with a `name`"),
     };
     let names: Result<_, _> = entries.into_iter().map(name).collect();
     names.map_err(serde::de::Error::custom)

@@ -60,7 +60,7 @@ pub enum DiscoverySource {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryOptionError {
     /// Not `KEY=VALUE`.
-    #[error("{text:?} is no discovery option; write it as KEY=VALUE")]
+    #[error("{text:?} is not a discovery option; use KEY=VALUE")]
     NoPair {
         /// The given text.
         text: String,
@@ -264,7 +264,7 @@ fn take_timeout(
         .ok_or(DiscoveryOptionError::Value {
             name: "timeout",
             value,
-            expected: "seconds, more than 0 and at most 3600",
+            expected: "a number of seconds, more than 0 and at most 3600",
         })
 }
 
@@ -404,11 +404,7 @@ mod tests {
                 &["file=x"],
                 "broadcast has no option `file`",
             ),
-            (
-                DiscoveryMethod::Inventory,
-                &["file"],
-                "write it as KEY=VALUE",
-            ),
+            (DiscoveryMethod::Inventory, &["file"], "use KEY=VALUE"),
             (
                 DiscoveryMethod::Inventory,
                 &["file=a", "file=b"],

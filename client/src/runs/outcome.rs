@@ -87,7 +87,7 @@ impl RunOutcome {
         if absent {
             Self::without_reply(NOT_CONNECTED, "not connected")
         } else {
-            Self::without_reply(NO_ANSWER, "it did not say whether it may run")
+            Self::without_reply(NO_ANSWER, "the node did not report whether it may run")
         }
     }
 

@@ -334,7 +334,7 @@ impl PuppetRollout {
             // No message arrived in the whole time; the node may still be alive.
             CallEvent::Finished(stats) if !stats.missing.is_empty() && stats.absent.is_empty() => {
                 let waited = self.mission.wait.as_secs();
-                let why = format!("its run did not end within {waited} s");
+                let why = format!("the run did not end within {waited} s");
                 self.finish_run(node, RunOutcome::without_reply(NO_ANSWER, why), None);
             }
             CallEvent::Finished(_) | CallEvent::Unexpected(_) => {}
@@ -402,7 +402,7 @@ impl PuppetRollout {
             } else {
                 RunOutcome::without_reply(
                     NO_ANSWER,
-                    format!("nothing was heard of it for {seconds:.0} s"),
+                    format!("no message was received from it for {seconds:.0} s"),
                 )
             };
             self.finish_run(&node, outcome, None);

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub(super) const REQUIREMENT: &str = "a host name or address, optionally with :port";
+pub(super) const REQUIREMENT: &str = "a host name or address, optionally with :PORT";
 
 pub(super) fn is_puppet_server_address(text: &str) -> bool {
     if text.parse::<Ipv6Addr>().is_ok() {

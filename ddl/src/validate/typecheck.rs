@@ -33,7 +33,7 @@ const fn type_description(kind: ValueType) -> &'static str {
         ValueType::Integer => "an integer",
         ValueType::Float | ValueType::Number => "a number",
         ValueType::Boolean => "a boolean",
-        ValueType::List => "a string out of a list",
+        ValueType::List => "a string from a list",
         ValueType::Array => "an array",
         ValueType::Hash => "a hash",
         ValueType::Any => "anything",

@@ -189,7 +189,7 @@ pub(crate) fn choose_source(
         (Some(text), None) => Ok(CatalogSource::Given(text)),
         (None, Some(path)) => Ok(CatalogSource::File(path)),
         _ => Err(ActionError::invalid_input(
-            "give either `catalog`, the text itself, or `file`, its path on the node",
+            "specify either `catalog`, its content, or `file`, its path on the node",
         )),
     }
 }
@@ -219,7 +219,7 @@ fn read_catalog(
         CatalogSource::Kept => {
             let kept = state.read_file(run_files::CATALOG_FILE, catalog::MAX_CATALOG_BYTES);
             let kept = kept.map_err(|error| ActionError::failed(error_chain(&error)))?;
-            kept.ok_or_else(|| ActionError::failed("no catalog was applied here yet"))
+            kept.ok_or_else(|| ActionError::failed("no catalog has been applied on this node yet"))
         }
     }
 }
@@ -230,7 +230,7 @@ fn read_catalog_file(system: &dyn System, path: &str) -> Result<Vec<u8>, ActionE
 }
 
 fn invalid_catalog_error(error: &catalog::CatalogError) -> ActionError {
-    ActionError::invalid_input(format!("the catalog is refused: {}", error_chain(error)))
+    ActionError::invalid_input(format!("invalid catalog: {}", error_chain(error)))
 }
 
 fn lock_action_error(error: &LockError) -> ActionError {

@@ -53,10 +53,10 @@ pub enum CertificateParseError {
     #[error("{0}")]
     Pem(String),
     /// The DER content is malformed.
-    #[error("it is not well formed: {0}")]
+    #[error("malformed DER data: {0}")]
     Malformed(String),
     /// The subject has no common name, or more than one.
-    #[error("its subject has not exactly one common name")]
+    #[error("the subject must have exactly one common name")]
     Name,
 }
 
@@ -68,7 +68,7 @@ impl CertificateRequest {
             .map_err(|error| CertificateParseError::Malformed(error.to_string()))?;
         if !rest.is_empty() {
             return Err(CertificateParseError::Malformed(
-                "more follows it".to_owned(),
+                "unexpected data after the request".to_owned(),
             ));
         }
         let info = &request.certification_request_info;
@@ -120,9 +120,9 @@ impl CertificateInfo {
 fn decode_pem_block(pem: &str, labels: &[&str]) -> Result<Vec<u8>, CertificateParseError> {
     let problem = match Pem::iter_from_buffer(pem.as_bytes()).next() {
         Some(Ok(block)) if labels.contains(&block.label.as_str()) => return Ok(block.contents),
-        Some(Ok(block)) => format!("it is a {}", block.label.escape_debug()),
-        Some(Err(error)) => format!("it is no PEM text: {error}"),
-        None => "it holds nothing in PEM form".to_owned(),
+        Some(Ok(block)) => format!("unexpected PEM block `{}`", block.label.escape_debug()),
+        Some(Err(error)) => format!("not PEM text: {error}"),
+        None => "no PEM block found".to_owned(),
     };
     Err(CertificateParseError::Pem(problem))
 }

@@ -124,7 +124,7 @@ impl ResourceEngine {
             .find(|relation| resource.get(relation).is_some())
         {
             let problem =
-                "orders the resources of a catalog, and this is a single resource; leave it out";
+                "relates resources of a catalog, cannot be used with a single resource; remove it";
             return Err(EngineError::invalid_value(&resource, relation, problem));
         }
         known.check(resource)
@@ -205,7 +205,7 @@ impl ResourceEngine {
             Err(error) => outcome.error = Some(error),
         }
         if let Err(error) = cx.sync_created_files() {
-            let failed = EngineError::during(resource, "waiting for the disk")(error);
+            let failed = EngineError::during(resource, "syncing changed files to disk")(error);
             outcome.error.get_or_insert(failed);
         }
         outcome.log = cx.log.take();

@@ -64,7 +64,7 @@ pub enum EngineError {
         problem: String,
     },
     /// A type that is not built in, and no type source is available.
-    #[error("the type `{name}` is not one of the engine's own, and {problem}")]
+    #[error("the type `{name}` is not built in, and {problem}")]
     Unavailable {
         /// The type.
         name: String,

@@ -51,13 +51,13 @@ impl fmt::Display for CatalogLintFinding {
                 });
             write!(
                 f,
-                "\n  lost for good if {first} fails in that run:\n    {first}"
+                "\n  the refresh is lost if {first} fails in that run:\n    {first}"
             )?;
             for (depth, name) in rest.iter().enumerate() {
                 write!(f, "\n    {}└─> {name}", "   ".repeat(depth))?;
             }
         }
-        f.write_str("\n  give it a guard that says when its work is done")
+        f.write_str("\n  add `creates`, `unless` or `onlyif`")
     }
 }
 

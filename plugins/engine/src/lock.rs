@@ -48,7 +48,7 @@ pub enum LockError {
         reason: String,
     },
     /// A lock could not be taken.
-    #[error("a lock cannot be taken")]
+    #[error("cannot acquire a lock")]
     System(#[from] SystemError),
 }
 

@@ -137,7 +137,7 @@ fn munge_value(attribute: &AttributeSchema, word: &Json) -> Result<ResourceValue
     };
     munged.ok_or_else(|| {
         let shown = if attribute.sensitive {
-            "something else"
+            "not valid (value not shown)"
         } else {
             &format!("`{text}`")
         };
@@ -244,9 +244,9 @@ fn munge_data(word: &Json) -> Result<ResourceValue, String> {
 /// The string value: a string itself, or the text of a number or boolean.
 fn munge_text(word: &Json) -> Result<String, String> {
     match word {
-        Json::String(text) if text.contains('\0') => Err("text with a NUL byte".to_owned()),
+        Json::String(text) if text.contains('\0') => Err("a string with a NUL byte".to_owned()),
         Json::String(text) if text.len() > MAX_TEXT_BYTES => Err(format!(
-            "text of {} bytes, more than {MAX_TEXT_BYTES}",
+            "a string of {} bytes, more than {MAX_TEXT_BYTES}",
             text.len()
         )),
         Json::String(text) => Ok(text.clone()),
@@ -260,19 +260,19 @@ fn munge_text(word: &Json) -> Result<String, String> {
 
 fn expected_description(kind: AttributeKind) -> String {
     match kind {
-        AttributeKind::Text | AttributeKind::WordOr(_) => "text".to_owned(),
+        AttributeKind::Text | AttributeKind::WordOr(_) => "a string".to_owned(),
         AttributeKind::Data => "a value".to_owned(),
         AttributeKind::Word(words) => format!("one of {}", words.join(", ")),
         AttributeKind::Int => "a whole number".to_owned(),
         AttributeKind::Bool => "true or false".to_owned(),
         AttributeKind::Path => "an absolute path without `..`".to_owned(),
         AttributeKind::Mode => {
-            "permission bits as text, octal such as `0644` or symbolic such as `u+rw,go-w`"
+            "permission bits as a string, octal such as `0644` or symbolic such as `u+rw,go-w`"
                 .to_owned()
         }
-        AttributeKind::List => "a text or a list of texts".to_owned(),
+        AttributeKind::List => "a string or a list of strings".to_owned(),
         AttributeKind::Commands => "a command or a list of commands".to_owned(),
-        AttributeKind::Options => "an option, or a list of options and objects of them".to_owned(),
+        AttributeKind::Options => "an option, an object of options, or a list of these".to_owned(),
         AttributeKind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
     }
 }

@@ -217,7 +217,7 @@ impl UnevaluatedResourceType {
         Err(EngineError::NotEvaluated {
             resource: resource.reference(),
             problem: format!(
-                "a plan for a remote caller does not ask the program behind the type `{}`",
+                "a plan for a remote caller does not run the program of the type `{}`",
                 self.0.schema().type_name
             ),
         })

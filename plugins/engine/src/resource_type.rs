@@ -6,12 +6,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use muster_system::command::CancelFlag;
-use muster_system::{System, SystemError};
+use muster_system::{FileMetadata, System, SystemError};
 
 use crate::error::EngineError;
-use crate::evaluation_cache::EvaluationCache;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::account_names::AccountNameCache;
 use crate::providers::bucket::BucketRegistry;
+use crate::providers::package::list_cache::PackageListCache;
 use crate::resource::{Resource, ResourceValues};
 use crate::schema::TypeSchema;
 
@@ -159,6 +160,31 @@ pub enum GenerationPhase {
     BeforeTheRunAndFirst,
     /// Right before the generator is evaluated; generated resources come after it, and its dependents after them.
     WithTheResource,
+}
+
+/// Data read for one resource and reused for the following ones. Data from a file is valid until the file's fingerprint changes.
+#[derive(Debug, Default)]
+pub(crate) struct EvaluationCache {
+    /// passwd and group.
+    pub(crate) names: AccountNameCache,
+    /// Output of the package managers.
+    pub(crate) packages: PackageListCache,
+    /// File buckets declared in the catalog.
+    pub(crate) buckets: BucketRegistry,
+}
+
+/// Identifies an unchanged file; `None` if the file does not exist.
+pub(crate) type FileFingerprint = Option<FileMetadata>;
+
+/// Current fingerprint of a file. Ignores the access time.
+pub(crate) fn file_fingerprint(
+    system: &dyn System,
+    path: &Path,
+) -> Result<FileFingerprint, SystemError> {
+    Ok(system.metadata(path)?.map(|found| FileMetadata {
+        accessed: found.modified,
+        ..found
+    }))
 }
 
 /// Context of type operations.

@@ -48,7 +48,7 @@ impl ResourceStateStore {
             Ok(memory) => Ok((memory, None)),
             Err(error) => {
                 let warning = format!(
-                    "{STATE_STORE_FILE} is damaged ({error}); schedules and audits begin anew"
+                    "{STATE_STORE_FILE} is damaged ({error}); schedules and audits are reset"
                 );
                 Ok((Self::default(), Some(warning)))
             }

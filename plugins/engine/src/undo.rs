@@ -50,7 +50,7 @@ impl std::fmt::Debug for UndoRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// No record with this id: never made here, or already deleted.
-    #[error("there is no change `{id}` here to take back; the last {MAX_RECORDS} are kept")]
+    #[error("there is no undo record for change `{id}`; this node keeps the last {MAX_RECORDS}")]
     Unknown {
         /// The requested id.
         id: String,
@@ -65,7 +65,7 @@ pub enum UndoError {
         source: serde_json::Error,
     },
     /// The previous state cannot be restored.
-    #[error("{resource} cannot be taken back: {obstacle}")]
+    #[error("the change of {resource} cannot be undone: {obstacle}")]
     Impossible {
         /// `Exec[x]`.
         resource: String,
@@ -73,7 +73,7 @@ pub enum UndoError {
         obstacle: String,
     },
     /// The state directory is unusable.
-    #[error("what changes replaced cannot be kept or read")]
+    #[error("cannot read or write the undo records")]
     State(#[from] SystemError),
 }
 
@@ -151,7 +151,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
         "exec" | "notify" | "tidy" | "resources"
     ) {
         return Err(format!(
-            "what a resource of type {} did is not known",
+            "the effect of a resource of type {} is unknown",
             resource.type_name
         ));
     }
@@ -218,10 +218,10 @@ fn add_file_content(
     }
     let bytes = system
         .read_file(path, MAX_CONTENT_BYTES)
-        .map_err(|error| format!("its content could not be kept: {error}"))?;
+        .map_err(|error| format!("its content could not be saved: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let sum = ChecksumKind::Sha256.hex_checksum(error.as_bytes());
-        format!("its content was no text (sha256 {sum}); it is in the file bucket, if the resource has one")
+        format!("its content was not UTF-8 (sha256 {sum}); it is in the filebucket, if the resource has one")
     })?;
     words.insert("content".to_owned(), Json::from(text));
     Ok(())

@@ -161,7 +161,7 @@ impl AdmittedPath {
 }
 
 fn denied_error(path: &Path, rule: &str) -> ActionError {
-    let message = format!("{} may not be touched on this node", path.display());
+    let message = format!("access to {} is denied on this node", path.display());
     ActionError::denied_by_rule(message, format!("plugins.filemgr.{rule}"))
 }
 
@@ -205,7 +205,7 @@ fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathB
         }
         links += 1;
         if links > MAX_LINKS {
-            let message = format!("{}: too many links on the way", path.display());
+            let message = format!("{}: too many symbolic links in the path", path.display());
             return Err(ActionError::failed(message));
         }
         let target = system
@@ -328,7 +328,7 @@ mod tests {
             admit("/srv/app/loop", true)
                 .unwrap_err()
                 .message
-                .contains("too many links")
+                .contains("too many symbolic links")
         );
         for path in ["srv/app", "/srv/../etc/shadow", "", "/srv/a\0b"] {
             let error = admit(path, true).unwrap_err();

@@ -123,7 +123,10 @@ impl AgentRegistry {
 
     /// Runs a call of an action that replies from memory inline. Returns the call unchanged if the action is of another kind, or if no permit is
     /// free.
-    #[expect(clippy::result_large_err, reason = "the call is given back as it came")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error returns the call unchanged"
+    )]
     pub fn answer_immediately(&self, call: ActionCall) -> Result<CallOutcome, ActionCall> {
         let ActionCall { context, input } = call;
         let Some(slot) = self.find_slot(context.agent.as_str()) else {
@@ -153,7 +156,7 @@ fn immediate_outcome(
     match ended {
         Ok(Some(result)) => result_outcome(result, took),
         Ok(None) => {
-            let message = "the action did not answer at once, as it promises";
+            let message = "the action is declared to reply immediately, but did not";
             CallOutcome::from_error(ActionError::internal_error(message), took)
         }
         // The panic hook logs the panic message; the caller only gets the fact that it panicked.
@@ -202,7 +205,7 @@ impl AgentSlot {
             ..
         } = self.limits;
         let message = format!(
-            "agent {} is busy: {concurrency} calls run and {queue} may wait",
+            "agent {} is busy: {concurrency} calls may run and {queue} may wait at a time",
             self.agent.name()
         );
         let retry_after_ms = duration_millis(retry_after);
@@ -229,7 +232,7 @@ impl AgentSlot {
         CallOutcome {
             status: ReplyStatus::Other,
             message: format!(
-                "the answer is {bytes} bytes, and {limit} may be sent; it was dropped"
+                "the outputs have {bytes} bytes; at most {limit} can be sent, so they were dropped"
             ),
             reason: Some(ReplyReason::Oversized { bytes }),
             data: Map::new(),
@@ -248,7 +251,7 @@ impl AgentSlot {
         match schema.validate_output(&outcome.data) {
             Ok(data) => outcome.data = data,
             Err(error) => {
-                let message = format!("the action's answer is not what its DDL declares: {error}");
+                let message = format!("the action's outputs do not match its DDL: {error}");
                 let took = outcome.took;
                 outcome = CallOutcome {
                     took,
@@ -330,7 +333,7 @@ fn mark_cancelled(outcome: CallOutcome) -> CallOutcome {
 
 fn cancelled_before_start() -> CallOutcome {
     CallOutcome {
-        message: "cancelled before it was started".to_owned(),
+        message: "cancelled before the action started".to_owned(),
         ..CallOutcome::from_error(ActionError::cancelled(), Duration::ZERO)
     }
 }
@@ -343,7 +346,7 @@ fn task_outcome(
         Ok(result) => result_outcome(result, took),
         Err(error) => {
             // The panic hook logs the panic message; the caller only gets the fact that it panicked.
-            tracing::error!(%error, "an action broke");
+            tracing::error!(%error, "an action panicked");
             panic_outcome(took)
         }
     }
@@ -364,7 +367,7 @@ fn result_outcome(result: Result<Map<String, Value>, ActionError>, took: Duratio
 }
 
 fn panic_outcome(took: Duration) -> CallOutcome {
-    let message = "the action broke off; the node's log says why";
+    let message = "the action panicked; see the node's log";
     CallOutcome::from_error(ActionError::internal_error(message), took)
 }
 

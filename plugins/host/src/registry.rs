@@ -42,7 +42,7 @@ pub struct AgentLoad {
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Two agents have the same name.
-    #[error("there are two agents of the name {name}; remove one")]
+    #[error("there are two agents with the name `{name}`; remove one")]
     Twice {
         /// The name.
         name: String,

@@ -12,14 +12,14 @@ use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-/// What the actions on one package are asked with.
+/// The input of the actions on one package.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PackageNameInput {
     pub(crate) package: String,
 }
 
-/// How a change went.
+/// The result of a change.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct PackageChangeOutput {

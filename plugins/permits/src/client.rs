@@ -59,10 +59,10 @@ impl PermitRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError {
     /// The daemon has no broker connection.
-    #[error("there is no connection to the broker, where permits are kept")]
+    #[error("not connected to the broker, which stores the permits")]
     NotConnected,
     /// Reading or writing the pool's entries failed.
-    #[error("the pool {pool} cannot be used")]
+    #[error("cannot read or write the entries of the pool {pool}")]
     Store {
         /// The pool.
         pool: SubjectName,
@@ -71,7 +71,7 @@ pub enum PermitError {
         source: BucketError,
     },
     /// Opening the bucket failed.
-    #[error("the store of permits cannot be used")]
+    #[error("cannot open the bucket of permits")]
     Open {
         /// The cause.
         #[source]
@@ -79,14 +79,14 @@ pub enum PermitError {
     },
     /// All permit slots of this node are in use.
     #[error(
-        "no permit of the pool {pool}: this node takes part in {MAX_PERMIT_SLOTS} pools already, which is the most"
+        "no permit of the pool {pool}: this node already takes part in {MAX_PERMIT_SLOTS} pools, the maximum"
     )]
     TooManyPools {
         /// The pool.
         pool: SubjectName,
     },
     /// The pool stayed full for the whole wait.
-    #[error("no permit of the pool {pool} within {} s; it is held by {holders}", patience.as_secs())]
+    #[error("no permit of the pool {pool} within {} s; current holders: {holders}", patience.as_secs())]
     Full {
         /// The pool.
         pool: SubjectName,
@@ -96,7 +96,7 @@ pub enum PermitError {
         holders: String,
     },
     /// The caller cancelled the request.
-    #[error("gave up while waiting for a permit of the pool {pool}")]
+    #[error("cancelled while waiting for a permit of the pool {pool}")]
     Cancelled {
         /// The pool.
         pool: SubjectName,
@@ -484,7 +484,7 @@ fn pool_full_error(ask: &PermitRequest, claims: &[PoolMember]) -> PermitError {
         pool: ask.pool.clone(),
         patience: ask.patience,
         holders: if names.is_empty() {
-            "nobody, but others came first".to_owned()
+            "none, but other nodes are ahead in the queue".to_owned()
         } else {
             names.join(", ")
         },

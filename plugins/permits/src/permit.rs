@@ -110,7 +110,7 @@ impl PermitRegistration {
             PermitKeyKind::Beat,
         ] {
             if let Err(error) = self.bucket.delete(&self.entry_key(sign)).await {
-                tracing::warn!(%error, pool = %self.pool, "a permit lapses instead of being given back");
+                tracing::warn!(%error, pool = %self.pool, "cannot release a permit; it expires with its lease");
                 return;
             }
         }
@@ -128,7 +128,7 @@ async fn renew_until_lost(place: PermitRegistration, mut proven: Instant, lost: 
         }
         // Cancel after two thirds of the lease: the run has the last third to stop.
         if proven.elapsed() >= pause * 2 {
-            tracing::error!(pool = %place.pool, run = %place.run, "a permit was lost: the broker was not told in time that it is held");
+            tracing::error!(pool = %place.pool, run = %place.run, "permit lost: it could not be renewed in time");
             lost.cancel();
             return;
         }

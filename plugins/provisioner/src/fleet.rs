@@ -38,7 +38,7 @@ pub struct FleetClient {
 
 /// The configured filter for masters is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("[plugins.provisioner] masters = {text:?} is no filter")]
+#[error("`masters` in [plugins.provisioner] is not a valid filter: {text:?}")]
 pub struct MasterFilterError {
     /// The configured text.
     text: String,
@@ -53,7 +53,7 @@ impl FleetClient {
         if let Err(error) = self.client.refresh_trust().await {
             tracing::debug!(
                 error = error_chain(&error),
-                "the account token is not confirmed"
+                "cannot confirm the account token"
             );
         }
     }
@@ -113,7 +113,7 @@ impl FleetClient {
                     Some(CallEvent::Finished(stats)) => return Err(no_reply_error(node, &what, patience, &stats)),
                     Some(CallEvent::Failed(error)) => return Err(StepError::transient(format!("{what}: {error}"))),
                     Some(_) => {}
-                    None => return Err(StepError::transient(format!("{what}: the question broke off"))),
+                    None => return Err(StepError::transient(format!("{what}: the call ended without a result"))),
                 },
                 _ = looks.tick() => {
                     // Skip the check while the request is not sent yet.
@@ -121,7 +121,7 @@ impl FleetClient {
                     let unknown = self.is_working_on(node, question).await == Some(false);
                     // Two checks in a row: a reply that was on its way at the first check has arrived by the second.
                     if unknown && forgotten {
-                        return Err(StepError::transient(format!("{node} started anew, and has forgotten {what}")));
+                        return Err(StepError::transient(format!("{node} restarted and no longer executes {what}")));
                     }
                     forgotten = unknown;
                 }
@@ -185,8 +185,9 @@ impl FleetClient {
     }
 
     async fn find_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
-        let told =
-            |error: muster_client::ClientError| StepError::transient(format!("masters: {error}"));
+        let told = |error: muster_client::ClientError| {
+            StepError::transient(format!("cannot query the masters: {error}"))
+        };
         let found = self
             .client
             .discover_nodes(&self.filter)
@@ -194,7 +195,7 @@ impl FleetClient {
             .map_err(told)?;
         if found.nodes.is_empty() {
             return Err(StepError::transient(
-                "no master was found: no node offers the agent puppetca and matches the configured filter",
+                "no master was found: no node has the agent `puppetca` and matches the configured filter",
             ));
         }
         let mut call = RpcCall::new("rpcutil", "get_facts", CallTarget::Nodes(found.nodes))
@@ -221,7 +222,7 @@ impl FleetClient {
             .map_err(told)?;
         // A discovered master that does not reply may hold a certificate that must be revoked, so nothing is done without it.
         if balance.failed > 0 || !balance.missing.is_empty() {
-            return Err(StepError::transient("a master does not tell its facts"));
+            return Err(StepError::transient("a master did not return its facts"));
         }
         masters.sort_by(|one, other| one.identity.cmp(&other.identity));
         Ok(masters)
@@ -255,7 +256,7 @@ impl FleetClient {
     /// Closes the connection to the broker.
     pub async fn close(&self) {
         if let Err(error) = self.client.close().await {
-            tracing::debug!(%error, "left the broker in a hurry");
+            tracing::debug!(%error, "cannot close the broker connection cleanly");
         }
     }
 
@@ -284,7 +285,7 @@ fn no_reply_error(node: &Identity, what: &str, patience: Duration, stats: &CallS
         format!("{node} is not connected")
     } else {
         let patience = patience.as_secs();
-        format!("{node} did not answer {what} within {patience} s")
+        format!("{node} did not reply to {what} within {patience} s")
     })
 }
 

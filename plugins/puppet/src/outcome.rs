@@ -179,7 +179,7 @@ impl PuppetRunOutcome {
             parts.push(format!("skipped {}", count(self.skipped)));
         }
         let mut sentence = if parts.is_empty() {
-            format!("{total} resources were as they should be, after {seconds:.1} seconds")
+            format!("no changes to {total} resources in {seconds:.1} seconds")
         } else {
             format!(
                 "{} of {total} resources in {seconds:.1} seconds",
@@ -188,7 +188,7 @@ impl PuppetRunOutcome {
         };
         if !self.pending.is_empty() {
             sentence = format!(
-                "{sentence}; {} still owed a refresh",
+                "{sentence}; refreshes still pending: {}",
                 self.pending.join(", ")
             );
         }
@@ -236,7 +236,7 @@ mod tests {
         };
         assert_eq!(
             outcome.summary_sentence(),
-            "changed 2, failed 2, skipped 3 of 9 resources in 1.2 seconds; Exec[Y] still owed a refresh"
+            "changed 2, failed 2, skipped 3 of 9 resources in 1.2 seconds; refreshes still pending: Exec[Y]"
         );
         assert!(!outcome.is_success());
     }

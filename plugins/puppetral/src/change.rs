@@ -79,9 +79,8 @@ impl ResourceChanger {
     ) -> Result<DesiredResource, ActionError> {
         let options = Arc::clone(&self.options);
         cx.run_blocking(move |_| {
-            let state = open_undo_state(&options)?.ok_or_else(|| {
-                ActionError::failed("this node does not keep what changes replaced")
-            })?;
+            let state = open_undo_state(&options)?
+                .ok_or_else(|| ActionError::failed("this node keeps no undo records"))?;
             let record =
                 UndoRecord::load(&state, &id).map_err(|error| undo_action_error(&error))?;
             let (type_name, title) = (record.type_name.clone(), record.title.clone());
@@ -173,7 +172,7 @@ impl ChangeTask {
             let Some(state) = &state else { return Ok(()) };
             let kept = UndoRecord::from_plan(&*self.system, plan).save(state, &self.request);
             kept.map_err(|error| {
-                let problem = format!("nothing was changed, because {}", error_chain(&error));
+                let problem = format!("nothing was changed: {}", error_chain(&error));
                 EngineError::failed(&plan.resource, problem)
             })
         };
@@ -193,7 +192,7 @@ impl ChangeTask {
             return Ok(());
         }
         let message = format!(
-            "{} is managed by Puppet, which would change it back; change its manifest",
+            "{} is managed by Puppet, which would revert the change; change the manifest instead",
             self.resource.reference()
         );
         Err(ActionError::denied_by_rule(

@@ -74,7 +74,7 @@ pub(crate) fn check_foreign(
         });
     }
     let message = format!(
-        "{type_name} is not a type of the engine's own, which this node lets be changed only if it is named in allow_types"
+        "{type_name} is not a built-in type; this node allows changes to it only if allow_types lists it"
     );
     Err(ActionError::denied_by_rule(
         message,

@@ -102,7 +102,7 @@ pub(crate) fn lock_puppet(
 fn busy_error(pid: u32) -> ActionError {
     ActionError {
         status: ReplyStatus::Other,
-        message: format!("Puppet is applying a catalog (process {pid}); ask again when it is done"),
+        message: format!("Puppet is applying a catalog (process {pid}); retry when it ends"),
         reason: Some(ReplyReason::Busy {
             retry_after_ms: u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX),
         }),

@@ -44,11 +44,11 @@ impl WorkerLauncher for DetachedLauncher {
 #[derive(Debug, thiserror::Error)]
 pub enum RestartError {
     /// The request cannot be stored.
-    #[error("cannot keep the request of a restart")]
+    #[error("cannot store the restart request")]
     Keep(#[source] SystemError),
     /// The request is stored, but no worker can be started.
     #[error(
-        "the request is kept, but no worker can be started; the daemon tries it again when it starts"
+        "the request is stored, but no worker can be started; the daemon retries when it starts"
     )]
     Launch(#[source] SystemError),
 }

@@ -47,7 +47,7 @@ pub(crate) fn restart_target(
 fn signal_daemon(system: &dyn System, instance: &DaemonInstance) -> Result<(), String> {
     match system.signal_process(&instance.process, Signal::SIGUSR2, false) {
         Ok(true) => Ok(()),
-        Ok(false) => Err("the daemon ended before it could be told to restart".to_owned()),
+        Ok(false) => Err("the daemon exited before it could be signalled to restart".to_owned()),
         Err(error) => Err(error_chain(&error)),
     }
 }

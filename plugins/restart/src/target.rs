@@ -25,14 +25,14 @@ pub enum RestartTarget {
 pub enum RestartTargetError {
     /// The text is not a valid service name.
     #[error(
-        "`{name}` cannot be the name of a service: letters, digits and `_ . @ : -` are, at most {MAX_NAME_BYTES}, and no `-` or `.` at the beginning"
+        "`{name}` is not a service name; use at most {MAX_NAME_BYTES} letters, digits and `_ . @ : -`, not beginning with `-` or `.`"
     )]
     Name {
         /// The given name.
         name: String,
     },
     /// The command is empty or its program is not valid.
-    #[error("a command needs a program, given as an absolute path or a name that is found in PATH")]
+    #[error("the command has no valid program; use an absolute path, or a name that is in PATH")]
     Command,
 }
 

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_api::system::error::error_chain;
+use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{ProcessId, StateDir, System, SystemError};
 use muster_engine::lock::{CatalogRunLock, LockError};
@@ -106,7 +106,7 @@ impl RestartWorker {
             RestartState::Restarting if self.was_restarted(record) => {
                 self.record_step(
                     RestartState::Verifying,
-                    "restarted by a worker that was ended",
+                    "restarted by an earlier worker that was stopped",
                 )?;
                 self.verify_restart()
             }
@@ -162,7 +162,7 @@ impl RestartWorker {
         }
         self.record_step(
             RestartState::Verifying,
-            "restarted; looking whether it runs",
+            "restarted; checking whether it runs",
         )?;
         self.verify_restart()
     }
@@ -179,7 +179,7 @@ impl RestartWorker {
             if !cycle.when_idle {
                 self.record_step(
                     RestartState::Locked,
-                    "not waiting for a run to end, as was asked",
+                    "not waiting for runs to end, as requested",
                 )?;
                 return Ok(Some(RunLockGuard { _lock: None }));
             }
@@ -187,12 +187,12 @@ impl RestartWorker {
                 Ok(lock) => {
                     self.record_step(
                         RestartState::Locked,
-                        "no run is in progress, and none can begin",
+                        "no run is in progress, and none can start",
                     )?;
                     return Ok(Some(RunLockGuard { _lock: Some(lock) }));
                 }
                 Err(LockError::System(error)) => {
-                    let problem = format!("the run lock cannot be taken: {}", error_chain(&error));
+                    let problem = format!("cannot acquire the run lock: {}", error_chain(&error));
                     self.record_step(RestartState::Failed, problem)?;
                     return Ok(None);
                 }
@@ -204,7 +204,7 @@ impl RestartWorker {
             if overdue && cycle.force {
                 self.record_step(
                     RestartState::Locked,
-                    format!("not waiting any longer: {who}"),
+                    format!("deadline reached, restarting anyway: {who}"),
                 )?;
                 return Ok(Some(RunLockGuard { _lock: None }));
             }
@@ -217,7 +217,7 @@ impl RestartWorker {
                 self.record_step(RestartState::Waiting, format!("waiting: {who}"))?;
                 told = who;
             }
-            thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
     }
 
@@ -268,8 +268,8 @@ impl RestartWorker {
                 Some(same) if found.running && gave_up => {
                     return Err(format!("{target} is still process {}, as before", same.pid));
                 }
-                _ if gave_up => return Err(format!("{target} does not run after the restart")),
-                _ => thread::park_timeout(POLL_INTERVAL),
+                _ if gave_up => return Err(format!("{target} is not running after the restart")),
+                _ => pause(POLL_INTERVAL),
             }
         };
         self.watch_process(record, &there)
@@ -281,13 +281,10 @@ impl RestartWorker {
         record: &RestartRecord,
         there: &TargetStatus,
     ) -> Result<(Option<ProcessId>, String), String> {
-        let end = Instant::now() + self.watched;
-        while Instant::now() < end {
-            thread::park_timeout(end.saturating_duration_since(Instant::now()));
-        }
+        pause(self.watched);
         let again = self.query_target(record)?;
         if !again.running || (there.process.is_some() && again.process != there.process) {
-            return Err(format!("{} ended again at once", record.target));
+            return Err(format!("{} exited again immediately", record.target));
         }
         // A service that writes its PID file late has written it by now.
         let after = again.process.or(there.process);
@@ -302,7 +299,7 @@ impl RestartWorker {
                 format!("process {} in place of {}", after.pid, before.pid)
             }
             (Some(after), None) => format!("process {}", after.pid),
-            (None, _) => "it runs; nothing says which process it is".to_owned(),
+            (None, _) => "it is running; its process ID is unknown".to_owned(),
         };
         Ok((after, text))
     }
@@ -322,16 +319,16 @@ impl RestartWorker {
             let found = self.daemon_instance().filter(|found| found.ready);
             let found = found.filter(|found| Some(found.instance) != cycle.instance);
             if let Some(found) = found {
-                let text = format!("rpcd is ready again, process {}", found.process.pid);
+                let text = format!("rpcd is ready again as process {}", found.process.pid);
                 return Ok((Some(found.process), text));
             }
             if Instant::now() >= end {
                 return Err(format!(
-                    "rpcd did not answer within {} s",
+                    "rpcd was not ready within {} s",
                     patience.as_secs()
                 ));
             }
-            thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
     }
 

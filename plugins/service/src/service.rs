@@ -11,7 +11,7 @@ use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What every action is asked with.
+/// The input of every action.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServiceNameInput {
@@ -42,7 +42,7 @@ impl ServiceRunState {
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct ServiceChangeOutput {
     pub(crate) status: ServiceRunState,
-    /// Whether it was another one before.
+    /// Whether the state differs from the one before.
     pub(crate) changed: bool,
 }
 

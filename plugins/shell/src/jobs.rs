@@ -70,9 +70,9 @@ pub(crate) enum ShellJobState {
 pub(crate) enum ShellJobError {
     #[error("this node has no job {0}")]
     Unknown(String),
-    #[error("{running} jobs run already, and [plugins.shell] allows {limit}")]
+    #[error("{running} jobs are already running; [plugins.shell] allows {limit}")]
     Full { running: usize, limit: usize },
-    #[error("cannot keep jobs in {}", path.display())]
+    #[error("cannot read or write the jobs in {}", path.display())]
     Files {
         path: PathBuf,
         #[source]

@@ -263,8 +263,8 @@ impl BusOptions {
 /// Longest nonce that is signed, in bytes. NATS uses 15.
 const MAX_NONCE_BYTES: usize = 64;
 
-const NOT_A_NONCE_MESSAGE: &str = "it wants something else than a nonce signed, as no broker does; nothing was signed. \
-Find out who answers at this address before you connect again";
+const NOT_A_NONCE_MESSAGE: &str = "the server requested a signature of data that is not a nonce, which no broker does; nothing was signed; \
+check which server listens at this address before you connect again";
 
 /// Whether the bytes look like a broker's nonce: letters, digits, `-`, `_`, `+`, `/` and `=`. The same key signs messages, and the
 /// signed bytes of every message begin with a protocol name that has a dot, and a NUL. Signing arbitrary bytes would let a broker

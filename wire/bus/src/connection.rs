@@ -261,7 +261,7 @@ impl Bus {
         timeout(BROKER_TIMEOUT, round_trip)
             .await
             .map_err(|_| BusError::Slow {
-                what: "confirm",
+                what: "confirm delivery",
                 within: BROKER_TIMEOUT,
             })?
     }
@@ -272,7 +272,7 @@ impl Bus {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
             Err(_) => Err(BusError::Slow {
-                what: "confirm",
+                what: "confirm delivery",
                 within: BROKER_TIMEOUT,
             }),
         }
@@ -368,7 +368,10 @@ impl Bus {
         };
         tokio::select! {
             ended = timeout(BROKER_TIMEOUT, goodbye) => {
-                ended.map_err(|_| BusError::Slow { what: "close", within: BROKER_TIMEOUT })?
+                ended.map_err(|_| BusError::Slow {
+                    what: "close the connection",
+                    within: BROKER_TIMEOUT,
+                })?
             }
             () = self.wait_disconnected() => Ok(()),
         }
@@ -404,7 +407,7 @@ fn publish_result<E: std::error::Error>(
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
         Err(_) => Err(BusError::Slow {
-            what: "take a message",
+            what: "accept a message",
             within: BROKER_TIMEOUT,
         }),
     }

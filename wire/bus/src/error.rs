@@ -51,7 +51,7 @@ pub enum BusError {
     #[error("the connection to the broker is closed: {0}")]
     Closed(String),
     /// The message exceeds the broker's limit.
-    #[error("the message is {size} bytes, and the broker takes {limit}")]
+    #[error("the message has {size} bytes; the broker accepts at most {limit}")]
     TooLarge {
         /// Size of the payload in bytes.
         size: usize,

@@ -125,13 +125,13 @@ const TOKEN_EXPIRED_MESSAGE: &str = "User Authentication Expired";
 fn log_event(event: &BusEvent) {
     match event {
         BusEvent::Connected => tracing::info!("connected to the broker"),
-        BusEvent::Disconnected => tracing::warn!("lost the broker, trying to come back"),
+        BusEvent::Disconnected => tracing::warn!("lost the connection to the broker, reconnecting"),
         BusEvent::SlowConsumer => tracing::warn!("a message was dropped: subscription buffer full"),
         BusEvent::Refused(why) if why.contains(TOKEN_EXPIRED_MESSAGE) => {
-            tracing::info!("the broker ends the connection, because its token is over");
+            tracing::info!("the broker closed the connection: the token expired");
         }
-        BusEvent::Refused(why) => tracing::error!(%why, "the broker refuses us"),
-        BusEvent::Unreachable(why) => tracing::warn!(%why, "the broker cannot be reached"),
+        BusEvent::Refused(why) => tracing::error!(%why, "the broker refused an operation"),
+        BusEvent::Unreachable(why) => tracing::warn!(%why, "cannot connect to the broker"),
         BusEvent::Closed => tracing::debug!("connection to the broker closed"),
     }
 }

@@ -43,7 +43,7 @@ pub struct BrokerProbe {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerProbeFailure {
     /// The name cannot be resolved.
-    #[error("the name {host} cannot be resolved: {problem}")]
+    #[error("cannot resolve the name `{host}`: {problem}")]
     Name {
         /// The name.
         host: String,
@@ -51,19 +51,19 @@ pub enum BrokerProbeFailure {
         problem: String,
     },
     /// No address accepts a connection.
-    #[error("no address takes a connection: {problem}")]
+    #[error("no address accepts a connection: {problem}")]
     Unreachable {
         /// Each address with its system error.
         problem: String,
     },
     /// The server's greeting is not that of NATS.
-    #[error("whoever listens there does not greet as a NATS server does: {problem}")]
+    #[error("the server did not send the greeting of a NATS server: {problem}")]
     Greeting {
         /// The received data or error.
         problem: String,
     },
     /// The certificate authority file is unusable.
-    #[error("the certificate authority in {} cannot be used: {problem}", path.display())]
+    #[error("cannot use the certificate authority in {}: {problem}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum BrokerProbeFailure {
         problem: String,
     },
     /// The certificate is untrusted, or the server does not support TLS.
-    #[error("TLS fails: {problem}")]
+    #[error("TLS failed: {problem}")]
     Tls {
         /// The reason.
         problem: String,
@@ -134,7 +134,7 @@ async fn resolve_host(
         .map_err(|error| failed(error.to_string()))?
         .collect();
     if found.is_empty() {
-        return Err(failed("it has no address".to_owned()));
+        return Err(failed("the name has no address".to_owned()));
     }
     Ok(found)
 }
@@ -165,14 +165,14 @@ async fn read_greeting(stream: TcpStream) -> Result<(TcpStream, String), BrokerP
     let mut limited = (&mut reader).take(MAX_GREETING_BYTES);
     tokio::time::timeout(PROBE_STEP_TIMEOUT, limited.read_until(b'\n', &mut line))
         .await
-        .map_err(|_| failed("nothing came".to_owned()))?
+        .map_err(|_| failed(timeout_message()))?
         .map_err(|error| failed(error.to_string()))?;
     let info: BrokerGreeting = line
         .strip_prefix(b"INFO ")
         .and_then(|json| serde_json::from_slice(json).ok())
         .ok_or_else(|| {
             let start: String = String::from_utf8_lossy(&line).chars().take(40).collect();
-            failed(format!("it begins with {start:?}"))
+            failed(format!("received {start:?}"))
         })?;
     Ok((reader.into_inner(), info.version))
 }

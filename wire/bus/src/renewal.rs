@@ -29,7 +29,7 @@ pub enum TokenRenewalError {
     #[error(transparent)]
     Store(#[from] BucketError),
     /// A token could not be signed.
-    #[error("no token could be signed for the node {node}")]
+    #[error("cannot sign a token for the node `{node}`")]
     Issue {
         /// The node.
         node: Identity,

@@ -41,20 +41,20 @@ const OPERATION_HEADER: &str = "KV-Operation";
 pub enum BucketError {
     /// The bucket does not exist, or `JetStream` is disabled.
     #[error(
-        "the broker has no store {bucket}; start it with JetStream, then run `rpc org push` once"
+        "the broker has no bucket `{bucket}`; enable JetStream in the broker, then run `rpc org push`"
     )]
     Missing {
         /// The bucket.
         bucket: String,
     },
     /// Another writer changed the key first.
-    #[error("{key} was changed by another writer")]
+    #[error("another writer changed the key `{key}`")]
     Conflict {
         /// The key.
         key: String,
     },
     /// The broker refused the operation or did not answer.
-    #[error("the broker did not {what} in the store {bucket}: {problem}")]
+    #[error("bucket `{bucket}`: cannot {what}: {problem}")]
     Failed {
         /// The operation.
         what: &'static str,
@@ -154,7 +154,7 @@ impl Bucket {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
         let removed = self
-            .write_value("remove", key, Bytes::new(), Some(headers))
+            .write_value("delete", key, Bytes::new(), Some(headers))
             .await;
         removed.map(drop)
     }
@@ -214,7 +214,7 @@ impl Bucket {
     /// Permission errors of roles from an earlier version are fixed by `rpc org push`.
     fn refused_error(&self, what: &'static str, subject: &str) -> BucketError {
         let problem = format!(
-            "these credentials may not publish on {subject}; if the fleet is older than this program, run `rpc org push`"
+            "these credentials have no permission to publish on {subject}; if the fleet was set up with an earlier version, run `rpc org push`"
         );
         self.failed_error(what, &problem)
     }
@@ -263,7 +263,7 @@ impl Bucket {
                 error: Some(failure),
                 ..
             }) => Err(self.failed_error(what, &failure.description)),
-            _ => Err(self.failed_error(what, &"its answer is unreadable")),
+            _ => Err(self.failed_error(what, &"cannot parse the answer")),
         }
     }
 

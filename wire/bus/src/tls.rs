@@ -25,7 +25,7 @@ pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, Bus
             .map_err(|error| problem(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(problem("it holds no certificate in PEM form".to_owned()));
+        return Err(problem("the file contains no PEM certificate".to_owned()));
     }
     client_config(roots).map_err(|error| problem(error.to_string()))
 }

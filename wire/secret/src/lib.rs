@@ -65,7 +65,7 @@ pub enum SecretFileError {
         path: PathBuf,
     },
     /// The group or other users can read or change it.
-    #[error("{path} holds a secret and is open to others (mode {mode:04o}); run `chmod {advised:o} {path}`", path = path.display())]
+    #[error("{path} contains a secret and is accessible to other users (mode {mode:04o}); run `chmod {advised:o} {path}`", path = path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum SecretFileError {
         advised: u32,
     },
     /// The owner is neither root nor the daemon's user.
-    #[error("{path} holds a secret and belongs to user {owner}; it must be root's or the daemon's own: run `chown root {path}`", path = path.display())]
+    #[error("{path} contains a secret and belongs to user {owner}; it must belong to root or to the user of this process; run `chown root {path}`", path = path.display())]
     Owner {
         /// The file.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum SecretFileError {
         owner: u32,
     },
     /// The file exceeds the size limit.
-    #[error("{} has more than {limit} bytes; that is not what it should be", path.display())]
+    #[error("{} has more than {limit} bytes, the limit for this file", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,

@@ -32,16 +32,16 @@ pub struct ApprovedProposal {
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// The envelope or token failed verification.
-    #[error("it is not authentic")]
+    #[error("authentication failed")]
     Refused(#[from] MessageRefusal),
     /// The encoding is invalid.
-    #[error("it cannot be read: {0}")]
+    #[error("invalid format: {0}")]
     Shape(&'static str),
     /// The body is not valid JSON of the expected type.
-    #[error("it cannot be read")]
+    #[error("invalid format: not the JSON of a proposal or an approval")]
     Json(#[source] serde_json::Error),
     /// The claimed author differs from the signer.
-    #[error("it says it is from {claimed}, but {sender} signed it")]
+    #[error("the content specifies the author {claimed}, but {sender} signed it")]
     WrongSender {
         /// The signer.
         sender: Identity,
@@ -49,19 +49,21 @@ pub enum ApprovalError {
         claimed: Identity,
     },
     /// The lifetime is zero or above the limit.
-    #[error("it is good for {0} ms; 1 to {max} are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
+    #[error("the lifetime is {0} ms; 1 to {max} ms are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
     Lifetime(Millis),
     /// The proposal expired.
-    #[error("its time was over {0} ms ago; propose it again")]
+    #[error("the proposal expired {0} ms ago; create a new one")]
     Expired(Millis),
     /// The creation time is in the future.
-    #[error("it was made {0} ms from now; compare the clocks")]
+    #[error("the proposal was created {0} ms in the future; compare the clocks")]
     Future(Millis),
     /// Caller and approver are the same person.
-    #[error("{0} cannot approve what {0} asks for; it takes a second person with a key of its own")]
+    #[error(
+        "{0} cannot approve a proposal of {0}; a second person with a different key must approve it"
+    )]
     Oneself(Identity),
     /// The request differs from the approved proposal.
-    #[error("it is for another request: the {0} is not the one that was approved")]
+    #[error("the approval is for another request: the {0} differs from the approved proposal")]
     Other(&'static str),
 }
 
@@ -87,10 +89,10 @@ pub fn open_proposal(
         return Err(ApprovalError::Lifetime(lifetime));
     }
     if proposal.nodes.is_empty() || proposal.nodes.len() > limits::MAX_TARGET_NODES {
-        return Err(ApprovalError::Shape("it names no nodes, or too many"));
+        return Err(ApprovalError::Shape("no nodes or too many nodes"));
     }
     if proposal.id.get_version_num() != 7 {
-        return Err(ApprovalError::Shape("its id is not a version 7 UUID"));
+        return Err(ApprovalError::Shape("the id is not a version 7 UUID"));
     }
     Ok(OpenProposal {
         proposal,

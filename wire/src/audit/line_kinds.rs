@@ -99,7 +99,7 @@ impl AuditHeader {
     /// Verifies the header's key by the tokens or by the pinned keys; otherwise returns the reason.
     pub(super) fn verify_key(&self, trusting: &AuditKeyTrust) -> Result<VerifyingKey, String> {
         if self.format != AUDIT_FORMAT {
-            return Err(format!("its format is not {AUDIT_FORMAT}"));
+            return Err(format!("the format in the header is not {AUDIT_FORMAT}"));
         }
         trusting.verify_header(self)?;
         self.key.verifying_key().map_err(|error| error.to_string())

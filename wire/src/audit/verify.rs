@@ -28,7 +28,7 @@ impl AuditKeyTrust {
     pub(super) fn verify_header(&self, header: &AuditHeader) -> Result<(), String> {
         let operator = match self {
             Self::Keys(keys) if keys.contains(&header.key) => return Ok(()),
-            Self::Keys(_) => return Err(format!("{} is not among those given", header.key)),
+            Self::Keys(_) => return Err(format!("{} is not one of the given keys", header.key)),
             Self::Operator(operator) => operator,
         };
         let trust = AccountTrust::new(*operator, &header.account)
@@ -39,9 +39,15 @@ impl AuditKeyTrust {
         if party.key != header.key {
             Err("the token in the header is for another key".to_owned())
         } else if party.identity != header.node {
-            Err(format!("the token in the header is {}'s", party.identity))
+            Err(format!(
+                "the token in the header belongs to {}",
+                party.identity
+            ))
         } else if !matches!(party.role, UserRole::Node | UserRole::Service) {
-            Err(format!("its token is for the role {}", party.role))
+            Err(format!(
+                "the token in the header has the role {}, not node or service",
+                party.role
+            ))
         } else {
             Ok(())
         }

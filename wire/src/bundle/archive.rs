@@ -33,7 +33,7 @@ impl<'a> BundleArchive<'a> {
         let sealed = expect_entry(parts.next(), MANIFEST_PATH)?;
         let account = expect_entry(parts.next(), ACCOUNT_TOKEN_PATH)?;
         let account = str::from_utf8(account)
-            .map_err(|_| BundleError::Shape("the account's token is no text"))?;
+            .map_err(|_| BundleError::Shape("the account token is not UTF-8"))?;
         let mut files = BTreeMap::new();
         for (path, content) in parts {
             let path = path
@@ -49,7 +49,7 @@ impl<'a> BundleArchive<'a> {
         // Re-encoding detects duplicate names, another order, other metadata and trailing bytes.
         if bundle.encode()? != bytes {
             return Err(BundleError::Shape(
-                "it is a tar that was not written by `rpc plugin pack`",
+                "the tar was not written by `rpc plugin pack`",
             ));
         }
         Ok(bundle)
@@ -89,7 +89,7 @@ fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError
         let entry = entry.map_err(BundleError::Tar)?;
         let header = entry.header();
         if header.entry_type() != EntryType::Regular {
-            return Err(BundleError::Shape("an entry is no plain file"));
+            return Err(BundleError::Shape("an entry is not a regular file"));
         }
         let mode = match header.mode().map_err(BundleError::Tar)? {
             0o644 => BundleFileMode::Data,
@@ -120,7 +120,7 @@ fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError
 fn entry_path(bytes: &[u8], header: u64) -> Result<&str, BundleError> {
     let name = slice_bytes(bytes, header, 100)?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    str::from_utf8(name).map_err(|_| BundleError::Shape("a file's name is no text"))
+    str::from_utf8(name).map_err(|_| BundleError::Shape("a file name is not UTF-8"))
 }
 
 fn slice_bytes(bytes: &[u8], from: u64, length: u64) -> Result<&[u8], BundleError> {
@@ -129,7 +129,7 @@ fn slice_bytes(bytes: &[u8], from: u64, length: u64) -> Result<&[u8], BundleErro
         let to = from.checked_add(usize::try_from(length).ok()?)?;
         bytes.get(from..to)
     };
-    range().ok_or(BundleError::Shape("it is cut off"))
+    range().ok_or(BundleError::Shape("the tar is truncated"))
 }
 
 fn expect_entry<'a>(
@@ -139,7 +139,7 @@ fn expect_entry<'a>(
     match found {
         Some((path, content)) if path == name => Ok(content.bytes),
         _ => Err(BundleError::Shape(
-            "it does not begin with bundle.json and account.jwt",
+            "the first entries are not bundle.json and account.jwt",
         )),
     }
 }

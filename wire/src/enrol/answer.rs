@@ -128,16 +128,16 @@ impl EnrolmentRefusalReason {
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentAnswerError {
     /// The envelope or the sender's token failed verification.
-    #[error("the answer is not authentic")]
+    #[error("cannot authenticate the answer")]
     Refused(#[from] MessageRefusal),
     /// Not valid JSON of this type.
-    #[error("the answer cannot be read")]
+    #[error("cannot parse the answer")]
     Json(#[from] serde_json::Error),
     /// The answer is for another machine or an earlier request.
-    #[error("the answer is for somebody else, or for an earlier wish")]
+    #[error("the answer is for another machine or an earlier request")]
     Other,
     /// The answer accepts another name than requested.
-    #[error("the answer is for {found}, but {expected} asked")]
+    #[error("the answer is for {found}, not for {expected}")]
     Name {
         /// The requested name.
         expected: Identity,
@@ -145,7 +145,7 @@ pub enum EnrolmentAnswerError {
         found: Identity,
     },
     /// The fleet's account token, or the node's own, failed verification.
-    #[error("the {what} in the answer is not believed")]
+    #[error("the {what} in the answer failed verification")]
     Token {
         /// Which token.
         what: &'static str,
@@ -154,7 +154,7 @@ pub enum EnrolmentAnswerError {
         source: TokenError,
     },
     /// A token for another key or another role.
-    #[error("the token in the answer is not that of a node with this machine's key")]
+    #[error("the token in the answer is not a node token for this machine's name and key")]
     Foreign,
 }
 

@@ -42,7 +42,7 @@ pub fn decide_enrolment(
         fresh::CLOCK_SKEW_MILLIS,
     ) {
         let message = format!(
-            "this machine's clock and the service's differ, or the message was under way for {} ms; compare the clocks",
+            "the request is {} ms old by the provisioner's clock: the clocks differ, or the message was delayed; compare the clocks",
             stale.age_ms
         );
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::Stale, message);
@@ -65,7 +65,7 @@ pub fn decide_enrolment(
         let is_revoked = known.entry.is_some_and(|entry| entry.revoked);
         let message = if is_revoked {
             let name = &hello.identity;
-            format!("the node {name} was revoked; `rpc provision release {name}` frees the name")
+            format!("the node {name} was revoked; run `rpc provision release {name}`")
         } else {
             name_taken_message(&hello.identity)
         };
@@ -83,7 +83,7 @@ pub fn decide_enrolment(
 /// The message for the second machine of a name.
 pub(super) fn name_taken_message(name: &Identity) -> String {
     format!(
-        "another key has the name {name} already; release it if that machine is gone, or choose another name"
+        "the name {name} belongs to another key; choose another name, or release it if that machine no longer exists"
     )
 }
 
@@ -98,6 +98,6 @@ pub(super) fn key_revoked_message(hello: &EnrolmentRequest) -> String {
 /// The message for a name that belongs to a node that was not enrolled.
 pub(super) fn name_in_use_message(name: &Identity) -> String {
     format!(
-        "a node of the name {name} is registered or connected; choose another name, or stop that node and release the name"
+        "a node with the name {name} is registered or connected; choose another name, or stop that node and release the name"
     )
 }

@@ -80,10 +80,10 @@ pub enum HandledEnrolment {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrollerError {
     /// The answer cannot be signed.
-    #[error("the answer to a newcomer cannot be sealed")]
+    #[error("cannot sign the answer to an enrolment request")]
     Seal(#[from] EnvelopeSignError),
     /// The fleet's account does not list the configured key as a signing key of the role node.
-    #[error("{0} is not the fleet's key for signing nodes")]
+    #[error("{0} is not the fleet's signing key of the role node")]
     NotTheNodeKey(PublicKey),
 }
 
@@ -181,7 +181,8 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             .process_request(&wish, now)
             .await
             .unwrap_or_else(|error| {
-                let message = format!("the service could not decide, ask again: {error}");
+                let message =
+                    format!("the provisioner failed to process the request; try again: {error}");
                 refusal_outcome(EnrolmentRefusalReason::Trouble, message)
             });
         let answer = EnrolmentAnswer {
@@ -254,8 +255,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         if let Some(limit) = wish.ticket.uses
             && !self.roll.count_use(&entry, limit).await?
         {
-            let message =
-                format!("the bootstrap token has let in {limit} already, as many as it may");
+            let message = format!("the bootstrap token has reached its limit of {limit} uses");
             return Ok(refusal_outcome(EnrolmentRefusalReason::UsedUp, message));
         }
         match self.roll.claim_name(&entry).await? {
@@ -277,7 +277,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             Ok(welcome) => EnrolmentOutcome::Welcome(Box::new(welcome)),
             Err(error) => refusal_outcome(
                 EnrolmentRefusalReason::Trouble,
-                format!("no token could be issued: {error}"),
+                format!("cannot issue a token: {error}"),
             ),
         })
     }

@@ -26,12 +26,12 @@ pub struct NamePattern(String);
 pub enum NamePatternError {
     /// Empty, or longer than a name.
     #[error(
-        "a pattern of names has 1 to {limit} bytes, this one has {0}",
+        "the name pattern has {0} bytes; 1 to {limit} are allowed",
         limit = limits::MAX_IDENTITY_BYTES
     )]
     Length(usize),
     /// A character outside the grammar.
-    #[error("`{pattern}` holds {character:?}; patterns are made of a-z, 0-9, -, _, * and dots")]
+    #[error("`{pattern}` contains {character:?}; patterns consist of a-z, 0-9, -, _, * and dots")]
     Character {
         /// The whole text.
         pattern: String,
@@ -40,7 +40,7 @@ pub enum NamePatternError {
     },
     /// An empty or too long label, or `**` with other characters.
     #[error(
-        "`{pattern}` has the part `{part}`; a part has 1 to {} characters, and `**` stands alone in one",
+        "`{pattern}` has the label `{part}`; a label has 1 to {} characters, and `**` must be a whole label",
         limits::MAX_LABEL_BYTES
     )]
     Part {

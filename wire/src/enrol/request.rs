@@ -33,7 +33,7 @@ pub struct EnrolmentNonce([u8; 16]);
 
 /// Not 16 bytes in base64url without padding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a nonce is 16 bytes in base64url")]
+#[error("not a nonce of 16 bytes in base64url")]
 pub struct EnrolmentNonceError;
 
 impl EnrolmentNonce {
@@ -111,16 +111,16 @@ pub struct OpenEnrolmentRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentRequestError {
     /// The envelope or the bootstrap token failed verification.
-    #[error("the wish to be enrolled is not authentic")]
+    #[error("cannot authenticate the enrolment request")]
     Refused(#[from] MessageRefusal),
     /// Not valid JSON of this type.
-    #[error("the wish to be enrolled cannot be read")]
+    #[error("cannot parse the enrolment request")]
     Json(#[from] serde_json::Error),
     /// A field has an invalid value.
-    #[error("the wish to be enrolled cannot be used: {0}")]
+    #[error("invalid enrolment request: {0}")]
     Shape(&'static str),
     /// The signature of the new key is invalid: the sender does not have its private key.
-    #[error("{identity} does not prove that it has the key {key}")]
+    #[error("the proof of possession of the key {key}, sent by {identity}, is invalid")]
     Proof {
         /// The requested name.
         identity: Identity,
@@ -128,7 +128,7 @@ pub enum EnrolmentRequestError {
         key: PublicKey,
     },
     /// The grant in the bootstrap token cannot be parsed.
-    #[error("the bootstrap token {credential} cannot be used")]
+    #[error("the bootstrap token {credential} has an invalid grant")]
     Ticket {
         /// The token's key.
         credential: PublicKey,
@@ -166,22 +166,20 @@ pub fn open_enrolment_request(
     let introduction: EnrolmentRequestBody = serde_json::from_slice(opened.body)?;
     let hello: EnrolmentRequest = serde_json::from_str(introduction.hello.get())?;
     if hello.key.expect_kind(KeyKind::User).is_err() {
-        return Err(EnrolmentRequestError::Shape(
-            "its key is not that of a user",
-        ));
+        return Err(EnrolmentRequestError::Shape("the key is not a user key"));
     }
     if hello.version.len() > limits::MAX_TOKEN_GRANT_TEXT_BYTES {
-        return Err(EnrolmentRequestError::Shape("its version is too long"));
+        return Err(EnrolmentRequestError::Shape("the version is too long"));
     }
     let sender = opened.sender;
     if hello.credential != sender.key {
         return Err(EnrolmentRequestError::Shape(
-            "it was made for another bootstrap credential than the one that sealed it",
+            "it specifies a bootstrap credential other than the one that signed it",
         ));
     }
     if hello.key == sender.key {
         return Err(EnrolmentRequestError::Shape(
-            "it names the bootstrap credential's key as its own",
+            "its key is the key of the bootstrap credential",
         ));
     }
     verify_proof(&hello, &introduction).ok_or_else(|| EnrolmentRequestError::Proof {

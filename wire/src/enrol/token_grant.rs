@@ -28,10 +28,10 @@ pub enum TokenGrantError {
     #[error(transparent)]
     Name(#[from] NamePatternError),
     /// It permits no names.
-    #[error("it names no machines, and so lets none in")]
+    #[error("the grant has no name patterns")]
     Nobody,
     /// A limit is exceeded.
-    #[error("it has {found} {what}, more than {limit}")]
+    #[error("the grant has {found} {what}; at most {limit} are allowed")]
     TooMany {
         /// The kind of item.
         what: &'static str,
@@ -41,16 +41,16 @@ pub enum TokenGrantError {
         limit: usize,
     },
     /// An invalid use count.
-    #[error("`{0}` is no number of uses; it is 1 or more")]
+    #[error("`{0}` is not a number of uses; use 1 or more")]
     Uses(String),
     /// An invalid fact.
     #[error(
-        "`{0}` is no fact; write NAME=VALUE, with letters, digits, `_`, `-` and `.` in the name and up to {limit} bytes in the value",
+        "`{0}` is not a fact; use NAME=VALUE, with letters, digits, `_`, `-` and `.` in the name and up to {limit} bytes in the value",
         limit = limits::MAX_TOKEN_GRANT_TEXT_BYTES
     )]
     Fact(String),
     /// An unknown tag, which may be a restriction of a newer version.
-    #[error("it says `{0}`, which is not understood here")]
+    #[error("the grant has the unknown tag `{0}`")]
     Unknown(String),
 }
 
@@ -108,7 +108,7 @@ impl TokenGrant {
         }
         for (what, found, limit) in [
             (
-                "patterns of names",
+                "name patterns",
                 self.names.len(),
                 limits::MAX_TOKEN_GRANT_NAMES,
             ),

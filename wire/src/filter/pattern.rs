@@ -46,7 +46,7 @@ impl FilterPattern {
         if text.is_empty() {
             return Err(FilterFault::new(
                 0,
-                "a name or a /regex/, not an empty text",
+                "a name or a /regex/, not an empty string",
             ));
         }
         if text.starts_with('/') {

@@ -145,7 +145,7 @@ impl LiteralOperand {
         if text.is_empty() {
             return Err(FilterFault::new(
                 0,
-                "a value that is not empty (=~/^$/ finds an empty text)",
+                "a value that is not empty (use =~/^$/ to match an empty string)",
             ));
         }
         if text.len() > MAX_PATTERN_BYTES {

@@ -91,7 +91,7 @@ fn plain_end(text: &str) -> Result<usize, FilterFault> {
         escaped = open.is_some() && c == '\\' && !escaped;
     }
     match open {
-        Some((at, _)) => Err(FilterFault::new(at, "a closing quote for this one")),
+        Some((at, _)) => Err(FilterFault::new(at, "a matching closing quote")),
         None => Ok(text.len()),
     }
 }

@@ -8,7 +8,7 @@ pub const CLOCK_SKEW_MILLIS: Millis = 30_000;
 /// A request that expired, or whose issue time is in the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request is {age_ms} ms old by this clock, its ttl is {ttl} ms and clocks may differ by {skew} ms"
+    "the request is {age_ms} ms old by this node's clock; its ttl is {ttl} ms, and the allowed clock skew is {skew} ms"
 )]
 pub struct StaleRequest {
     /// Its age by the receiver's clock, in milliseconds; negative if its issue time is in the future.

@@ -145,11 +145,11 @@ impl CallerRegex {
             Some(source) => (source, ""),
             None => match body.strip_suffix("/i") {
                 Some(source) => (source, "(?i)"),
-                None => return Err(wrong("it ends with / or /i".to_owned())),
+                None => return Err(wrong("it must end with / or /i".to_owned())),
             },
         };
         if source.is_empty() || source.len() > MAX_PATTERN_BYTES {
-            return Err(wrong(format!("it has 1 to {MAX_PATTERN_BYTES} bytes")));
+            return Err(wrong(format!("it must be 1 to {MAX_PATTERN_BYTES} bytes")));
         }
         let compile = |text: &str| {
             regex::RegexBuilder::new(text)

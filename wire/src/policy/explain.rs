@@ -58,15 +58,18 @@ impl fmt::Display for RuleMismatch {
                     .ok()
                     .and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
                 match written {
-                    Some(at) => write!(out, "its time was over at {at}"),
-                    None => write!(out, "its time was over at {at} ms"),
+                    Some(at) => write!(out, "it expired at {at}"),
+                    None => write!(out, "it expired at {at} ms since the epoch"),
                 }
             }
-            Self::Caller(callers) => write!(out, "it is for the callers {callers}"),
-            Self::Action(actions) => write!(out, "it is for the actions {}", actions.join(" ")),
-            Self::Node(nodes) => write!(out, "it is for {nodes}"),
+            Self::Caller(callers) => write!(out, "it applies to the callers {callers}"),
+            Self::Action(actions) => write!(out, "it applies to the actions {}", actions.join(" ")),
+            Self::Node(nodes) => write!(out, "it applies to {nodes}"),
             Self::Unknown(nodes) => {
-                write!(out, "it is for {nodes}, and whether this is one is unknown")
+                write!(
+                    out,
+                    "it applies to {nodes}; whether this node matches is unknown"
+                )
             }
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct RuleOptions {
 
 /// The text is not a valid instant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no instant; write it in UTC, as in 2026-11-22T10:00Z")]
+#[error("`{0}` is not a time; write it in UTC, as in 2026-11-22T10:00Z")]
 pub struct InstantError(String);
 
 /// Parses an RFC 3339 instant with an offset or `Z`; seconds are optional.

@@ -187,7 +187,7 @@ impl PolicySet {
                 EvaluationProgress::Needs(lookup) => {
                     known.insert(
                         lookup.clone(),
-                        DataLookupResult::Unknown("nobody was asked".to_owned()),
+                        DataLookupResult::Unknown("no lookup was made".to_owned()),
                     );
                 }
             }

@@ -33,14 +33,14 @@ pub struct NodeFacts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFactsError {
     /// The value is not an object.
-    #[error("facts must be a JSON object of name and value, not {found}")]
+    #[error("facts must be a JSON object of names and values, not {found}")]
     NotAnObject {
         /// The type of the value, with its article.
         found: &'static str,
     },
     /// Nested deeper than [`MAX_FACTS_DEPTH`].
     #[error(
-        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or leave it out"
+        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or remove it"
     )]
     TooDeep {
         /// The top-level fact.
@@ -48,7 +48,7 @@ pub enum NodeFactsError {
     },
     /// Larger than [`MAX_FACTS_BYTES`].
     #[error(
-        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; leave out what nobody asks for"
+        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; remove facts that are not used"
     )]
     TooLarge {
         /// The top-level fact at which the limit was exceeded.
@@ -64,7 +64,7 @@ impl NodeFacts {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
-            Value::String(_) => "a text",
+            Value::String(_) => "a string",
             Value::Array(_) => "a list",
         };
         Err(NodeFactsError::NotAnObject { found })

@@ -352,7 +352,7 @@ impl UserClaims {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_zero(value: &Seconds) -> bool {
     *value == 0

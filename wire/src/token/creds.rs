@@ -30,7 +30,7 @@ pub struct UserCredentials {
 #[derive(Debug, thiserror::Error)]
 pub enum UserCredentialsError {
     /// The text exceeds the size limit.
-    #[error("the credentials are {length} bytes long, more than {limit}")]
+    #[error("the credentials have {length} bytes; at most {limit} are allowed")]
     Oversized {
         /// Size in bytes.
         length: usize,
@@ -39,18 +39,18 @@ pub enum UserCredentialsError {
     },
     /// A block is missing, unterminated or duplicated.
     #[error(
-        "the credentials must hold exactly one block `-----BEGIN {0}-----` with one line in it"
+        "the credentials must contain exactly one block `-----BEGIN {0}-----` with one line in it"
     )]
     Block(&'static str),
     /// The seed is invalid.
-    #[error("the credentials' seed is not usable")]
+    #[error("the seed in the credentials is invalid")]
     Seed(#[source] KeyError),
     /// The token is invalid.
-    #[error("the credentials' token is not usable")]
+    #[error("the token in the credentials is invalid")]
     Token(#[source] TokenError),
     /// Token and seed belong to different users.
     #[error(
-        "the token is about {token}, but the seed belongs to {seed}; the file was put together wrongly"
+        "the token in the credentials belongs to the key {token}, but the seed to {seed}; issue new credentials"
     )]
     Mismatch {
         /// The token's subject.

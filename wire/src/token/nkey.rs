@@ -60,9 +60,7 @@ impl fmt::Display for KeyKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not base32 of the right length.
-    #[error(
-        "a key has {expected} characters A-Z and 2-7, but {found} bytes were given that are not a key"
-    )]
+    #[error("not a key: expected {expected} characters A-Z and 2-7, but {found} bytes were given")]
     Spelling {
         /// Expected length in characters.
         expected: usize,
@@ -70,13 +68,13 @@ pub enum KeyError {
         found: usize,
     },
     /// Checksum mismatch: mistyped or truncated.
-    #[error("the key's checksum does not fit; it was mistyped or damaged")]
+    #[error("the key's checksum is wrong; the key was mistyped or truncated")]
     Checksum,
     /// The prefix is not that of an operator, account or user.
-    #[error("the key is neither an operator's, an account's nor a user's")]
+    #[error("the key is not an operator, account or user key")]
     Kind,
     /// A valid key of another kind.
-    #[error("this is a key of kind {found}, but a key of kind {expected} is needed")]
+    #[error("the key is of kind {found}; expected kind {expected}")]
     WrongKind {
         /// The expected kind.
         expected: KeyKind,
@@ -84,14 +82,14 @@ pub enum KeyError {
         found: KeyKind,
     },
     /// The 32 bytes are not a curve point, or one of small order, for which signatures can be forged without a private key.
-    #[error("the public key {0} is not a usable point of the curve")]
+    #[error("the public key {0} is not a valid curve point")]
     Point(PublicKey),
     /// The operating system's random source failed.
     #[error("the operating system's random source failed")]
     Random,
 }
 
-/// A public key and what it stands for.
+/// A public key and its kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]

@@ -67,7 +67,7 @@ pub enum UserRole {
 
 /// The text is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no role; there are node, caller, service and newcomer")]
+#[error("`{0}` is not a role; use node, caller, service or newcomer")]
 pub struct UnknownRole(String);
 
 impl UserRole {

@@ -449,14 +449,14 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
                 token: token_by(&place.fleet, UserRole::Caller, "web-1.example.com"),
                 ..good.clone()
             },
-            "not that of a node",
+            "not a node token",
         ),
         (
             EnrolmentAcceptance {
                 token: token_by(&place.fleet, UserRole::Node, "web-2.example.com"),
                 ..good
             },
-            "not that of a node",
+            "not a node token",
         ),
     ] {
         let refused = changed

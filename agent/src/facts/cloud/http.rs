@@ -147,7 +147,7 @@ impl MetadataSession<'_> {
             return Ok(());
         }
         Err(format!(
-            "its answers took longer than {} s together",
+            "its replies took longer than {} s in total",
             SESSION_TIMEOUT.as_secs()
         ))
     }

@@ -103,7 +103,7 @@ impl CloudCollector {
         let missing = |problem: String| FactError::Cloud { problem };
         if let Some(provider) = self.provider.or_else(|| self.found.get().copied()) {
             let told = self.fetch_metadata(provider).map_err(missing)?;
-            let nobody = || missing(format!("nobody answers as {} does", provider.as_str()));
+            let nobody = || missing(format!("no service of {} responds", provider.as_str()));
             return Ok(metadata_facts(provider, told.ok_or_else(nobody)?));
         }
         if !self.service.is_reachable() {

@@ -122,11 +122,11 @@ fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContex
         if stats.not_connected.contains(node) {
             said.insert(format!("{node} is not connected"));
         } else if stats.missing.contains(node) {
-            said.insert(format!("{node} does not answer"));
+            said.insert(format!("{node} does not reply"));
         }
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
             let (action, message) = (&report.action, escape_to_line(&reply.message));
-            said.insert(format!("{node} answers to `rpcutil {action}`: {message}"));
+            said.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
         }
     }
     for complaint in said {

@@ -32,9 +32,9 @@ pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSectio
         findings.push(
             DiagnosisFinding::warning(
                 "gaps",
-                "answers may have been lost on the way; there may be more nodes",
+                "replies may have been lost in transit; there may be more nodes",
             )
-            .with_advice("ask again; if it stays, look at the broker's log for slow consumers"),
+            .with_advice("run it again; if it recurs, check the broker's log for slow consumers"),
         );
     }
     DiagnosisSection {
@@ -65,16 +65,19 @@ fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
         *most = skew.max(*most);
     }
     if off.is_empty() && !call.answers.is_empty() {
-        return vec![DiagnosisFinding::ok("clocks", "all within 1 s of this one")];
+        return vec![DiagnosisFinding::ok(
+            "clocks",
+            "all within 1 s of the local clock",
+        )];
     }
     let told = off.into_iter().map(|(level, (nodes, most))| {
         let seconds = std::time::Duration::from_millis(most).as_secs_f64();
         DiagnosisFinding::new(
             "clocks",
             level,
-            format!("up to {seconds:.1} s away from this one"),
+            format!("up to {seconds:.1} s off the local clock"),
         )
-        .with_advice("run NTP or chrony there, or here")
+        .with_advice("run NTP or chrony on these nodes, or on this machine")
         .with_nodes(nodes)
     });
     told.collect()
@@ -85,17 +88,20 @@ fn duplicate_finding(twice: &BTreeMap<Identity, usize>) -> Option<DiagnosisFindi
     (!nodes.is_empty()).then(|| {
         DiagnosisFinding::error(
             "identities",
-            "more than one daemon answers under the same name",
+            "more than one daemon replies under the same name",
         )
-        .with_advice("stop the copy, and give it credentials of its own: `rpc org add node NAME`")
+        .with_advice("stop the copy, and issue credentials of its own: `rpc org add node NAME`")
         .with_nodes(nodes)
     })
 }
 
 fn signature_findings(words: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFinding> {
     let told = words.iter().map(|(word, count)| {
-        DiagnosisFinding::error("signatures", format!("{count} answers were not believed ({word})"))
-            .with_advice("somebody answers who is not of this organisation, or with credentials that were revoked")
+        DiagnosisFinding::error(
+            "signatures",
+            format!("{count} replies failed verification ({word})"),
+        )
+        .with_advice("check for senders of another organisation, or with revoked credentials")
     });
     told.collect()
 }
@@ -121,7 +127,7 @@ fn version_finding(answers: &[ReceivedReply]) -> Option<DiagnosisFinding> {
             .map(|version| DiagnosisFinding::ok("versions", format!("all run rpcd {version}"))),
         _ => Some(DiagnosisFinding::warning(
             "versions",
-            format!("nodes run different rpcd: {}", count_values(&spread)),
+            format!("different rpcd versions: {}", count_values(&spread)),
         )),
     }
 }
@@ -153,12 +159,12 @@ fn ddl_findings(answers: &[ReceivedReply], schemas: &AgentSchemas) -> Vec<Diagno
         if !others.is_empty() {
             let here = here.unwrap_or_default();
             let message = format!(
-                "agent {agent}: this side has {here}, nodes have {}",
+                "agent {agent}: the local DDL has version {here}, nodes have {}",
                 count_values(spread)
             );
             findings.push(
                 DiagnosisFinding::warning("ddls", message)
-                    .with_advice("bring both to one version")
+                    .with_advice("install the same version on both sides")
                     .with_nodes(others),
             );
         } else if spread.len() > 1 {
@@ -173,7 +179,7 @@ fn ddl_findings(answers: &[ReceivedReply], schemas: &AgentSchemas) -> Vec<Diagno
         let count = agents.len();
         findings.push(DiagnosisFinding::ok(
             "ddls",
-            format!("{count} agents, of one version everywhere"),
+            format!("{count} agents, each with the same version on all nodes"),
         ));
     }
     findings
@@ -238,9 +244,9 @@ fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
         let reply = &answer.reply;
         let why = match &reply.reason {
             Some(ReplyReason::Denied { rule }) => {
-                format!("may not be asked for a diagnosis: {rule}")
+                format!("diagnosis denied: {rule}")
             }
-            _ => format!("cannot be asked for a diagnosis: {}", reply.statusmsg),
+            _ => format!("diagnosis failed: {}", reply.statusmsg),
         };
         said.entry(why).or_default().insert(reply.sender.clone());
     }

@@ -185,7 +185,7 @@ fn format_processor_time(value: &Value) -> String {
     let seconds = |name: &str| value.get(name).and_then(Value::as_f64).unwrap_or_default();
     let (user, system) = (seconds("user"), seconds("system"));
     format!(
-        "{:.2} seconds, {system:.2} of them in the system",
+        "{:.2} seconds, {system:.2} of them system time",
         user + system
     )
 }

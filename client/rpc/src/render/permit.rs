@@ -9,7 +9,7 @@ use super::printable::escape_to_line;
 use crate::printer::STRONG;
 use crate::report::RequestReport;
 
-/// One pool, as a node tells it.
+/// One pool, as reported by a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolStatus {
@@ -21,29 +21,29 @@ pub struct PermitPoolStatus {
     waiting: Vec<PermitPoolEntry>,
 }
 
-/// Somebody who holds a permit, or waits for one.
+/// A node that has a permit, or waits for one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolEntry {
     node: String,
-    /// The run that it is for.
+    /// The id of its run.
     #[serde(default)]
     run: String,
-    /// Of a holder the permit's number; of one who waits its place in the order of coming.
+    /// The number of the permit; of a waiting node its position by time of arrival.
     #[serde(default)]
     fence: u64,
     #[serde(default)]
     priority: i64,
-    /// How many it was told may hold the pool; 0 for a run that somebody else began.
+    /// The limit of the pool, as its request specified it; 0 for a run that Muster did not start.
     #[serde(default)]
     limit: u64,
-    /// Seconds since it came.
+    /// Seconds since its arrival.
     #[serde(default)]
     age: u64,
-    /// Seconds until it lapses, if nothing is heard of it.
+    /// Seconds until its entry expires, unless it is renewed.
     #[serde(default)]
     expires: u64,
-    /// Whether somebody else began what runs.
+    /// Whether Muster did not start the run.
     #[serde(default)]
     occupied: bool,
 }
@@ -108,9 +108,9 @@ pub fn render_pools(pools: &[PermitPoolStatus], width: usize) -> String {
         let (held, waiting) = (pool.holders.len(), pool.waiting.len());
         let limit = pool.limit_text();
         page.push_line(format_args!(
-            "{STRONG}Pool {name}{STRONG:#}: {held} held of {limit}, {waiting} waiting"
+            "{STRONG}Pool {name}{STRONG:#}: {held} of {limit} permits in use, {waiting} waiting"
         ));
-        for (title, parties) in [("HOLDS", &pool.holders), ("WAITS", &pool.waiting)] {
+        for (title, parties) in [("HOLDER", &pool.holders), ("WAITING", &pool.waiting)] {
             if parties.is_empty() {
                 continue;
             }
@@ -133,7 +133,7 @@ fn member_heading(title: &str) -> Vec<String> {
 fn member_rows(parties: &[PermitPoolEntry]) -> Vec<Vec<TableCell>> {
     let row = |party: &PermitPoolEntry| {
         let run = if party.occupied {
-            "somebody else's".to_owned()
+            "not by Muster".to_owned()
         } else {
             escape_to_line(&party.run).into_owned()
         };
@@ -157,11 +157,11 @@ pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
         let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
         let (fence, age) = (holder.fence, holder.age);
         page.push_line(format_args!(
-            "{node} holds permit {fence} of {}, for run {run}, since {age} s; the run will be stopped",
+            "{node} has permit {fence} of {} for run {run} since {age} s; the run will be stopped",
             escape_to_line(pool)
         ));
     }
-    page.push_text("Go on? [y/N]");
+    page.push_text("Continue? [y/N]");
     page.into_text()
 }
 
@@ -221,7 +221,7 @@ mod tests {
         let text = plain(&texts.join("\n---\n"));
         assert!(
             text.lines()
-                .take_while(|line| !line.contains("holds permit"))
+                .take_while(|line| !line.contains("has permit"))
                 .all(is_within_width),
             "{text}"
         );

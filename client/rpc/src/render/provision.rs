@@ -9,18 +9,18 @@ use super::printable::escape_to_line;
 use super::span::format_duration;
 use crate::report::NodeReply;
 
-/// What one host of the service knows.
+/// State of provisioning, as reported by one host of the service.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProvisioningOverview {
-    /// The host that leads; empty when none does.
+    /// The leading host; empty if there is none.
     leader: String,
-    /// How many nodes stand where.
+    /// Number of nodes by state.
     counts: Map<String, Value>,
     /// The nodes, by name.
     nodes: Vec<ProvisioningNodeStatus>,
-    /// How many more there are.
+    /// Number of further nodes, which are not listed.
     more: u64,
 }
 
@@ -32,11 +32,11 @@ struct ProvisioningNodeStatus {
     node: String,
     /// `working`, `failed`, `done`, `retiring` or `retired`.
     state: String,
-    /// The step that is under way or comes next; empty when there is none.
+    /// The current or next step; empty if there is none.
     step: String,
-    /// Which try it is.
+    /// Number of the attempt.
     attempt: u64,
-    /// Steps that were done.
+    /// Completed steps.
     done: Vec<String>,
     paused: bool,
     /// Why it failed, or was deferred.
@@ -51,12 +51,12 @@ struct ProvisioningNodeStatus {
     history: Vec<ProvisioningHistoryEntry>,
 }
 
-/// Something that happened to a node.
+/// An event in the history of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 struct ProvisioningHistoryEntry {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     at: u64,
     step: String,
     /// `began`, `done`, `failed`, `deferred` or `asked`.
@@ -104,8 +104,8 @@ pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> S
         counts.join(", ")
     };
     let leader = match &*standing.leader {
-        "" => "nobody leads".to_owned(),
-        leader => format!("{} leads", escape_to_line(leader)),
+        "" => "no leader".to_owned(),
+        leader => format!("leader: {}", escape_to_line(leader)),
     };
     page.push_line(format_args!("{counts}; {leader}"));
     if standing.more > 0 {

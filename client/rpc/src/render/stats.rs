@@ -10,26 +10,26 @@ use super::page::TextPage;
 use super::request::balance_line;
 use crate::report::{NodeReply, RequestReport};
 
-/// What one daemon has counted since it started.
+/// The counters of one daemon since its start.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DaemonCounts {
     node: Identity,
     /// When the daemon started, in seconds since 1970.
     started: u64,
-    /// Messages that arrived.
+    /// Received messages.
     total: u64,
-    /// Not authentic.
+    /// Messages that failed authentication.
     refused: u64,
-    /// Too old, or from the future.
+    /// Messages that were too old, or dated in the future.
     expired: u64,
-    /// Seen before.
+    /// Replayed messages.
     replayed: u64,
-    /// Meant for other nodes.
+    /// Messages for other nodes.
     others: u64,
-    /// Denied by a policy.
+    /// Requests that a policy denied.
     denied: u64,
-    /// Answered.
+    /// Replies sent.
     replies: u64,
 }
 

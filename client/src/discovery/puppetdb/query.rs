@@ -15,7 +15,9 @@ use super::super::DiscoveryQuery;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PuppetDbQueryError {
     /// String ordering, which `PuppetDB` does not support.
-    #[error("PuppetDB compares only numbers with {operator}, and {value:?} of fact {fact} is none")]
+    #[error(
+        "PuppetDB compares only numbers with {operator}; {value:?} of fact {fact} is not a number"
+    )]
     Order {
         /// The fact.
         fact: String,
@@ -25,7 +27,7 @@ pub enum PuppetDbQueryError {
         value: String,
     },
     /// A fact path that its query syntax cannot express.
-    #[error("PuppetDB cannot be asked for fact {fact}: {problem}")]
+    #[error("PuppetDB cannot query fact {fact}: {problem}")]
     Path {
         /// The fact.
         fact: String,
@@ -180,10 +182,10 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
     let mut path = "facts".to_owned();
     for segment in term.fact_path().segments() {
         if segment.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(refused("it cannot look for one element of a list"));
+            return Err(refused("it cannot match one element of a list"));
         }
         if segment.contains(['"', '\\']) {
-            return Err(refused("a part of its name holds a quote or backslash"));
+            return Err(refused("a part of its name contains a quote or backslash"));
         }
         path.push('.');
         if segment

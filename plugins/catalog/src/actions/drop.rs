@@ -58,7 +58,7 @@ fn drop_owed_refreshes(options: &Options, target: &str) -> Result<LedgerDropOutp
         .collect();
     if ids.is_empty() {
         return Err(ActionError::failed(format!(
-            "no refresh of {target} is owed here"
+            "no pending refresh matches `{target}`"
         )));
     }
     ledger.remove_owed(&ids).map_err(|error| failed(&error))?;

@@ -41,7 +41,7 @@ impl AgentAction for LedgerReplayAction {
             .filter(wanted)
             .collect();
         if only.is_empty() {
-            return Err(ActionError::failed("no such refresh is owed here"));
+            return Err(ActionError::failed("no matching refresh is pending"));
         }
         let wish = CatalogRunOptions {
             only,

@@ -123,7 +123,7 @@ pub enum CatalogError {
     },
     /// More resources than the memory limit of a run allows.
     #[error(
-        "the catalog has {count} resources and containers, more than the {MAX_RESOURCES} that are applied at once; split it"
+        "the catalog has {count} resources and containers, more than the limit of {MAX_RESOURCES}; split it"
     )]
     TooMany {
         /// Number of resources and containers.
@@ -140,13 +140,13 @@ pub enum CatalogError {
         problem: String,
     },
     /// A string that should be a resource reference is not one.
-    #[error("`{text}` is no reference such as `File[/etc/motd]`")]
+    #[error("`{text}` is not a resource reference such as `File[/etc/motd]`")]
     Reference {
         /// The text.
         text: String,
     },
     /// Two resources with one name, or an alias that is already in use.
-    #[error("{reference} is there twice{}", at.as_deref().map(|at| format!(": {at}")).unwrap_or_default())]
+    #[error("{reference} is declared twice{}", at.as_deref().map(|at| format!(": {at}")).unwrap_or_default())]
     Duplicate {
         /// The duplicate reference.
         reference: String,

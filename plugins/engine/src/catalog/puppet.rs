@@ -56,7 +56,7 @@ struct ContainmentEdge {
 pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     let document: PuppetCatalogDocument =
         serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
-            form: "JSON of Puppet's",
+            form: "Puppet catalog JSON",
             source: source.into(),
         })?;
     let mut catalog = Catalog {
@@ -122,7 +122,7 @@ fn build_entry(
     };
     if let Some(key) = item.rest.keys().next() {
         warnings.push(format!(
-            "{written}: the key `{key}` is not known and was ignored"
+            "{written}: the key `{key}` is unknown and was ignored"
         ));
     }
     let mut entry = CatalogEntry::new(reference, is_container);
@@ -190,7 +190,7 @@ fn link_containers(
                 return Err(CatalogError::Key {
                     place: reference.map(ToString::to_string).unwrap_or_default(),
                     key: "edges".to_owned(),
-                    problem: "lead back to the container itself".to_owned(),
+                    problem: "form a cycle: the container contains itself".to_owned(),
                 });
             }
             next = catalog

@@ -66,7 +66,7 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
             let mut hash = Map::new();
             for pair in pairs.chunks(2) {
                 let [key, value] = pair else {
-                    return Err("is a hash with a key without value".to_owned());
+                    return Err("is a hash with a key that has no value".to_owned());
                 };
                 let key = match to_plain_value(key)?.value {
                     Json::String(key) => key,
@@ -79,11 +79,11 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
         ("Deferred", _) => {
             let function = object.get("name").and_then(Json::as_str).unwrap_or("?");
             Err(format!(
-                "is a deferred call of `{function}`, which only Puppet on the node can make; compile the value instead"
+                "is a deferred call of `{function}`, which only Puppet on the node can evaluate; compute the value during compilation instead"
             ))
         }
         (other, _) => Err(format!(
-            "is of Puppet's type `{other}`, which has no plain form"
+            "has the Puppet type `{other}`, which is not supported"
         )),
     }
 }
@@ -93,7 +93,8 @@ fn decode_binary(encoded: &str) -> Result<Json, String> {
         .decode(encoded.as_bytes())
         .map_err(|error| format!("is binary data that is not base64: {error}"))?;
     String::from_utf8(bytes).map(Json::from).map_err(|_| {
-        "is binary data that is no text; put it into a file and name it as `source`".to_owned()
+        "is binary data that is not UTF-8; store it in a file and set `source` to its path"
+            .to_owned()
     })
 }
 

@@ -97,12 +97,17 @@ fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntr
     };
     let type_name = match words.remove("type") {
         Some(Json::String(name)) => name,
-        Some(_) => return Err(wrong("type", "must be a text")),
-        None => return Err(wrong("type", "is missing: file, package, service, ...")),
+        Some(_) => return Err(wrong("type", "must be a string")),
+        None => {
+            return Err(wrong(
+                "type",
+                "is missing, must be file, package, service, ...",
+            ));
+        }
     };
     let title = match words.remove("title").or_else(|| words.get("name").cloned()) {
         Some(Json::String(title)) => title,
-        Some(_) => return Err(wrong("title", "must be a text")),
+        Some(_) => return Err(wrong("title", "must be a string")),
         None => return Err(wrong("title", "is missing")),
     };
     // Round trip through the reference parser rejects titles that no reference could name.

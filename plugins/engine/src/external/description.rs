@@ -87,7 +87,7 @@ pub(super) fn leak_schema(
         attributes.push(AttributeSchema::parameter(
             namevar,
             AttributeKind::Text,
-            "What the machine calls it.",
+            "Name of the resource on the node.",
         ));
     }
     if !attributes

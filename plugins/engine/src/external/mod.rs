@@ -65,7 +65,7 @@ impl ExternalTypes {
             return Ok(Some(Arc::clone(found)));
         }
         let described: ExternalTypeDescription = serde_json::from_slice(&bytes)
-            .map_err(|error| format!("{} is no description of a type: {error}", path.display()))?;
+            .map_err(|error| format!("{} is not a type description: {error}", path.display()))?;
         let program = self.directory.join(&described.program);
         self.check_trusted_file(&program)?;
         let found = ExternalResourceType::new(name, &described, program)
@@ -82,14 +82,14 @@ impl ExternalTypes {
             .metadata(path)
             .map_err(|error| error_chain(&error))?;
         match found {
-            None => Err(format!("{} is not there", path.display())),
+            None => Err(format!("{} does not exist", path.display())),
             Some(found) if found.kind != FileEntryKind::File => {
                 Err(format!("{} is not a regular file", path.display()))
             }
             Some(found) if found.mode & 0o022 != 0 => {
                 let mode = found.mode;
                 Err(format!(
-                    "{} can be written by others (mode {mode:04o}); take that right away",
+                    "{} is writable by group or others (mode {mode:04o}); run `chmod go-w` on it",
                     path.display()
                 ))
             }

@@ -94,7 +94,7 @@ impl ExternalResourceType {
         command.timeout = Some(self.timeout);
         command.output_limit = MAX_RESPONSE_BYTES;
         command.cancel = cx.cancel.clone();
-        let doing = format!("cannot ask {program} to {}", call.op);
+        let doing = format!("running `{program} {}`", call.op);
         let output = cx
             .system
             .run_command(&command)
@@ -102,12 +102,12 @@ impl ExternalResourceType {
         if !output.is_success() {
             let (code, text) = (output.code, output.combined_text());
             let last = text.trim().lines().next_back().unwrap_or_default();
-            return Err(failed(format!("{program} ended with {code}: {last}")));
+            return Err(failed(format!("{program} ended with code {code}: {last}")));
         }
         let answer: ExternalProviderResponse =
             serde_json::from_slice(&output.stdout).map_err(|error| {
                 failed(format!(
-                    "{program} printed something else than one JSON object: {error}"
+                    "{program} did not print exactly one JSON object: {error}"
                 ))
             })?;
         for line in &answer.log {
@@ -163,7 +163,7 @@ impl ResourceType for ExternalResourceType {
         let answer = self.run_provider(cx, resource, &self.build_request("read", resource))?;
         let found = answer
             .state
-            .ok_or_else(|| EngineError::failed(resource, "the program told no `state`"))?;
+            .ok_or_else(|| EngineError::failed(resource, "the response has no `state`"))?;
         Ok(ResourceState {
             values: self.parse_state(found),
         })
@@ -220,7 +220,7 @@ impl ResourceType for ExternalResourceType {
         let answer = self.run_provider(cx, &all, &self.build_request("list", &all))?;
         let listed = answer
             .resources
-            .ok_or_else(|| EngineError::failed(&all, "the program told no `resources`"))?;
+            .ok_or_else(|| EngineError::failed(&all, "the response has no `resources`"))?;
         Ok(listed
             .into_iter()
             .map(|found| (found.name, self.parse_state(found.state)))

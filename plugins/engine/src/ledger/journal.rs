@@ -112,7 +112,7 @@ pub fn parse_journal(content: &[u8]) -> (Vec<LedgerRecord>, Vec<String>) {
                 ));
             }
             None => warnings.push(format!(
-                "line {number} of the refresh ledger is damaged and was left out"
+                "line {number} of the refresh ledger is damaged and was ignored"
             )),
         }
     }

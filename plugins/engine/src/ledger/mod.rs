@@ -68,7 +68,7 @@ pub struct RefreshLedger {
 
 /// The refreshes caused by one change that is about to be made.
 #[derive(Debug)]
-#[must_use = "an intent is settled by `made` or `not_made`"]
+#[must_use = "resolve an intent with `mark_change_made` or `mark_change_not_made`"]
 pub struct RefreshIntent {
     ids: Vec<u64>,
 }

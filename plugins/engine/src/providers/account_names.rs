@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use muster_system::{Command, FileAttributes, System, SystemError};
 
-use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
 /// Maximum size of a passwd or group file, in bytes.
 const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;

@@ -101,7 +101,7 @@ class Bridge
     when 'plan' then plan(request)
     when 'apply' then apply(request)
     when 'refresh' then refresh(request)
-    else raise Refused.new('invalid', "there is no operation #{request['op'].inspect}")
+    else raise Refused.new('invalid', "unknown operation #{request['op'].inspect}")
     end
   end
 
@@ -248,7 +248,7 @@ class Bridge
   def apply(request)
     ral = prepared(request)
     current = current_of(ral)
-    property = ral.parameter(request['property'].to_sym) or raise Refused.new('invalid', "#{request['property']} is not desired")
+    property = ral.parameter(request['property'].to_sym) or raise Refused.new('invalid', "no desired value for #{request['property']}")
     return {} if property.safe_insync?(current[property.name])
 
     property.sync

@@ -138,7 +138,8 @@ impl ResourceTypeSource for PuppetTypes {
             return Ok(None);
         }
         if self.sessions.root() != Path::new("/") {
-            let problem = "Puppet, which may know it, manages only the machine that it runs on, not another root";
+            let problem =
+                "Puppet, which may have it, can only manage the node itself, not another root";
             return Err(EngineError::Unavailable {
                 name: name.to_owned(),
                 problem: problem.to_owned(),

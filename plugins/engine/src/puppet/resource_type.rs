@@ -230,7 +230,7 @@ fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
             problem,
         },
         BridgeError::System(source) => {
-            EngineError::during(resource, "Puppet did not answer")(source)
+            EngineError::during(resource, "Puppet did not reply")(source)
         }
         other => EngineError::failed(resource, error_chain(&other)),
     }

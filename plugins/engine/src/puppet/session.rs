@@ -28,11 +28,11 @@ const PUPPET_RUBY: &str = "/opt/puppetlabs/puppet/bin/ruby";
 pub(super) enum BridgeError {
     /// Puppet or Ruby is missing or does not start.
     #[error(
-        "Puppet, which may know it, cannot be asked: {0}; install puppet-agent, or see to it that it works"
+        "Puppet, which may have it, is not available: {0}; install puppet-agent, or repair its installation"
     )]
     Unavailable(String),
     /// Puppet does not have the type.
-    #[error("Puppet does not know it")]
+    #[error("Puppet does not have it")]
     UnknownType,
     /// The resource is invalid.
     #[error("{0}")]
@@ -41,13 +41,13 @@ pub(super) enum BridgeError {
     #[error("{problem}")]
     Failed { problem: String, log: Vec<String> },
     /// The process ended during the request.
-    #[error("Puppet ended while it was asked{}", last_line_suffix(.0))]
+    #[error("Puppet exited during the request{}", last_line_suffix(.0))]
     Ended(String),
     /// The response could not be parsed.
-    #[error("Puppet gave an answer that makes no sense")]
+    #[error("Puppet sent an invalid response")]
     Senseless(#[source] serde_json::Error),
     /// No response.
-    #[error("Puppet did not answer")]
+    #[error("Puppet did not reply")]
     System(#[from] SystemError),
 }
 
@@ -156,7 +156,7 @@ impl PuppetBridge {
     fn start_process(self: &Arc<Self>, cancel: &CancelFlag) -> Result<BridgeProcess, BridgeError> {
         let mut talk = match self.system.start_interactive(&self.build_command()) {
             Err(error) if error.is_not_found() => {
-                return Err(BridgeError::Unavailable("there is no Ruby".to_owned()));
+                return Err(BridgeError::Unavailable("Ruby is not installed".to_owned()));
             }
             started => started?,
         };
@@ -174,7 +174,7 @@ impl PuppetBridge {
             } => return Err(BridgeError::Unavailable(problem.message)),
             BridgeReady { .. } => {
                 return Err(BridgeError::Unavailable(
-                    "it does not say that it is ready".to_owned(),
+                    "it did not report that it is ready".to_owned(),
                 ));
             }
         }
@@ -254,7 +254,7 @@ fn exchange_request<T: DeserializeOwned>(
             ..
         } => Err(to_bridge_error(problem, log)),
         BridgeResponse { log, .. } => {
-            let problem = "it answered neither yes nor no".to_owned();
+            let problem = "the response of Puppet has neither `ok` nor `error`".to_owned();
             Err(BridgeError::Failed { problem, log })
         }
     }

@@ -131,7 +131,7 @@ impl CatalogRun<'_> {
             Ok(intent) => intent,
             Err(error) => {
                 let message = format!(
-                    "the refresh ledger cannot be written, so that nothing was changed: {error}"
+                    "nothing was changed because the refresh ledger cannot be written: {error}"
                 );
                 self.log_member_message(member, None, RunLogLevel::Err, &message);
                 status.add_event(self.error_event(&message));

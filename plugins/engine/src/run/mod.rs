@@ -105,7 +105,7 @@ pub fn apply_catalog(
     if let Err(error) = run.cx.sync_created_files() {
         run.log_message(
             RunLogLevel::Err,
-            &format!("what was made may not be on the disk: {error}"),
+            &format!("changed files may not be on disk: {error}"),
         );
     }
     run.record_missing_reasons()?;
@@ -284,7 +284,7 @@ impl CatalogRun<'_> {
             CatalogRunError::Catalog(CatalogError::Key {
                 place: "the run".to_owned(),
                 key: "start".to_owned(),
-                problem: "was not told".to_owned(),
+                problem: "event is missing".to_owned(),
             })
         })
     }

@@ -151,7 +151,7 @@ impl CatalogRun<'_> {
         let Some((node, member)) = self.node_of(&debt.target) else {
             if now - debt.since > ORPHANED_REFRESH_TTL_SECS {
                 let message = format!(
-                    "The refresh of {} that {} owes since run {} is given up: it left the catalog",
+                    "Dropped the refresh of {} by {}, pending since run {}: it left the catalog",
                     debt.target, debt.source, debt.run
                 );
                 self.log_message(RunLogLevel::Warning, &message);
@@ -180,7 +180,7 @@ impl CatalogRun<'_> {
             ""
         };
         let message = format!(
-            "A refresh is owed by {} since run {}{remark}",
+            "A refresh by {} has been pending since run {}{remark}",
             debt.source, debt.run
         );
         self.log_member_message(member, None, RunLogLevel::Info, &message);
@@ -321,7 +321,7 @@ impl CatalogRun<'_> {
         for target in targets {
             self.ledger.record_reason(
                 &target,
-                "its notification was dropped on the way: a container was skipped, or the source failed",
+                "its notification was dropped: a container was skipped, or the source failed",
             )?;
         }
         Ok(())

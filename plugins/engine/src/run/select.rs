@@ -34,13 +34,13 @@ impl SkipReason {
     /// The reason recorded in the ledger for a pending refresh.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::TagUnwanted => "it has a tag that the run skips",
-            Self::TagMissing => "the run asks for other tags",
+            Self::TagUnwanted => "the run skips one of its tags",
+            Self::TagMissing => "the run selects other tags",
             Self::Schedule => "it is outside its schedule",
-            Self::Dependency => "something that it depends on failed",
-            Self::NotAsked => "the run asks for other resources",
-            Self::Virtual => "it is exported, not for this machine",
-            Self::Cancelled => "the run was stopped",
+            Self::Dependency => "a dependency failed",
+            Self::NotAsked => "the run selects other resources",
+            Self::Virtual => "it is exported for other nodes",
+            Self::Cancelled => "the run was cancelled",
         }
     }
 }

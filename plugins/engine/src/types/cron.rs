@@ -43,59 +43,63 @@ const MONTH_NAMES: [&str; 12] = [
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "cron",
-    doc: "A job that cron runs for a user.",
+    doc: "A cron job of a user.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the job is there.",
+            "Whether the job exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("command", AttributeKind::Text, "What is run."),
+        AttributeSchema::property("command", AttributeKind::Text, "The command line."),
         AttributeSchema::property(
             "special",
             AttributeKind::Word(SPECIAL_TIMES),
-            "A word in the place of the five times.",
+            "A keyword instead of the five time fields.",
         ),
         AttributeSchema::property(
             "minute",
             AttributeKind::List,
-            "0 to 59, ranges, steps; `absent` is every minute.",
+            "Minutes 0 to 59, ranges or steps; `absent` means every minute.",
         ),
-        AttributeSchema::property("hour", AttributeKind::List, "0 to 23."),
+        AttributeSchema::property("hour", AttributeKind::List, "Hours 0 to 23."),
         AttributeSchema::property(
             "weekday",
             AttributeKind::List,
-            "0 to 7, both ends Sunday, or a day's name.",
+            "Days 0 to 7 (0 and 7 are Sunday), or names of days.",
         ),
-        AttributeSchema::property("month", AttributeKind::List, "1 to 12, or a month's name."),
-        AttributeSchema::property("monthday", AttributeKind::List, "1 to 31."),
+        AttributeSchema::property(
+            "month",
+            AttributeKind::List,
+            "Months 1 to 12, or names of months.",
+        ),
+        AttributeSchema::property("monthday", AttributeKind::List, "Days 1 to 31."),
         AttributeSchema::property(
             "environment",
             AttributeKind::List,
-            "Settings `NAME=value` before the job.",
+            "Environment settings `NAME=value`, written before the job.",
         ),
         AttributeSchema::property(
             "user",
             AttributeKind::Text,
-            "Whose job it is; root when nothing is said.",
+            "The user that runs the job; defaults to root.",
         ),
         AttributeSchema::property(
             "target",
             AttributeKind::Text,
-            "The name of the crontab; the user when nothing is said.",
+            "The user whose crontab has the job; defaults to `user`.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["crontab"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("crontab"),
         AttributeSchema::parameter(
             "name",
             AttributeKind::Text,
-            "What the marker line calls it.",
+            "The name in the marker line of the crontab.",
         ),
     ],
 };
@@ -272,9 +276,9 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
     let here = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
     let known = account_names::find_user(cx, user)
-        .map_err(EngineError::during(resource, "looking the user up"))?;
+        .map_err(EngineError::during(resource, "looking up the user"))?;
     let owner = account_names::settable_owner(cx.system, known.as_ref()).map_err(
-        EngineError::during(resource, "looking at the machine's root"),
+        EngineError::during(resource, "inspecting the root directory"),
     )?;
     Ok(ParsedFile {
         created: FileAttributes {

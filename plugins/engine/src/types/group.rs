@@ -26,42 +26,42 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::property(
             "gid",
             AttributeKind::Int,
-            "Number of the group; chosen by the machine if not given.",
+            "The GID; chosen automatically by default.",
         ),
         AttributeSchema::property(
             "members",
             AttributeKind::List,
-            "Users in the group, by name.",
+            "Names of the users in the group.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["groupadd"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("groupadd"),
         AttributeSchema::parameter("name", AttributeKind::Text, "Name of the group."),
         AttributeSchema::parameter(
             "auth_membership",
             AttributeKind::Bool,
-            "Whether `members` are all members, or some of them.",
+            "Whether `members` is the complete list; otherwise other members stay.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "system",
             AttributeKind::Bool,
-            "Whether a new group gets a number of the system's range.",
+            "Whether a new group gets a GID of the system range.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "allowdupe",
             AttributeKind::Bool,
-            "Whether the number may be another group's too.",
+            "Whether the GID may be in use by another group.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "forcelocal",
             AttributeKind::Bool,
-            "Whether only the machine's own files count, not a directory service.",
+            "Whether to use only local files, not a directory service.",
         )
         .with_default("false"),
     ],
@@ -93,7 +93,7 @@ impl ResourceType for GroupResourceType {
             .find(|member| account_name::invalid_name_reason(member).is_some())
         {
             let problem = format!(
-                "contains `{}`, must be names of users, one each",
+                "contains `{}`, must be a list of user names",
                 bad.escape_debug()
             );
             return Err(EngineError::invalid_value(&resource, "members", problem));

@@ -13,32 +13,32 @@ const HOSTS_FILE: &str = "/etc/hosts";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "host",
-    doc: "An entry of the hosts file: an address and the names for it.",
+    doc: "An entry of the hosts file: an address and its names.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the entry is there.",
+            "Whether the entry exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("ip", AttributeKind::Text, "The address, IPv4 or IPv6."),
+        AttributeSchema::property("ip", AttributeKind::Text, "The IPv4 or IPv6 address."),
         AttributeSchema::property(
             "host_aliases",
             AttributeKind::List,
-            "Other names, in order.",
+            "Other names of the host, in order.",
         ),
         AttributeSchema::property(
             "comment",
             AttributeKind::Text,
-            "What stands behind `#` on the line.",
+            "The comment after `#` on the line.",
         ),
         AttributeSchema::property("target", AttributeKind::Path, "The file.")
             .with_default(HOSTS_FILE),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["parsed"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("parsed"),
         AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),

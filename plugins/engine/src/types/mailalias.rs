@@ -12,27 +12,27 @@ const INCLUDE_PREFIX: &str = ":include:";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "mailalias",
-    doc: "A mail alias: a local name, and where its mail goes.",
+    doc: "A mail alias: a local name and its recipients.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the alias is there.",
+            "Whether the alias exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("recipient", AttributeKind::List, "Where the mail goes."),
+        AttributeSchema::property("recipient", AttributeKind::List, "The recipients."),
         AttributeSchema::property(
             "file",
             AttributeKind::Path,
-            "A file that holds the recipients, instead of `recipient`.",
+            "A file with the recipients, instead of `recipient`.",
         ),
-        AttributeSchema::property("target", AttributeKind::Path, "The file of aliases.")
+        AttributeSchema::property("target", AttributeKind::Path, "The aliases file.")
             .with_default(ALIASES_FILE),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["aliases"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("aliases"),
         AttributeSchema::parameter("name", AttributeKind::Text, "The local name."),
@@ -65,7 +65,7 @@ impl ResourceType for MailaliasResourceType {
             .contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
         {
             let problem = format!(
-                "is `{}`, must be without blanks, `#`, `:`, `\"` and `\\`",
+                "is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`",
                 resource.name
             );
             return Err(EngineError::invalid_value(&resource, "name", problem));
@@ -74,7 +74,7 @@ impl ResourceType for MailaliasResourceType {
             |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
         if let Some(recipient) = resource.get_list("recipient").into_iter().find(bad) {
             let problem = format!(
-                "contains `{}`, must be one line with something on it",
+                "contains `{}`, must be a single line that is not empty",
                 recipient.escape_debug()
             );
             return Err(EngineError::invalid_value(&resource, "recipient", problem));

@@ -23,31 +23,35 @@ const FSTAB_FIELDS: [&str; 4] = ["fstype", "options", "dump", "pass"];
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "mount",
-    doc: "A file system in fstab, and whether it is mounted.",
+    doc: "An entry of fstab, and whether the file system is mounted.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["defined", "present", "mounted", "unmounted", "absent"]),
-            "Whether fstab has it, and whether it is mounted; `defined` leaves that as it is.",
+            "Whether fstab has the entry, and whether it is mounted; `defined` manages only fstab.",
         ),
-        AttributeSchema::property("device", AttributeKind::Text, "What is mounted."),
-        AttributeSchema::property("fstype", AttributeKind::Text, "The kind of file system."),
+        AttributeSchema::property("device", AttributeKind::Text, "The device to mount."),
+        AttributeSchema::property(
+            "fstype",
+            AttributeKind::Text,
+            "The type of the file system.",
+        ),
         AttributeSchema::property(
             "options",
             AttributeKind::Text,
-            "Options as in fstab, with commas between them.",
+            "Mount options as in fstab, separated by commas.",
         ),
         AttributeSchema::property(
             "pass",
             AttributeKind::Text,
-            "In which pass it is checked at boot; 0 is never.",
+            "Order of file system checks at boot; 0 means no check.",
         )
         .with_default("0"),
         AttributeSchema::property(
             "dump",
             AttributeKind::Text,
-            "Whether `dump` saves it: 0 or 1.",
+            "Whether `dump` backs it up: 0 or 1.",
         )
         .with_default("0"),
         AttributeSchema::property("target", AttributeKind::Path, "The file.")
@@ -55,19 +59,19 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["parsed"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Path, "Where it is mounted."),
+        AttributeSchema::parameter("name", AttributeKind::Path, "The mount point."),
         AttributeSchema::parameter(
             "atboot",
             AttributeKind::Bool,
-            "Accepted for Puppet's sake; on Linux the option `noauto` says it.",
+            "Accepted for compatibility with Puppet; on Linux use the mount option `noauto`.",
         ),
         AttributeSchema::parameter(
             "remounts",
             AttributeKind::Bool,
-            "Whether it can be mounted anew without being unmounted.",
+            "Whether the file system can be remounted without unmounting it.",
         )
         .with_default("true"),
     ],
@@ -286,7 +290,7 @@ fn run_mount_command(
     argv: &[&str],
 ) -> Result<(), EngineError> {
     if cx.system.root() != Path::new("/") {
-        let problem = "only the machine itself mounts file systems, and this is a scratch root; use `ensure => defined`";
+        let problem = "file systems cannot be mounted in a scratch root; use `ensure => defined`";
         return Err(EngineError::failed(resource, problem));
     }
     let mut command = Command::new(argv.iter().copied());

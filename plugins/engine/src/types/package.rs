@@ -15,62 +15,62 @@ const CANDIDATE_VERSION_KEY: &str = "newest version";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "package",
-    doc: "A package of the machine's package system.",
+    doc: "A software package.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
-            "Whether it is installed; a version means exactly that one.",
+            "Whether the package is installed; a version requires exactly this version.",
         )
         .with_default("present"),
         AttributeSchema::property(
             "mark",
             AttributeKind::Word(&["hold", "none"]),
-            "Whether it is kept at its version.",
+            "Whether to hold the package at its version.",
         ),
         AttributeSchema::parameter("name", AttributeKind::Text, "The name of the package."),
         AttributeSchema::parameter(
             "source",
             AttributeKind::Text,
-            "The file or place to install from; dpkg needs one.",
+            "The file or URL to install from; required with dpkg.",
         ),
         AttributeSchema::parameter(
             "install_options",
             AttributeKind::Options,
-            "Options for the tool when it installs.",
+            "Options of the tool for installations.",
         ),
         AttributeSchema::parameter(
             "uninstall_options",
             AttributeKind::Options,
-            "Options for rpm, zypper, pip, gem and npm when they remove.",
+            "Options for removals, with rpm, zypper, pip, gem and npm.",
         ),
         AttributeSchema::parameter(
             "allow_virtual",
             AttributeKind::Bool,
-            "Whether another package that provides this name is good enough, with apt and dpkg.",
+            "Whether a package that provides this name counts as installed, with apt and dpkg.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "configfiles",
             AttributeKind::Word(&["keep", "replace"]),
-            "What happens to changed configuration files, with apt and dpkg.",
+            "Whether to keep or replace modified configuration files, with apt and dpkg.",
         )
         .with_default("keep"),
         AttributeSchema::parameter(
             "responsefile",
             AttributeKind::Path,
-            "Answers for `debconf-set-selections`, with apt.",
+            "A file of answers for `debconf-set-selections`, with apt.",
         ),
         AttributeSchema::parameter(
             "command",
             AttributeKind::Text,
-            "The program itself, with pip, gem and npm: `/opt/venv/bin/pip`.",
+            "The program to run, with pip, gem and npm: `/opt/venv/bin/pip`.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(PACKAGE_PROVIDERS),
-            "The tool; the machine's own, when it is not given.",
+            "The package tool; defaults to that of the operating system.",
         ),
     ],
 };
@@ -98,7 +98,7 @@ impl ResourceType for PackageResourceType {
                 .starts_with(|c: char| c.is_ascii_alphanumeric() || (c == '@' && more.contains(c)))
         {
             let problem = format!(
-                "is `{}`, must be a package's name: letters, digits, `+-.:_`",
+                "is `{}`, must be a package name: letters, digits, `+-.:_`",
                 resource.name
             );
             return Err(EngineError::invalid_value(&resource, "name", problem));
@@ -115,7 +115,7 @@ impl ResourceType for PackageResourceType {
             .filter(|text| text.is_empty() || !text.chars().all(version))
         {
             let problem = format!(
-                "is `{ensure}`, must be a word or one version; ranges of versions are not supported"
+                "is `{ensure}`, must be a keyword or one version; version ranges are not supported"
             );
             return Err(EngineError::invalid_value(&resource, "ensure", problem));
         }
@@ -130,7 +130,7 @@ impl ResourceType for PackageResourceType {
             .get_text("source")
             .filter(|source| source.starts_with('-'))
         {
-            let problem = format!("is `{source}`, must be a file or place");
+            let problem = format!("is `{source}`, must be a file or URL");
             return Err(EngineError::invalid_value(&resource, "source", problem));
         }
         Ok(resource)
@@ -147,7 +147,7 @@ impl ResourceType for PackageResourceType {
             let newest = tool.candidate_version(cx, resource)?.ok_or_else(|| {
                 EngineError::failed(
                     resource,
-                    "no source offers this package; check its name, and refresh the package lists",
+                    "no source provides this package; check its name and refresh the package lists",
                 )
             })?;
             values.insert(

@@ -33,7 +33,7 @@ pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> 
     match words.iter().find(bad) {
         Some(word) => {
             let problem = format!(
-                "contains `{word}`, must be true, false or paths, absolute or from the home directory as `%h/.ssh/authorized_keys`"
+                "contains `{word}`, must be true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`"
             );
             Err(EngineError::invalid_value(
                 resource,
@@ -51,7 +51,7 @@ pub(super) fn generate_absent_keys(
     resource: &Resource,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>, EngineError> {
-    let looking = EngineError::during(resource, "looking the user up");
+    let looking = EngineError::during(resource, "looking up the user");
     let known = account_names::find_user(cx, &resource.name).map_err(looking)?;
     let home = match (resource.get_text("home"), known) {
         (Some(home), _) => home.to_owned(),

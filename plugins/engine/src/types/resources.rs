@@ -14,7 +14,7 @@ use crate::schema::{
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "resources",
-    doc: "All resources of a type: with `purge`, those that the catalog does not have are removed.",
+    doc: "All resources of a type; with `purge`, those that are not in the catalog are removed.",
     namevar: "name",
     attributes: &[
         AttributeSchema::parameter(
@@ -25,18 +25,18 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "purge",
             AttributeKind::Bool,
-            "Whether what the catalog does not have is removed.",
+            "Whether to remove resources that are not in the catalog.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "unless_system_user",
             AttributeKind::Text,
-            "For users: whether those of the system stay, or up to which number users stay.",
+            "For users: whether system users are kept, or the highest UID that is kept.",
         ),
         AttributeSchema::parameter(
             "unless_uid",
             AttributeKind::List,
-            "For users: numbers that stay.",
+            "For users: UIDs that are kept.",
         ),
     ],
 };
@@ -65,7 +65,7 @@ impl ResourceType for ResourcesResourceType {
             let listed = !matches!(resource.name.as_str(), "ssh_authorized_key" | "file");
             if known.schema().find_attribute("ensure").is_none() || !listed {
                 let problem = format!(
-                    "is set, and resources of type {} cannot be purged: the machine has no list of them",
+                    "is set, but resources of type {} cannot be purged: they cannot be listed",
                     resource.name
                 );
                 return Err(EngineError::invalid_value(&resource, "purge", problem));
@@ -73,12 +73,12 @@ impl ResourceType for ResourcesResourceType {
         }
         let number = |text: &&str| text.parse::<i64>().is_err();
         if let Some(bad) = resource.get_list("unless_uid").into_iter().find(number) {
-            let problem = format!("contains `{bad}`, must be numbers of users");
+            let problem = format!("contains `{bad}`, must be a list of UIDs");
             return Err(EngineError::invalid_value(&resource, "unless_uid", problem));
         }
         match resource.get_text("unless_system_user") {
             Some(word) if !matches!(word, "true" | "false") && word.parse::<i64>().is_err() => {
-                let problem = format!("is `{word}`, must be true, false or the number of a user");
+                let problem = format!("is `{word}`, must be true, false or a UID");
                 Err(EngineError::invalid_value(
                     &resource,
                     "unless_system_user",

@@ -9,18 +9,18 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "service",
-    doc: "Something that runs in the background.",
+    doc: "A background service.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["running", "stopped", "true", "false"]),
-            "Whether it runs.",
+            "Whether the service is running.",
         ),
         AttributeSchema::property(
             "enable",
             AttributeKind::Word(&["true", "false", "mask"]),
-            "Whether it starts at boot; `mask` lets nobody start it.",
+            "Whether the service starts at boot; `mask` prevents any start.",
         ),
         AttributeSchema::parameter(
             "name",
@@ -30,44 +30,48 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "start",
             AttributeKind::Text,
-            "A command line that starts it.",
+            "The command line to start the service.",
         ),
-        AttributeSchema::parameter("stop", AttributeKind::Text, "A command line that stops it."),
+        AttributeSchema::parameter(
+            "stop",
+            AttributeKind::Text,
+            "The command line to stop the service.",
+        ),
         AttributeSchema::parameter(
             "restart",
             AttributeKind::Text,
-            "A command line that restarts it, on a refresh.",
+            "The command line to restart the service on a refresh.",
         ),
         AttributeSchema::parameter(
             "status",
             AttributeKind::Text,
-            "A command line that ends with 0 when it runs.",
+            "A command line that exits with 0 if the service is running.",
         ),
         AttributeSchema::parameter(
             "hasstatus",
             AttributeKind::Word(&["true", "false"]),
-            "Whether its script knows `status`.",
+            "Whether the init script supports `status`.",
         )
         .with_default("true"),
         AttributeSchema::parameter(
             "hasrestart",
             AttributeKind::Word(&["true", "false"]),
-            "Whether its script knows `restart`.",
+            "Whether the init script supports `restart`.",
         ),
         AttributeSchema::parameter(
             "pattern",
             AttributeKind::Text,
-            "What its processes have in their command line.",
+            "A regular expression that matches the command line of its processes.",
         ),
         AttributeSchema::parameter(
             "binary",
             AttributeKind::Text,
-            "The daemon, where there is no script.",
+            "The program of the service, if it has no script.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["systemd", "init", "debian", "base", "supervised"]),
-            "The init system; `base`: only the commands given here; `supervised`: a process that the daemon starts.",
+            "The init system; `base`: only the commands specified here; `supervised`: a process that the daemon starts.",
         ),
     ],
 };

@@ -22,7 +22,7 @@ use crate::schema::{
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "tidy",
-    doc: "Files that are removed when they are old or big enough; without `age` and `size`, all of them.",
+    doc: "Files to remove if they are old or large enough; without `age` and `size`, all files.",
     namevar: "path",
     attributes: &[
         AttributeSchema::parameter(
@@ -33,45 +33,45 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "recurse",
             AttributeKind::Text,
-            "Whether what is in the directory is tidied: `true`, `false`, or a number of levels.",
+            "Whether to tidy the contents of the directory: `true`, `false`, or a maximum depth.",
         ),
         AttributeSchema::parameter(
             "max_files",
             AttributeKind::Int,
-            "More entries than these are refused; 0 only warns above 1000.",
+            "Maximum number of entries, more is an error; 0 only warns above 1000.",
         )
         .with_default("0"),
         AttributeSchema::parameter(
             "matches",
             AttributeKind::List,
-            "Patterns such as `*.tmp`, of which a name must match one; needs `recurse`.",
+            "Patterns such as `*.tmp`; only matching names are removed; requires `recurse`.",
         ),
         AttributeSchema::parameter(
             "backup",
             AttributeKind::Text,
-            "The `filebucket` that keeps what is removed; `false`: none.",
+            "The `filebucket` that stores removed files; `false`: none.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "age",
             AttributeKind::Text,
-            "How old a file is at least: a number and `s`, `m`, `h`, `d` or `w`; days, when nothing is said.",
+            "Minimum age: a number with `s`, `m`, `h`, `d` or `w`; the default unit is days.",
         ),
         AttributeSchema::parameter(
             "size",
             AttributeKind::Text,
-            "How big it is at least: a number and `b`, `k`, `m`, `g` or `t`; KiB, when nothing is said.",
+            "Minimum size: a number with `b`, `k`, `m`, `g` or `t`; the default unit is KiB.",
         ),
         AttributeSchema::parameter(
             "type",
             AttributeKind::Word(&["atime", "mtime", "ctime"]),
-            "Since when it counts as old: last read, written or changed in any way.",
+            "The timestamp that determines the age: last access, modification or status change.",
         )
         .with_default("atime"),
         AttributeSchema::parameter(
             "rmdirs",
             AttributeKind::Bool,
-            "Whether directories go too, when all that is in them goes.",
+            "Whether to remove directories too, if all their contents are removed.",
         )
         .with_default("false"),
     ],
@@ -94,14 +94,14 @@ impl ResourceType for TidyResourceType {
         age_limit(&resource)?;
         size_limit(&resource)?;
         if resource.get("matches").is_some() && matches!(depth, TidyDepth::Itself) {
-            let problem = "needs `recurse`: it is about the names in a directory";
+            let problem = "requires `recurse`, because it matches names in a directory";
             return Err(EngineError::invalid_value(&resource, "matches", problem));
         }
         if resource
             .get_text("backup")
             .is_some_and(|name| name.starts_with('.'))
         {
-            let problem = "is a suffix; what is tidied can only be kept in a filebucket";
+            let problem = "is a suffix; removed files can only be stored in a filebucket";
             return Err(EngineError::invalid_value(&resource, "backup", problem));
         }
         Ok(resource)
@@ -228,7 +228,7 @@ fn collect_entries(
     resource: &Resource,
 ) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
     let path = Path::new(&resource.name);
-    let looking = EngineError::during(resource, format!("looking at {}", resource.name));
+    let looking = EngineError::during(resource, format!("inspecting {}", resource.name));
     let Some(metadata) = cx.system.metadata(path).map_err(looking)? else {
         return Ok(Vec::new());
     };

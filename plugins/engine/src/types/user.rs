@@ -20,7 +20,7 @@ const BOOL_KIND: AttributeKind = AttributeKind::Bool;
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "user",
-    doc: "An account of the machine.",
+    doc: "A user account.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
@@ -33,14 +33,18 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::property(
             "uid",
             AttributeKind::Int,
-            "Number of the user; chosen by the machine if not given.",
+            "The UID; chosen automatically by default.",
         ),
         AttributeSchema::property(
             "gid",
             AttributeKind::Text,
-            "Primary group, by name or number; it must exist.",
+            "Primary group, by name or GID; it must exist.",
         ),
-        AttributeSchema::property("comment", AttributeKind::Text, "Usually the full name."),
+        AttributeSchema::property(
+            "comment",
+            AttributeKind::Text,
+            "Comment, usually the full name.",
+        ),
         AttributeSchema::property(
             "shell",
             AttributeKind::Path,
@@ -49,74 +53,74 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::property(
             "password",
             AttributeKind::Text,
-            "Crypted password, as it stands in shadow.",
+            "Encrypted password, in the format of `/etc/shadow`.",
         )
         .with_hidden_value(),
         AttributeSchema::property(
             "password_min_age",
             AttributeKind::Int,
-            "Days before the password may be changed again; -1 for no rule.",
+            "Minimum days between password changes; -1 for no limit.",
         ),
         AttributeSchema::property(
             "password_max_age",
             AttributeKind::Int,
-            "Days after which the password must be changed; -1 for no rule.",
+            "Maximum days before the password must be changed; -1 for no limit.",
         ),
         AttributeSchema::property(
             "password_warn_days",
             AttributeKind::Int,
-            "Days of warning before the password must be changed; -1 for no rule.",
+            "Days of warning before the password must be changed; -1 for no warning.",
         ),
         AttributeSchema::property(
             "groups",
             AttributeKind::List,
-            "Supplementary groups by name; they must exist.",
+            "Names of the supplementary groups; they must exist.",
         ),
         AttributeSchema::property(
             "expiry",
             AttributeKind::WordOr(&["absent"]),
-            "Day on which the account expires, `YYYY-MM-DD`, or `absent` for never.",
+            "Expiry date of the account, `YYYY-MM-DD`; `absent` for no expiry.",
         ),
         AttributeSchema::parameter(
             "purge_ssh_keys",
             AttributeKind::List,
-            "Whether keys that the catalog does not have are removed: `true`, or in which files.",
+            "Whether to remove SSH keys that are not in the catalog: `true`, or the key files.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["useradd"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("useradd"),
         AttributeSchema::parameter("name", AttributeKind::Text, "Login name."),
         AttributeSchema::parameter(
             "membership",
             AttributeKind::Word(&["inclusive", "minimum"]),
-            "Whether `groups` are all groups of the user, or some of them.",
+            "Whether `groups` is the complete list (`inclusive`) or not (`minimum`).",
         )
         .with_default("minimum"),
         AttributeSchema::parameter(
             "managehome",
             BOOL_KIND,
-            "Whether the home directory is made and removed with the user.",
+            "Whether the home directory is created and removed with the user.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "system",
             BOOL_KIND,
-            "Whether a new user gets a number of the system's range.",
+            "Whether a new user gets a UID of the system range.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "allowdupe",
             BOOL_KIND,
-            "Whether the number may be another user's too.",
+            "Whether the UID may be in use by another user.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "forcelocal",
             BOOL_KIND,
-            "Whether only the machine's own files count, not a directory service.",
+            "Whether to use only local files, not a directory service.",
         )
         .with_default("false"),
     ],
@@ -299,7 +303,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
         let bad = days.filter(|days| !(-1..=1_000_000).contains(days));
         (
             name,
-            bad.map(|days| format!("is {days}, must be days from -1 to 1000000")),
+            bad.map(|days| format!("is {days}, must be a number of days from -1 to 1000000")),
         )
     };
     let secret = resource
@@ -331,7 +335,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
         age("password_warn_days"),
         (
             "password",
-            secret.map(|_| "must be one line without `:`, as it stands in shadow".to_owned()),
+            secret.map(|_| "must be one line without `:`, in the format of /etc/shadow".to_owned()),
         ),
         (
             "uid",
@@ -341,7 +345,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "gid",
             gid.map(|gid| {
                 format!(
-                    "is `{}`, must be the name or number of a group",
+                    "is `{}`, must be the name or GID of a group",
                     gid.escape_debug()
                 )
             }),
@@ -350,7 +354,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "groups",
             group.map(|group| {
                 format!(
-                    "contains `{}`, must be names of groups, one each",
+                    "contains `{}`, must be a list of group names",
                     group.escape_debug()
                 )
             }),
@@ -359,7 +363,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "expiry",
             expiry.map(|day| {
                 format!(
-                    "is `{}`, must be a day such as 2030-12-31, or absent",
+                    "is `{}`, must be a date such as 2030-12-31, or absent",
                     day.escape_debug()
                 )
             }),

@@ -105,7 +105,7 @@ impl ConfinedRoot {
                 Err(Errno::NOTDIR) => return Err(errno_error("open", path)(Errno::LOOP)),
                 Err(source) => return Err(errno_error("open", path)(source)),
             };
-            let found = rustix::fs::fstat(&directory).map_err(errno_error("look at", path))?;
+            let found = rustix::fs::fstat(&directory).map_err(errno_error("stat", path))?;
             searchable &= found.st_mode & 0o001 != 0;
         }
         Ok(Some(ConfinedEntry {
@@ -123,16 +123,16 @@ impl ConfinedEntry {
         match self.open_at(OFlags::PATH) {
             Ok(file) => EntryStatus::of_descriptor(&file)
                 .map(Some)
-                .map_err(|source| file_error("look at", &self.path, source)),
+                .map_err(|source| file_error("stat", &self.path, source)),
             Err(Errno::NOENT) => Ok(None),
-            Err(source) => Err(errno_error("look at", &self.path)(source)),
+            Err(source) => Err(errno_error("stat", &self.path)(source)),
         }
     }
 
     /// The target of a link.
     pub fn read_link(&self) -> Result<PathBuf, SystemError> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
-        let target = target.map_err(errno_error("read the link", &self.path))?;
+        let target = target.map_err(errno_error("read link", &self.path))?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
@@ -159,7 +159,7 @@ impl ConfinedEntry {
             .open_at(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
             .map_err(errno_error("open", &self.path))?;
         let status = EntryStatus::of_descriptor(&file)
-            .map_err(|source| file_error("look at", &self.path, source))?;
+            .map_err(|source| file_error("stat", &self.path, source))?;
         if !usable(&status) {
             return Err(refused());
         }
@@ -273,7 +273,7 @@ impl ConfinedFile {
         let mut found = Vec::new();
         for name in list_names(&self.file).map_err(fail)? {
             let name = name.into_string().map_err(|name| {
-                let text = format!("the name `{}` in it is not UTF-8", name.display());
+                let text = format!("the entry name `{}` is not UTF-8", name.display());
                 file_error(
                     "list",
                     &self.path,
@@ -292,7 +292,7 @@ impl ConfinedFile {
             directory: self
                 .file
                 .try_clone()
-                .map_err(|source| file_error("look at", &self.path, source))?
+                .map_err(|source| file_error("stat", &self.path, source))?
                 .into(),
             name: Some(name.into()),
             path: self.path.join(name),

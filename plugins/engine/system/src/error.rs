@@ -20,7 +20,7 @@ pub enum SystemError {
         source: io::Error,
     },
     /// A file is larger than the caller's limit.
-    #[error("{} is {size} bytes, more than the {limit} that are read of such a file", path.display())]
+    #[error("{} has {size} bytes, more than the limit of {limit} for this file", path.display())]
     TooLarge {
         /// Path on the node.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum SystemError {
         limit: u64,
     },
     /// The path is relative or leaves the root.
-    #[error("{} is not an absolute path inside the machine", path.display())]
+    #[error("{} is not an absolute path below the root", path.display())]
     Path {
         /// The given path.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum SystemError {
         source: io::Error,
     },
     /// Communication with an interactive program failed.
-    #[error("cannot talk to `{program}`")]
+    #[error("cannot communicate with `{program}`")]
     Talk {
         /// The requested program.
         program: String,

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that leaves processes behind"
+    reason = "this module starts processes that outlive the daemon"
 )]
 use std::process::Command as Process;
 use std::process::Stdio;
@@ -69,7 +69,7 @@ fn launch_commands(has_systemd: bool, unit: &str, argv: &[String]) -> Vec<Vec<St
 
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that leaves processes behind"
+    reason = "this module starts processes that outlive the daemon"
 )]
 fn run_launcher(argv: &[String]) -> io::Result<()> {
     let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -86,7 +86,7 @@ fn run_launcher(argv: &[String]) -> io::Result<()> {
     if status.success() {
         Ok(())
     } else {
-        Err(io::Error::other(format!("`{program}` ended with {status}")))
+        Err(io::Error::other(format!("`{program}` failed: {status}")))
     }
 }
 

@@ -85,7 +85,7 @@ impl AgentAction for FilemgrMkdirAction {
 fn require_parent(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError> {
     admitted.entry.as_ref().ok_or_else(|| {
         let path = admitted.path.display();
-        ActionError::failed(format!("the directory of {path} does not exist"))
+        ActionError::failed(format!("the parent directory of {path} does not exist"))
     })
 }
 

@@ -50,7 +50,7 @@ impl AgentAction for FilemgrReadAction {
             let is_file = |file: &ConfinedFile| file.status().metadata.kind == FileEntryKind::File;
             let Some(file) = file.filter(is_file) else {
                 return Err(ActionError::failed(format!(
-                    "{} is no file",
+                    "{} is not a regular file",
                     admitted.path.display()
                 )));
             };

@@ -51,10 +51,10 @@ impl AgentAction for FilemgrRemoveAction {
                 return Ok(FileChangeOutput { changed: true });
             }
             if path.parent().is_none_or(|parent| parent == Path::new("/")) {
-                return refused("it is the root directory, or right below it");
+                return refused("it is the root directory, or directly below it");
             }
             if admitted.contains_denied_path() {
-                return refused("something below it may not be touched on this node");
+                return refused("it contains a path that is denied on this node");
             }
             if input.recursive {
                 entry
@@ -65,7 +65,7 @@ impl AgentAction for FilemgrRemoveAction {
             match entry.remove_entry(true) {
                 Ok(()) => Ok(FileChangeOutput { changed: true }),
                 Err(error) if is_not_empty(&error) => {
-                    refused("it is not empty, and recursive was not given")
+                    refused("it is not empty; set `recursive` to remove it with its content")
                 }
                 Err(error) => Err(to_action_error(&error)),
             }

@@ -76,7 +76,7 @@ impl ExternalAction {
         let desk = CallDirectory::create(files, self.rights.account.clone())
             .await
             .map_err(|error| {
-                program_error(&self.program, &format!("cannot lay out its files: {error}"))
+                program_error(&self.program, &format!("cannot create its files: {error}"))
             })?;
         let environment = self.build_environment(cx, &desk);
         let plan = self.rights.build_plan(
@@ -375,11 +375,11 @@ impl CallDirectory {
 
 #[derive(Debug, thiserror::Error)]
 enum ReplyFileError {
-    #[error("its reply cannot be read: {0}")]
+    #[error("cannot read its reply: {0}")]
     Read(#[from] io::Error),
-    #[error("its reply is no plain file")]
+    #[error("its reply is not a regular file")]
     NoFile,
-    #[error("its reply has {0} bytes, and {MAX_REPLY_BYTES} are read")]
+    #[error("its reply has {0} bytes; at most {MAX_REPLY_BYTES} are read")]
     Oversized(u64),
 }
 
@@ -417,7 +417,7 @@ fn path_text(path: &Path) -> String {
 
 fn program_error(program: &Path, why: &str) -> ActionError {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    ActionError::internal_error(format!("the agent's program {name} broke: {why}"))
+    ActionError::internal_error(format!("the agent's program `{name}` failed: {why}"))
 }
 
 fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {

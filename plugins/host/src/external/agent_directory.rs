@@ -147,7 +147,7 @@ impl AgentDirectory {
             .filter_map(|path| self.entries.remove(path)?.offered);
         offered
             .map(|name| {
-                tracing::info!(agent = name, "an external agent is gone");
+                tracing::info!(agent = name, "external agent removed");
                 AgentChange::Withdrawn(name)
             })
             .collect()
@@ -208,7 +208,7 @@ impl AgentEntry {
                 tracing::info!(
                     agent = agent.name(),
                     version = agent.ddl().version(),
-                    "an external agent is offered"
+                    "external agent loaded"
                 );
                 self.offered = Some(agent.name().to_owned());
                 Some(AgentChange::Offered(agent))
@@ -217,13 +217,13 @@ impl AgentEntry {
                 // The previous version, if any, stays in use.
                 if before.as_ref() != Some(&problem) {
                     let kept = self.offered.is_some();
-                    tracing::error!(path = %path.display(), %problem, kept, "an external agent is refused");
+                    tracing::error!(path = %path.display(), %problem, kept, "cannot load an external agent");
                 }
                 self.problem = Some(problem);
                 None
             }
             LoadOutcome::Idle => {
-                tracing::info!(path = %path.display(), "an external agent says that it is of no use here");
+                tracing::info!(path = %path.display(), "external agent not activated: its activation check declined");
                 self.offered.take().map(AgentChange::Withdrawn)
             }
             LoadOutcome::Foreign => self.offered.take().map(AgentChange::Withdrawn),

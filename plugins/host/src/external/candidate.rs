@@ -50,42 +50,42 @@ pub(super) enum AgentLoadError {
         #[source]
         source: io::Error,
     },
-    #[error("{} is not a usable DDL", path.display())]
+    #[error("{} is not a valid DDL", path.display())]
     Ddl {
         path: PathBuf,
         #[source]
         source: DdlError,
     },
-    #[error("{} describes the agent {name}; name the file {name}.json", path.display())]
+    #[error("{} describes the agent `{name}`; rename the file to {name}.json", path.display())]
     Name { path: PathBuf, name: String },
     #[error(
-        "the agent {0} is built in; [plugins.external] replace = [\"{0}\"] lets another take its place"
+        "the agent `{0}` is built in; to replace it, set `replace = [\"{0}\"]` in [plugins.external]"
     )]
     Builtin(String),
-    #[error("no external agent may be called {0}")]
+    #[error("`{0}` is reserved; rename the external agent")]
     Reserved(String),
-    #[error("the configuration denies external agents called {0}")]
+    #[error("the configuration denies an external agent with the name `{0}`")]
     Denied(String),
-    #[error("{} is not there, and would be the agent's program", path.display())]
+    #[error("the agent's program {} does not exist", path.display())]
     NoProgram { path: PathBuf },
-    #[error("{} is no program: chmod 755 it", path.display())]
+    #[error("{path} is not executable; run `chmod 755 {path}`", path = path.display())]
     NotExecutable { path: PathBuf },
-    #[error("{} is not run: {TEMPLATE_ADVICE}", path.display())]
+    #[error("{} is not safe to run: {TEMPLATE_ADVICE}", path.display())]
     UnsafeTemplate { path: PathBuf },
-    #[error("there is no {what} {name} on this machine")]
+    #[error("the {what} `{name}` does not exist on this machine")]
     NoAccount { what: &'static str, name: String },
     #[error(
-        "there is neither a user muster-agent nor nobody to run the agent as; make one, or name one in [plugins.external.agents]"
+        "neither the user `muster-agent` nor `nobody` exists to run the agent; create one, or set `user` in [plugins.external.agents]"
     )]
     NoUnprivileged,
-    #[error("cannot look up the {what} {name}")]
+    #[error("cannot look up the {what} `{name}`")]
     Account {
         what: &'static str,
         name: String,
         #[source]
         source: nix::Error,
     },
-    #[error("only a daemon that runs as root can run agents as {0}")]
+    #[error("only a daemon that runs as root can run agents as the user `{0}`")]
     NotRoot(String),
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -264,7 +264,7 @@ fn resolve_rights(
     if options.is_root() {
         tracing::warn!(
             agent = ddl.name(),
-            "the agent's programs run as root, as the configuration says"
+            "the agent's programs run as root, as configured"
         );
     }
     let account = match &user {

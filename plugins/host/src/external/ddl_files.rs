@@ -26,7 +26,7 @@ pub(super) type FileStamps = Vec<(PathBuf, Option<FileStamp>)>;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileTrustError {
     /// Its metadata cannot be read.
-    #[error("cannot look at {}", path.display())]
+    #[error("cannot examine {}", path.display())]
     Look {
         path: PathBuf,
         #[source]
@@ -36,7 +36,7 @@ pub(super) enum FileTrustError {
     #[error("{} belongs to user {uid}; it must belong to root or to the daemon's user", path.display())]
     Owner { path: PathBuf, uid: u32 },
     /// Other users can write it.
-    #[error("{} can be written by others (mode {mode:o}); chmod go-w it", path.display())]
+    #[error("{path} is writable for other users (mode {mode:o}); run `chmod go-w {path}`", path = path.display())]
     Writable { path: PathBuf, mode: u32 },
 }
 

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 #[expect(
     clippy::disallowed_types,
-    reason = "the host is one of the rooms that start processes"
+    reason = "this crate is permitted to start processes"
 )]
 use tokio::process::Command;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
@@ -80,13 +80,13 @@ pub(super) enum ProgramRunError {
         source: io::Error,
     },
     /// The plan cannot be serialised for the helper.
-    #[error("cannot write down the plan of a sandbox")]
+    #[error("cannot serialise the sandbox plan")]
     Plan(#[from] serde_json::Error),
     /// It exceeded its deadline and was ended.
     #[error("the program did not end within {} ms", .0.as_millis())]
     Timeout(Duration),
     /// The caller stopped waiting.
-    #[error("the program was ended before it was done")]
+    #[error("the program was cancelled")]
     Abandoned,
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn run_sandboxed(
 
 #[expect(
     clippy::disallowed_types,
-    reason = "the host is one of the rooms that start processes"
+    reason = "this crate is permitted to start processes"
 )]
 fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
     Command::new(&helper.program)

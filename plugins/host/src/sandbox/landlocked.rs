@@ -45,7 +45,7 @@ const WRITABLE_DEVICES: [&str; 1] = ["/dev/null"];
 
 /// The Landlock features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a right of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct LandlockSupport {
     /// File access (Linux 5.13).
     pub files: bool,
@@ -75,7 +75,7 @@ impl LandlockSupport {
     pub fn missing_features(self) -> Vec<&'static str> {
         [
             (self.tcp, "TCP ports"),
-            (self.devices, "requests to devices"),
+            (self.devices, "device ioctls"),
             (self.scopes, "signals"),
         ]
         .into_iter()

@@ -39,7 +39,7 @@ impl AgentAction for NettestConnectAction {
     ) -> Result<NettestConnectOutput, ActionError> {
         let port = u16::try_from(input.port).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| {
-            ActionError::invalid_input(format!("port {} is not one of 1 to 65535", input.port))
+            ActionError::invalid_input(format!("port {} is not between 1 and 65535", input.port))
         })?;
         let begun = Instant::now();
         let patience = effective_timeout(cx, input.timeout);
@@ -53,7 +53,7 @@ impl AgentAction for NettestConnectAction {
             Ok(Err(error)) => (false, error.to_string(), None),
             Err(_) => (
                 false,
-                format!("no answer within {} s", patience.as_secs_f64()),
+                format!("no connection within {} s", patience.as_secs_f64()),
                 None,
             ),
         };

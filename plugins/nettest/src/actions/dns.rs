@@ -43,7 +43,7 @@ impl AgentAction for NettestDnsAction {
         let found = found
             .map_err(|_| {
                 let seconds = patience.as_secs_f64();
-                ActionError::failed(format!("no answer for {name} within {seconds} s"))
+                ActionError::failed(format!("no DNS answer for {name} within {seconds} s"))
             })?
             .map_err(|error| ActionError::failed(format!("cannot resolve {name}: {error}")))?;
         let addresses: BTreeSet<String> = found.map(|address| address.ip().to_string()).collect();

@@ -43,7 +43,7 @@ impl AgentAction for NettestPingAction {
         // The host is passed as an argument, so it must not look like an option.
         if input.host.starts_with('-') {
             return Err(ActionError::invalid_input(format!(
-                "{} is no host",
+                "`{}` is not a host name or address",
                 input.host
             )));
         }
@@ -78,7 +78,7 @@ impl AgentAction for NettestPingAction {
                 .lines()
                 .find(|line| !line.is_empty())
                 .unwrap_or_default();
-            ActionError::failed(format!("`ping` ended with {}: {said}", output.code))
+            ActionError::failed(format!("`ping` ended with code {}: {said}", output.code))
         })
     }
 }

@@ -38,15 +38,15 @@ struct PermitPoolRow {
 struct PoolMemberRow {
     node: String,
     run: String,
-    /// Of a holder, the permit's fence; of one who waits, its place in the order of coming.
+    /// For a holder: the fence of the permit. For a waiting run: its position in the order of arrival.
     fence: u64,
     priority: i8,
     limit: u32,
     /// Seconds since it was written.
     age: u64,
-    /// Seconds until it lapses, if nothing is heard of it.
+    /// Seconds until it expires without another heartbeat.
     expires: u64,
-    /// Somebody else started what runs.
+    /// Whether the run was started outside of Muster.
     occupied: bool,
 }
 

@@ -64,7 +64,7 @@ impl AgentAction for ProcessKillAction {
         input: ProcessKillInput,
     ) -> Result<ProcessKillOutput, ActionError> {
         if input.pattern.as_ref().is_none_or(String::is_empty) == input.pid.is_none() {
-            return Err(ActionError::invalid_input("give either `pattern` or `pid`"));
+            return Err(ActionError::invalid_input("set either `pattern` or `pid`"));
         }
         let signal = parse_signal(&input.signal)?;
         let wanted = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, input.pid)?;
@@ -73,7 +73,9 @@ impl AgentAction for ProcessKillAction {
             let own = daemon_ancestors(&*system);
             let found = wanted.find_processes(&*system, &cancel)?;
             if let Some(pid) = wanted.pid.filter(|pid| own.contains(pid)) {
-                let message = format!("process {pid} is the daemon itself, or what it descends from, and is not signalled");
+                let message = format!(
+                    "process {pid} is the daemon or one of its ancestors, and is not signalled"
+                );
                 return Err(ActionError::invalid_input(message));
             }
             let meant: Vec<ProcessDetails> = found
@@ -81,7 +83,10 @@ impl AgentAction for ProcessKillAction {
                 .filter(|seen| !own.contains(&seen.process.pid))
                 .collect();
             if meant.len() > MAX_SIGNALLED {
-                let message = format!("{} processes match, and at most {MAX_SIGNALLED} are signalled", meant.len());
+                let message = format!(
+                    "{} processes match, but one call signals at most {MAX_SIGNALLED}",
+                    meant.len()
+                );
                 return Err(ActionError::invalid_input(message));
             }
             let mut output = ProcessKillOutput {
@@ -125,7 +130,7 @@ fn parse_signal(name: &str) -> Result<Signal, ActionError> {
         format!("SIG{upper}")
     };
     full.parse()
-        .map_err(|_| ActionError::invalid_input(format!("there is no signal {name}")))
+        .map_err(|_| ActionError::invalid_input(format!("unknown signal `{name}`")))
 }
 
 /// The PIDs of process 1, of the daemon, and of its ancestors.

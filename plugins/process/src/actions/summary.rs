@@ -15,7 +15,7 @@ pub(crate) struct ProcessSummaryAction;
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProcessSummaryInput {
-    /// How many of the largest are told.
+    /// Number of the largest processes to return.
     top: usize,
 }
 

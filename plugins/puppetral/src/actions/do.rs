@@ -49,7 +49,7 @@ impl AgentAction for PuppetralDoAction {
                 words,
             },
             _ => {
-                let problem = "give `type` and `name`, or `undo` alone";
+                let problem = "specify either `type` and `name`, or only `undo`";
                 return Err(ActionError::invalid_input(problem));
             }
         };

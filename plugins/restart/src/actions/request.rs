@@ -75,7 +75,7 @@ impl AgentAction for RestartRequestAction {
         let waits = input.wait.unwrap_or(false);
         if waits && target.is_daemon() {
             return Err(ActionError::invalid_input(
-                "rpcd cannot wait for its own restart: leave `wait` out, and ask for `status` afterwards",
+                "rpcd cannot wait for its own restart; omit `wait`, and call `status` afterwards",
             ));
         }
         let defaults = RestartOptions::default();
@@ -138,7 +138,7 @@ impl RestartRequestAction {
                     cycle.text
                 } else {
                     format!(
-                        "it is not known yet what comes of it ({}); ask for `status` later",
+                        "the restart has not ended yet ({}); call `status` later",
                         cycle.text
                     )
                 };
@@ -166,7 +166,7 @@ impl RestartRequestAction {
             .run_blocking(move |_| restarts.find_cycle(&target, Some(id)))
             .await?;
         let found = found.map_err(|error| ActionError::failed(error_chain(&error)))?;
-        found.ok_or_else(|| ActionError::failed("the restart is not known any more"))
+        found.ok_or_else(|| ActionError::failed("the record of the restart no longer exists"))
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct RpcutilAgentInventoryAction;
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct RpcutilAgentInventoryOutput {
     agents: Vec<AgentInventoryRow>,
-    /// Agents that cannot be offered as their files are.
+    /// Agents that cannot be loaded because of their files.
     problems: Vec<AgentProblemRow>,
 }
 

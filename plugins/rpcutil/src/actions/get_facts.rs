@@ -16,7 +16,7 @@ pub(crate) struct RpcutilGetFactsInput {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct RpcutilGetFactsOutput {
-    /// Every fact that was asked for; null for those that the node does not have.
+    /// Every requested fact; null for those that the node does not have.
     values: Map<String, Value>,
 }
 

@@ -79,10 +79,10 @@ impl AgentAction for ShellRunAction {
                             .map_err(|error| ActionError::internal_error(error.to_string()));
                     }
                     code if code > 128 => ActionError::failed(format!(
-                        "ended by signal {}, or with {code}",
+                        "terminated by signal {}, or exited with code {code}",
                         code - 128
                     )),
-                    code => ActionError::failed(format!("ended with {code}")),
+                    code => ActionError::failed(format!("exited with code {code}")),
                 }
             }
             Err(error) => run_error(&error),

@@ -29,7 +29,7 @@ pub(crate) struct ShellTailInput {
     stream: TailStream,
     /// Where to begin; from the end when negative.
     offset: i64,
-    /// Whether to go on telling until the job ends.
+    /// Whether to report new output until the job ends.
     follow: bool,
 }
 

@@ -26,14 +26,14 @@ impl Bus {
         let wanted = stream_config(store, replicas);
         let Ok(stream) = jetstream.get_stream(&wanted.name).await else {
             let created = jetstream.create_stream(wanted).await;
-            created.map_err(|error| bucket.failed_error("make it", &error))?;
+            created.map_err(|error| bucket.failed_error("create", &error))?;
             return Ok(bucket);
         };
         let current = &stream.cached_info().config;
         let repaired = repaired_config(current, wanted);
         if repaired != *current {
             let updated = jetstream.update_stream(&repaired).await;
-            updated.map_err(|error| bucket.failed_error("repair it", &error))?;
+            updated.map_err(|error| bucket.failed_error("update", &error))?;
         }
         Ok(bucket)
     }

@@ -79,7 +79,7 @@ impl Bucket {
                     return Err(BucketRequestError::Failed(self.refused_error("list", &list)));
                 }
             };
-            let next = next.map_err(|_| failed(&"no answer in time"))?;
+            let next = next.map_err(|_| failed(&"the broker did not answer in time"))?;
             let message = next.ok_or_else(closed)?;
             if message.is_no_responders() {
                 return Err(BucketRequestError::NoResponders);

@@ -58,7 +58,7 @@ impl FromStr for DataLookup {
         let stated = AssumedOutput::from_str(&format!("{text}.x=1"));
         let stated = stated.ok().filter(|stated| stated.output == "x");
         stated.map(|stated| stated.lookup).ok_or_else(|| {
-            let expected = "a question to a data source, as in puppet() or service(\"sshd\")";
+            let expected = "a data source lookup, as in puppet() or service(\"sshd\")";
             FilterFault::new(0, expected).into_filter_error(text)
         })
     }

@@ -115,7 +115,7 @@ impl SelectChecker<'_> {
                 SelectCondition::Class(self.parse_pattern(at, &text)?)
             }
             SelectValueKind::Text(_) | SelectValueKind::List(_) => {
-                let expected = "a condition, not a text (class(\"...\") is a class)";
+                let expected = "a condition, not a string (class(\"...\") is a class)";
                 return Err(FilterFault::new(at, expected));
             }
             SelectValueKind::Call(call) => self.check_call(at, call, end)?,
@@ -192,7 +192,7 @@ impl SelectChecker<'_> {
             && !matches!(kind, OutputKind::Boolean | OutputKind::Any)
         {
             let expected = format!(
-                "a comparison after {name}, for it is {}",
+                "a comparison after {name}, because it is {}",
                 kind.description_phrase()
             );
             return Err(FilterFault::new(end, expected));
@@ -244,7 +244,7 @@ impl SelectChecker<'_> {
         }
         let mut choices = choices.into_iter();
         let Some(first) = choices.next() else {
-            return Err(FilterFault::new(right.at, "a list of one value or more"));
+            return Err(FilterFault::new(right.at, "a list of at least one value"));
         };
         Ok(BooleanTree::join_any(first, choices.collect()))
     }
@@ -310,7 +310,7 @@ impl SelectChecker<'_> {
                 return Err(FilterFault::new(at, "one value (`in` takes a list)"));
             }
             (SelectValueKind::Call(_), _) => {
-                let expected = "a value that is written here, not a function";
+                let expected = "a literal value, not a function";
                 return Err(FilterFault::new(at, expected));
             }
         };
@@ -397,7 +397,7 @@ impl SelectChecker<'_> {
 pub(super) fn expect_quoted_text(value: SelectValue) -> Result<(usize, String), FilterFault> {
     match value.kind {
         SelectValueKind::Text(text) => Ok((value.at + 1, text)),
-        _ => Err(FilterFault::new(value.at, "a text in quotes")),
+        _ => Err(FilterFault::new(value.at, "a string in quotes")),
     }
 }
 

@@ -126,7 +126,7 @@ fn text_end(text: &str) -> Result<usize, FilterFault> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(FilterFault::new(0, "a closing quote for this one"))
+    Err(FilterFault::new(0, "a matching closing quote"))
 }
 
 /// The length of the leading `/regex/`: to a slash, or `/i`, that is followed by white space, a bracket, a comma or the end.
@@ -172,7 +172,7 @@ fn word_end(text: &str) -> Result<usize, FilterFault> {
         segment_begins = c == '.';
     }
     match open {
-        Some((at, _)) => Err(FilterFault::new(at, "a closing quote for this one")),
+        Some((at, _)) => Err(FilterFault::new(at, "a matching closing quote")),
         None => Ok(text.len()),
     }
 }

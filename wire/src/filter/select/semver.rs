@@ -58,7 +58,10 @@ impl VersionConstraint {
     /// Parses a constraint. White space around it is ignored.
     pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(0, "a demand of at most 1,024 bytes"));
+            return Err(FilterFault::new(
+                0,
+                "a version constraint of at most 1,024 bytes",
+            ));
         }
         let mut alternatives = Vec::new();
         let mut at = 0;
@@ -116,7 +119,7 @@ impl VersionRangeSet {
                 ))
             });
             let Some((range, version)) = found else {
-                let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
+                let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
                 return Err(FilterFault::new(at, expected));
             };
             demand.ranges.push(range);
@@ -124,7 +127,7 @@ impl VersionRangeSet {
             rest = after.trim_start_matches(separates);
         }
         if demand.ranges.is_empty() {
-            let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
+            let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
             return Err(FilterFault::new(0, expected));
         }
         Ok(demand)

@@ -92,7 +92,7 @@ impl SelectChecker<'_> {
         let lookup = DataLookup { source, query };
         self.lookups.insert(lookup.clone());
         if self.lookups.len() > MAX_SELECT_LOOKUPS {
-            let expected = format!("at most {MAX_SELECT_LOOKUPS} questions to data sources");
+            let expected = format!("at most {MAX_SELECT_LOOKUPS} data source lookups");
             return Err(FilterFault::new(at, expected));
         }
         Ok(SourceOutput {
@@ -166,9 +166,12 @@ impl SelectChecker<'_> {
                 }
             }
             (_, ValueTest::Include(_)) => "a list",
-            (_, ValueTest::Version(_)) => "a text",
+            (_, ValueTest::Version(_)) => "a string",
         };
-        let expected = format!("{expected}, for {output} is {}", kind.description_phrase());
+        let expected = format!(
+            "{expected}, because {output} is {}",
+            kind.description_phrase()
+        );
         Err(FilterFault::new(at, expected))
     }
 }
@@ -183,10 +186,10 @@ fn unfitting_operand(
         && !matches!(operator, FactOperator::Equal | FactOperator::NotEqual);
     match (kind, operand) {
         (OutputKind::Text, _) if ordered => {
-            Some("= != =~ !~ or, for versions, semver(..., \">= 1.2\") instead of an order")
+            Some("= != =~ !~ or, for versions, semver(..., \">= 1.2\"), not < <= > >=")
         }
-        (OutputKind::List, _) if ordered => Some("= != =~ !~ or include(...) instead of an order"),
-        (OutputKind::Boolean, _) if ordered => Some("= or != instead of an order"),
+        (OutputKind::List, _) if ordered => Some("= != =~ !~ or include(...), not < <= > >="),
+        (OutputKind::Boolean, _) if ordered => Some("= or !=, not < <= > >="),
         (OutputKind::Boolean, FactOperand::Literal(literal))
             if !["true", "false"]
                 .iter()

@@ -91,7 +91,7 @@ pub async fn run(
         Err(complaint) => Ok(ReplyVerdict::Bad(complaint)),
     })
     .await?;
-    turns::report_missing(&total, "and not in the file", cx);
+    turns::report_missing(&total, "left out of the file", cx);
     if total.ok == 0 {
         return Ok(total.exit_code());
     }
@@ -139,7 +139,7 @@ fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
     }
     serde_json::from_value(Value::Object(fields)).map_err(|error| {
         format!(
-            "{name}: its inventory is none: {}",
+            "{name}: its inventory is not valid: {}",
             printable::escape_to_line(&error.to_string())
         )
     })
@@ -237,7 +237,7 @@ mod tests {
                 .contains("denied")
         );
         let odd = node_entry(reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
-        assert!(odd.starts_with("a: its inventory is none"), "{odd}");
+        assert!(odd.starts_with("a: its inventory is not valid"), "{odd}");
         assert!(node_entry(reply("a", 0, "", json!({}))).is_ok());
     }
 }

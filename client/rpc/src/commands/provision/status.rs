@@ -100,7 +100,7 @@ async fn query_overview(
         }
         Err(report) => {
             cx.warn_of_gaps(&report);
-            cx.printer.print_error("no host of the service answers");
+            cx.printer.print_error("no provisioning host replied");
             Ok(Err(CommandExitCode::NoneAnswered))
         }
     }

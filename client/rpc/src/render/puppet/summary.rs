@@ -27,16 +27,16 @@ const FIGURES: [(&str, &str); 8] = [
     ("since_lastrun", "Time since last run (seconds)"),
 ];
 
-/// How one figure is spread.
+/// Distribution of one figure.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FigureDistribution {
-    /// How many nodes told it.
+    /// Number of nodes that reported it.
     count: usize,
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
-    /// How many nodes are in each of as many equal parts between the two.
+    /// Number of nodes in each of this many equal intervals between minimum and maximum.
     buckets: [usize; BAR_COUNT],
 }
 
@@ -55,17 +55,17 @@ impl FigureDistribution {
     }
 }
 
-/// What the last runs came to.
+/// Statistics of the last runs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastRunsSummary {
-    /// Nodes that told of a last run.
+    /// Number of nodes that replied.
     nodes: usize,
     /// By figure.
     distributions: BTreeMap<&'static str, FigureDistribution>,
-    /// How many runs ended how.
+    /// Number of runs by outcome class.
     classes: BTreeMap<String, usize>,
-    /// Nodes whose last run failed as a whole, as when there was no catalog.
+    /// Nodes whose last run failed as a whole, for example without a catalog.
     failed_runs: Vec<Identity>,
 }
 
@@ -107,7 +107,7 @@ impl LastRunsSummary {
                 continue;
             };
             let (Some(min), Some(max)) = (spread.min, spread.max) else {
-                page.push_line(format_args!("{title:>33}: nobody told"));
+                page.push_line(format_args!("{title:>33}: no data"));
                 continue;
             };
             let bars = render_spark_bars(&spread.buckets, utf8);
@@ -118,7 +118,7 @@ impl LastRunsSummary {
         }
         page.push_gap();
         if !self.classes.is_empty() {
-            page.push_line("How they ended:\n");
+            page.push_line("Outcomes:\n");
             for (class, count) in &self.classes {
                 page.push_line(format_args!("{:>33}: {count}", escape_to_line(class)));
             }

@@ -9,7 +9,7 @@ pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         Some("must have 1 to 256 bytes")
     } else if name.contains(bad) {
-        Some("must be without blanks, control characters and `:`, `,`, `/`, `\\`, quotes, `#`")
+        Some("must not contain blanks, control characters, `:`, `,`, `/`, `\\`, quotes or `#`")
     } else if name.starts_with(['-', '+', '~']) || matches!(name, "." | "..") {
         Some("must not begin with `-`, `+` or `~`, or be `.` or `..`")
     } else if name.bytes().all(|byte| byte.is_ascii_digit()) {

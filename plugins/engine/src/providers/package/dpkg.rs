@@ -185,10 +185,10 @@ pub(super) fn require_database(
     resource: &Resource,
 ) -> Result<(), EngineError> {
     let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
-    let looking = EngineError::during(resource, format!("looking at {DPKG_STATUS_FILE}"));
+    let looking = EngineError::during(resource, format!("inspecting {DPKG_STATUS_FILE}"));
     if found.map_err(looking)?.is_none() {
         let problem = format!(
-            "no package database at {DPKG_STATUS_FILE}; on a machine without dpkg another `provider` must be named"
+            "no package database at {DPKG_STATUS_FILE}; on a system without dpkg, specify another `provider`"
         );
         return Err(EngineError::failed(resource, problem));
     }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::PackageState;
 use crate::error::EngineError;
-use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
 /// A list, and the fingerprint of the database when it was read.
 type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
@@ -52,7 +51,7 @@ pub(crate) fn cached_list(
 ) -> Result<Arc<Vec<PackageState>>, EngineError> {
     // A program known only by name has no known database file.
     let now = if database.is_absolute() {
-        let looking = EngineError::during(resource, format!("looking at {}", database.display()));
+        let looking = EngineError::during(resource, format!("inspecting {}", database.display()));
         file_fingerprint(cx.system, database).map_err(looking)?
     } else {
         None

@@ -115,7 +115,7 @@ pub trait PackageProvider: Sync {
         _: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<Vec<OutdatedPackage>, EngineError> {
-        let problem = "this tool does not tell what is outdated";
+        let problem = "this provider cannot list outdated packages";
         Err(EngineError::failed(resource, problem))
     }
 
@@ -125,7 +125,7 @@ pub trait PackageProvider: Sync {
         _: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<String, EngineError> {
-        let problem = "this tool has no package lists of its own";
+        let problem = "this provider has no package lists to refresh";
         Err(EngineError::failed(resource, problem))
     }
 }

@@ -82,7 +82,7 @@ impl PackageProvider for RpmPackageProvider {
                 tool::run_change(cx, resource, &argv)
             }
             PackageOperation::Purge if *self == Self::Zypper => {
-                let problem = "zypper has no way to purge; use `ensure => absent`";
+                let problem = "zypper cannot purge packages; use `ensure => absent`";
                 Err(EngineError::failed(resource, problem))
             }
             PackageOperation::Purge => tool::run_change(

@@ -96,7 +96,7 @@ pub(super) fn tool_error(resource: &Resource, what: &str, output: &CommandOutput
         .any(|line| locked.iter().any(|words| line.contains(words)))
     {
         let problem =
-            "another process is installing packages and holds the lock; try again when it is done";
+            "another process holds the lock of the package system; retry when it has finished";
         return EngineError::failed(resource, problem);
     }
     let errors: Vec<&str> = text
@@ -110,7 +110,7 @@ pub(super) fn tool_error(resource: &Resource, what: &str, output: &CommandOutput
     };
     EngineError::failed(
         resource,
-        format!("`{what}` ended with {}: {said}", output.code),
+        format!("`{what}` ended with code {}: {said}", output.code),
     )
 }
 
@@ -150,7 +150,7 @@ pub(super) fn find_program(
         }
     }
     let problem = format!(
-        "none of {} is installed; install one, or name it with `command`",
+        "none of {} is installed; install one, or set `command` to its path",
         names.join(", ")
     );
     Err(EngineError::failed(resource, problem))
@@ -164,7 +164,7 @@ pub(super) fn unreadable_output_error(
 ) -> EngineError {
     EngineError::failed(
         resource,
-        format!("`{what}` printed something unexpected: {error}"),
+        format!("cannot parse the output of `{what}`: {error}"),
     )
 }
 

@@ -160,7 +160,7 @@ impl ParsedFile {
             let output = cx.system.run_command(&command)?;
             let said = || {
                 format!(
-                    "`{}` ended with {}: {}",
+                    "`{}` ended with code {}: {}",
                     argv.join(" "),
                     output.code,
                     output.combined_text().trim()

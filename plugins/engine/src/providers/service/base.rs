@@ -63,7 +63,7 @@ impl ServiceProvider for BaseServiceProvider {
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
                 Err(EngineError::failed(
                     resource,
-                    "the provider base does not know how services are started at boot",
+                    "the provider `base` cannot enable or disable services at boot",
                 ))
             }
         }
@@ -86,7 +86,7 @@ fn find_process(
     let given = resource.get_text("pattern").or(resource.get_text("binary"));
     let pattern = given.unwrap_or(&resource.name);
     let pattern = regex::Regex::new(pattern).map_err(|error| {
-        let problem = format!("is no regular expression: {error}");
+        let problem = format!("is not a valid regular expression: {error}");
         EngineError::invalid_value(resource, "pattern", problem)
     })?;
     let output = run_program(cx, resource, &["ps", "-eo", "pid=,args="])?;

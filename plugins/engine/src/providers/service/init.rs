@@ -27,7 +27,7 @@ impl ServiceProvider for InitServiceProvider {
         resource: &Resource,
     ) -> Result<ServiceState, EngineError> {
         let script = script_path(resource);
-        let failing = EngineError::during(resource, format!("looking at {script}"));
+        let failing = EngineError::during(resource, format!("inspecting {script}"));
         let there = paths::follow_links(cx.system, Path::new(&script))
             .map_err(failing)?
             .is_some();
@@ -42,7 +42,7 @@ impl ServiceProvider for InitServiceProvider {
             run_program(cx, resource, &[&script, "status"])?.is_success()
         };
         let enabled = !runlevel_links(cx, &resource.name, 'S')
-            .map_err(EngineError::during(resource, "looking at /etc/rc?.d"))?
+            .map_err(EngineError::during(resource, "inspecting /etc/rc?.d"))?
             .is_empty();
         Ok(ServiceState {
             missing: missing
@@ -127,7 +127,7 @@ fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<boo
         EngineError::invalid_value(
             resource,
             "pattern",
-            format!("is no regular expression: {error}"),
+            format!("is not a valid regular expression: {error}"),
         )
     })?;
     let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
@@ -181,8 +181,10 @@ fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Resul
             ],
         );
     }
-    replace_runlevel_links(cx, &resource.name, on)
-        .map_err(EngineError::during(resource, "linking in /etc/rc?.d"))
+    replace_runlevel_links(cx, &resource.name, on).map_err(EngineError::during(
+        resource,
+        "changing the links in /etc/rc?.d",
+    ))
 }
 
 fn replace_runlevel_links(

@@ -127,7 +127,7 @@ pub(super) fn run_checked(
         return Ok(());
     }
     let problem = format!(
-        "`{}` ended with {}: {}",
+        "`{}` ended with code {}: {}",
         argv.join(" "),
         output.code,
         output.combined_text().trim()

@@ -66,7 +66,7 @@ impl ServiceProvider for SupervisedServiceProvider {
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
                 Err(EngineError::failed(
                     resource,
-                    "a supervised service is started by runs, and not at boot",
+                    "a supervised service is started by catalog runs and cannot be enabled at boot",
                 ))
             }
         }
@@ -155,7 +155,7 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
             String::from_utf8_lossy(&bytes).trim().to_owned()
         };
         let problem = format!(
-            "`{line}` ended at once with {}: {}",
+            "`{line}` ended immediately with code {}: {}",
             said(ProcessSpool::EXIT),
             said(ProcessSpool::STDERR)
         );
@@ -182,9 +182,6 @@ fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
             return cx.system.remove_file(&path).map_err(failing());
         }
     }
-    let problem = format!(
-        "its process {} does not end, not even when killed",
-        process.pid
-    );
+    let problem = format!("process {} is still running after SIGKILL", process.pid);
     Err(EngineError::failed(resource, problem))
 }

@@ -26,7 +26,7 @@ impl ServiceProvider for SystemdServiceProvider {
         let output = run_program(cx, resource, &argv)?;
         if !output.is_success() {
             let problem = format!(
-                "`{}` ended with {}: {}",
+                "`{}` ended with code {}: {}",
                 argv.join(" "),
                 output.code,
                 output.combined_text().trim()

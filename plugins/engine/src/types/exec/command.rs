@@ -46,7 +46,7 @@ pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
         }
         if posix && !program.starts_with('/') && resource.get("path").is_none() {
             let problem = format!(
-                "begins with `{program}`, which is not an absolute path; write it out, or give `path`"
+                "begins with `{program}`, which is not an absolute path; specify one, or set `path`"
             );
             return Err(EngineError::invalid_value(resource, name, problem));
         }
@@ -157,7 +157,7 @@ fn lookup_id(
     };
     let id = look_up(cx, who).map_err(EngineError::during(
         resource,
-        format!("looking {name} {who} up"),
+        format!("looking up {name} {who}"),
     ))?;
     id.map(Some).ok_or_else(|| {
         EngineError::failed(

@@ -6,10 +6,10 @@
 mod command;
 
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_system::command::CancelFlag;
+use muster_system::process::pause;
 use muster_system::{Command, CommandOutput, SystemError};
 
 use crate::error::EngineError;
@@ -21,95 +21,95 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "exec",
-    doc: "A command that is run unless it need not. It should be safe to run twice; `creates`, `unless` or `onlyif` say when it is done.",
+    doc: "A command. It must be safe to run more than once; `creates`, `unless` and `onlyif` decide whether it runs.",
     namevar: "command",
     attributes: &[
         AttributeSchema::property(
             "returns",
             AttributeKind::List,
-            "Exit codes that are a success.",
+            "Exit codes that count as success.",
         )
         .with_default("0"),
         AttributeSchema::parameter(
             "command",
             AttributeKind::List,
-            "The command line, or program and arguments as a list, which sees no shell.",
+            "The command line, or a list of program and arguments, which is run without a shell.",
         ),
         AttributeSchema::parameter(
             "creates",
             AttributeKind::List,
-            "Paths; if one of them exists, the command is not run.",
+            "Paths; if one of them exists, the command does not run.",
         ),
         AttributeSchema::parameter(
             "unless",
             AttributeKind::Commands,
-            "Commands; if one of them ends with 0, the command is not run.",
+            "Commands; if one of them exits with 0, the command does not run.",
         ),
         AttributeSchema::parameter(
             "onlyif",
             AttributeKind::Commands,
-            "Commands; unless all of them end with 0, the command is not run.",
+            "Commands; the command runs only if all of them exit with 0.",
         ),
         AttributeSchema::parameter(
             "refreshonly",
             AttributeKind::Bool,
-            "Whether only a change of another resource makes it run.",
+            "Whether the command runs only on a refresh.",
         ),
         AttributeSchema::parameter(
             "refresh",
             AttributeKind::Text,
-            "What is run on a refresh instead of the command.",
+            "The command to run on a refresh instead of `command`.",
         ),
         AttributeSchema::parameter(
             "cwd",
             AttributeKind::Path,
-            "Where it runs; the directory must exist.",
+            "Working directory; it must exist.",
         ),
-        AttributeSchema::parameter("environment", AttributeKind::List, "Settings `NAME=value`."),
+        AttributeSchema::parameter(
+            "environment",
+            AttributeKind::List,
+            "Environment settings `NAME=value`.",
+        ),
         AttributeSchema::parameter(
             "path",
             AttributeKind::List,
-            "Where programs are looked up; lists are joined by `:`.",
+            "Search path for programs; a list is joined with `:`.",
         ),
         AttributeSchema::parameter(
             "user",
             AttributeKind::Text,
-            "Who runs it, by name or number.",
+            "User that runs the command, by name or UID.",
         ),
         AttributeSchema::parameter(
             "group",
             AttributeKind::Text,
-            "With which group, by name or number.",
+            "Group that runs the command, by name or GID.",
         ),
-        AttributeSchema::parameter(
-            "umask",
-            AttributeKind::Text,
-            "The file creation mask, octal.",
-        ),
+        AttributeSchema::parameter("umask", AttributeKind::Text, "File creation mask, octal."),
         AttributeSchema::parameter(
             "timeout",
             AttributeKind::Seconds,
-            "Longest run of each try in seconds; 0 is no limit.",
+            "Timeout of each try in seconds; 0 means no limit.",
         )
         .with_default("300"),
-        AttributeSchema::parameter("tries", AttributeKind::Int, "How often it is tried.")
+        AttributeSchema::parameter("tries", AttributeKind::Int, "Maximum number of tries.")
             .with_default("1"),
         AttributeSchema::parameter(
             "try_sleep",
             AttributeKind::Seconds,
-            "Seconds between two tries.",
+            "Seconds between tries.",
         )
         .with_default("0"),
         AttributeSchema::parameter(
             "logoutput",
             AttributeKind::Word(&["true", "false", "on_failure"]),
-            "Whether the output is told.",
+            "Whether to log the output.",
         )
         .with_default("on_failure"),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["posix", "shell"]),
-            "`shell` gives every command to `/bin/sh -c`.",
+            "`shell` runs every command with `/bin/sh -c`.",
         )
         .with_default("posix"),
     ],
@@ -149,7 +149,7 @@ impl ResourceType for ExecResourceType {
             return Err(EngineError::invalid_value(
                 &resource,
                 "returns",
-                "is empty; no exit code would be a success",
+                "is empty, must contain at least one exit code",
             ));
         }
         let relative = |path: &&str| !path.starts_with('/');
@@ -284,7 +284,7 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, E
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
         if found
-            .map_err(EngineError::during(resource, format!("looking at {path}")))?
+            .map_err(EngineError::during(resource, format!("inspecting {path}")))?
             .is_some()
         {
             return Ok(false);
@@ -396,7 +396,7 @@ fn wait_unless_cancelled(pause: Duration, cancel: &CancelFlag) {
     let end = Instant::now() + pause;
     while !cancel.is_cancelled() {
         match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::park_timeout(left.min(CANCEL_POLL_INTERVAL)),
+            Some(left) if !left.is_zero() => pause(left.min(CANCEL_POLL_INTERVAL)),
             _ => break,
         }
     }

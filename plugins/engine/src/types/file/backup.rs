@@ -49,7 +49,7 @@ fn store_in_bucket(
         let failing = || {
             EngineError::during(
                 resource,
-                format!("keeping {} in the filebucket {name}", path.display()),
+                format!("storing {} in the filebucket {name}", path.display()),
             )
         };
         let content = cx

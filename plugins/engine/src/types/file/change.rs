@@ -149,13 +149,13 @@ impl FileChangeContext<'_> {
     /// Backs up the current entry, and removes it if its kind differs from the new one.
     fn clear_path(&self, successor: Option<FileEntryKind>) -> Result<(), EngineError> {
         let found = self.cx.system.metadata(&self.path);
-        let Some(found) = found.map_err(self.error_during("looking at"))? else {
+        let Some(found) = found.map_err(self.error_during("inspecting"))? else {
             return Ok(());
         };
         let stays = successor == Some(found.kind);
         if found.kind == FileEntryKind::Directory && !stays && !self.resource.get_flag("force") {
             let problem = format!(
-                "Not removing directory {}; use 'force' to override: `force => true` removes it with all that is in it",
+                "Not removing directory {}; use 'force' to override: `force => true` removes it with its contents",
                 self.path.display()
             );
             return Err(EngineError::failed(self.resource, problem));
@@ -183,7 +183,7 @@ impl FileChangeContext<'_> {
             str::to_owned,
         );
         let path = Path::new(&trial);
-        let failing = || EngineError::during(resource, format!("trying the content in {trial}"));
+        let failing = || EngineError::during(resource, format!("validating content in {trial}"));
         let private = FileAttributes {
             mode: Some(0o600),
             ..FileAttributes::default()
@@ -203,7 +203,7 @@ impl FileChangeContext<'_> {
             return Ok(());
         }
         let problem = format!(
-            "the new content is refused: Execution of '{line}' returned {}: {}",
+            "`validate_cmd` rejected the new content: Execution of '{line}' returned {}: {}",
             output.code,
             output.combined_text().trim()
         );
@@ -213,7 +213,7 @@ impl FileChangeContext<'_> {
     fn check_parent(&self) -> Result<(), EngineError> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
         let failing =
-            EngineError::during(self.resource, format!("looking at {}", parent.display()));
+            EngineError::during(self.resource, format!("inspecting {}", parent.display()));
         let problem = match paths::follow_links(self.cx.system, parent).map_err(failing)? {
             Some(found) if found.kind == FileEntryKind::Directory => return Ok(()),
             Some(_) => format!("{} is not a directory", parent.display()),
@@ -251,12 +251,12 @@ impl FileChangeContext<'_> {
             ..FileAttributes::default()
         };
         if let Some(owner) = self.resource.get_text("owner") {
-            let looking = EngineError::during(self.resource, "looking the owner up");
+            let looking = EngineError::during(self.resource, "looking up the owner");
             let uid = account_names::resolve_uid(self.cx, owner).map_err(looking)?;
             attributes.uid = Some(uid.ok_or_else(|| unknown("user", owner))?);
         }
         if let Some(group) = self.resource.get_text("group") {
-            let looking = EngineError::during(self.resource, "looking the group up");
+            let looking = EngineError::during(self.resource, "looking up the group");
             let gid = account_names::resolve_gid(self.cx, group).map_err(looking)?;
             attributes.gid = Some(gid.ok_or_else(|| unknown("group", group))?);
         }

@@ -33,7 +33,7 @@ pub(super) fn read_state(
     cx: &ResourceContext<'_>,
     resource: &Resource,
 ) -> Result<ResourceState, EngineError> {
-    let failing = || EngineError::during(resource, format!("looking at {}", resource.name));
+    let failing = || EngineError::during(resource, format!("inspecting {}", resource.name));
     let place = resolve_path(cx, resource).map_err(failing())?;
     let mut state = match cx.system.metadata(&place).map_err(failing())? {
         Some(found) => ResourceState {

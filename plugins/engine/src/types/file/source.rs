@@ -50,11 +50,11 @@ pub(super) fn locate_source(
     resource: &Resource,
     source: &str,
 ) -> Result<Option<FileSource>, EngineError> {
-    let looking = || EngineError::during(resource, format!("looking at the source {source}"));
+    let looking = || EngineError::during(resource, format!("inspecting the source {source}"));
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
             let problem = format!(
-                "the source {source} is on a Puppet server, and this run has none to ask; use a path of this machine or `content`"
+                "the source {source} is on a Puppet server, and this run has no server; use a path on the node or `content`"
             );
             return Err(EngineError::failed(resource, problem));
         };
@@ -119,7 +119,7 @@ pub(super) fn describe_source(
         }
         FileEntryKind::Other => {
             let problem = format!(
-                "the source {} is no file, directory or link",
+                "the source {} is not a file, directory or link",
                 source.path.display()
             );
             return Err(EngineError::failed(resource, problem));

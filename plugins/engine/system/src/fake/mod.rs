@@ -224,7 +224,7 @@ impl System for FakeSystem {
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
-        self.with_resolved_path("look at", path, false, |inner, at| {
+        self.with_resolved_path("stat", path, false, |inner, at| {
             Ok(inner.tree.get_metadata(at))
         })
     }
@@ -249,7 +249,7 @@ impl System for FakeSystem {
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.with_resolved_path("read the link", path, false, |inner, at| {
+        self.with_resolved_path("read link", path, false, |inner, at| {
             match inner.tree.get_content(at)? {
                 FakeNodeContent::Link(target) => Ok(target.clone()),
                 _ => Err(Errno::EINVAL.into()),

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that starts processes which outlive us"
+    reason = "this module starts processes that outlive the daemon"
 )]
 use std::process::Command as Process;
 use std::process::Stdio;
@@ -62,7 +62,7 @@ const SPOOL_FILES: [&str; 6] = [
 /// Starts the program.
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that starts processes which outlive us"
+    reason = "this module starts processes that outlive the daemon"
 )]
 pub(super) fn start_detached(
     prepared: &PreparedProcess,

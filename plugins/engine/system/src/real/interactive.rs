@@ -135,7 +135,7 @@ fn next_line(stdout: &mut impl BufRead, longest: usize) -> io::Result<Option<Str
         return Ok(None);
     }
     if bytes.len() > longest {
-        let problem = format!("it printed a line of more than {longest} bytes");
+        let problem = format!("it printed a line longer than {longest} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     if bytes.last() == Some(&b'\n') {

@@ -114,7 +114,7 @@ impl System for RealSystem {
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
-        self.with_inspected_path("look at", path, false, |host| {
+        self.with_inspected_path("stat", path, false, |host| {
             absent_is_none(fs::symlink_metadata(host))
         })
         .map(|found| found.as_ref().map(convert_metadata))
@@ -140,7 +140,7 @@ impl System for RealSystem {
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.with_inspected_path("read the link", path, false, |host| fs::read_link(host))
+        self.with_inspected_path("read link", path, false, |host| fs::read_link(host))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
@@ -243,7 +243,7 @@ impl System for RealSystem {
             if host == self.root {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "the root of the machine is never removed",
+                    "the root directory cannot be removed",
                 ));
             }
             match absent_is_none(fs::symlink_metadata(host))? {
@@ -367,7 +367,7 @@ fn not_text(name: &OsStr) -> io::Error {
     let name = name.to_string_lossy().into_owned();
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the name `{name}` in it is not UTF-8"),
+        format!("the entry name `{name}` is not UTF-8"),
     )
 }
 
@@ -501,7 +501,7 @@ fn apply_attributes(host: &Path, attributes: &FileAttributes) -> io::Result<()> 
 
 fn parent_directory(host: &Path) -> io::Result<&Path> {
     host.parent()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root"))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root directory"))
 }
 
 /// Makes a rename durable across a power failure.

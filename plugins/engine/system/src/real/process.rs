@@ -7,10 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-#[expect(
-    clippy::disallowed_types,
-    reason = "this is the one place of the room that starts processes"
-)]
+#[expect(clippy::disallowed_types, reason = "this module starts processes")]
 use std::process::Command as Process;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -95,10 +92,7 @@ pub(super) fn run_process(
     }
 }
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "this is the one place of the room that starts processes"
-)]
+#[expect(clippy::disallowed_types, reason = "this module starts processes")]
 pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io::Result<Child> {
     let (program, arguments) = prepared
         .argv

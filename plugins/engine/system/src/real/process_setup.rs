@@ -171,7 +171,7 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
         if same && own_group {
             return Ok(None);
         }
-        let problem = format!("only root can run it as user {uid}, and this process is user {we}");
+        let problem = format!("only root can run it as user {uid}; this process runs as user {we}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
     let entry = passwd_entry(system, uid);
@@ -181,7 +181,7 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
         .ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("user {uid} is not in passwd, so its group must be given"),
+                format!("user {uid} is not in passwd; specify the group"),
             )
         })?;
     Ok(Some(CommandIdentity {

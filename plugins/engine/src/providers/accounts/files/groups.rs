@@ -58,7 +58,7 @@ pub(super) fn free_gid(
     } else {
         free_id(&taken, &defaults.gids)
     };
-    found.ok_or_else(|| AccountError::Refused("no group number of the range is free".to_owned()))
+    found.ok_or_else(|| AccountError::Refused("no GID of the configured range is free".to_owned()))
 }
 
 pub(super) fn change_group(

@@ -213,7 +213,7 @@ fn free_uid(
     } else {
         free_id(&taken, &defaults.uids)
     };
-    found.ok_or_else(|| AccountError::Refused("no user number of the range is free".to_owned()))
+    found.ok_or_else(|| AccountError::Refused("no UID of the configured range is free".to_owned()))
 }
 
 fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
@@ -241,5 +241,5 @@ fn age_field(age: i64) -> String {
 
 fn expiry_day(date: &str) -> Result<String, AccountError> {
     let day = dates::parse_day(date).map(|day| day.to_string());
-    day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a day, as in 2030-12-31")))
+    day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a date such as 2030-12-31")))
 }
