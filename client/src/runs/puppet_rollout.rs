@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use muster_bus::unix_millis_now;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::status::ReplyReason;
 use serde_json::{Map, Value};
@@ -19,7 +20,7 @@ use super::outcome::{NO_ANSWER, NOT_CONNECTED, NOT_SENT, RunOutcome, UNFINISHED}
 use super::schedule::{PuppetRolloutLimits, PuppetRolloutStopReason, RunSchedule};
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
-use crate::client_inner::now;
+
 use crate::error::ClientError;
 use crate::event::{CallEvent, CallEventStream, ReceivedReply};
 
@@ -313,7 +314,7 @@ impl PuppetRollout {
                     }));
             }
             CallEvent::Reply(answer) => {
-                let outcome = RunOutcome::from_reply(&answer.reply, now());
+                let outcome = RunOutcome::from_reply(&answer.reply, unix_millis_now());
                 // The daemon is running and busy, or the run continues and only the wait for it ended.
                 let busy = matches!(
                     answer.reply.reason,

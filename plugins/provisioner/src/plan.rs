@@ -1,7 +1,6 @@
 //! The steps that provision a node, and their order. Pure; validated when it is built from the options.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value};

@@ -213,6 +213,7 @@ mod tests {
     use super::TargetSelection;
     use crate::ask::error::FleetRequestError;
     use crate::cli::filters::{ConditionArgs, FilterArgs};
+    use crate::error::CommandError as _;
     use crate::exit::CommandExitCode;
 
     fn read(flags: &FilterArgs) -> Result<TargetSelection, FleetRequestError> {

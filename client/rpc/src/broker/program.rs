@@ -57,6 +57,7 @@ pub fn find_nats_server(environment: &ProcessEnvironment) -> Result<PathBuf, Bro
 mod tests {
     use super::{BrokerProgramError, find_nats_server};
     use crate::environment::ProcessEnvironment;
+    use crate::error::CommandError as _;
 
     #[test]
     fn the_variable_counts_before_the_path() {

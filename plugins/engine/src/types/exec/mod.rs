@@ -392,8 +392,8 @@ fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
 }
 
 /// Sleeps until the pause is over or the flag is set.
-fn wait_unless_cancelled(pause: Duration, cancel: &CancelFlag) {
-    let end = Instant::now() + pause;
+fn wait_unless_cancelled(duration: Duration, cancel: &CancelFlag) {
+    let end = Instant::now() + duration;
     while !cancel.is_cancelled() {
         match end.checked_duration_since(Instant::now()) {
             Some(left) if !left.is_zero() => pause(left.min(CANCEL_POLL_INTERVAL)),
