@@ -73,7 +73,9 @@ impl CommandError for ApprovalFileError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Differs(_) => "run `rpc approve --show FILE` to see what a proposal requests",
-            Self::Oneself(_) => "send the file to a user that the node's policy allows to approve it",
+            Self::Oneself(_) => {
+                "send the file to a user that the node's policy allows to approve it"
+            }
             Self::File { verb: "write", .. } => {
                 "existing files are not overwritten; choose another name"
             }
