@@ -40,7 +40,7 @@ pub enum PluginSetupError {
     },
     /// The daemon's own program, which runs external agents, cannot be found.
     #[error("cannot find the path of the rpcd program")]
-    Own(#[source] io::Error),
+    CurrentExe(#[source] io::Error),
     /// Two agents have the same name.
     #[error("cannot register the agents")]
     Registry(#[from] RegistryError),
@@ -67,8 +67,8 @@ impl BrokerHandles {
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
 pub(crate) fn check_plugins(config: &Config) -> Result<(), PluginSetupError> {
-    let desks = BrokerHandles::new(config);
-    build_registry(config, &desks, &build_puppet(config, &desks.permits)?)?;
+    let handles = BrokerHandles::new(config);
+    build_registry(config, &handles, &build_puppet(config, &handles.permits)?)?;
     external_options(config)?;
     configured_data_sources(config)?;
     Ok(())
@@ -77,11 +77,11 @@ pub(crate) fn check_plugins(config: &Config) -> Result<(), PluginSetupError> {
 /// The built-in agents, each with its limits; they reach the broker through these handles.
 pub(crate) fn build_registry(
     config: &Config,
-    desks: &BrokerHandles,
+    handles: &BrokerHandles,
     puppet: &PuppetPlugin,
 ) -> Result<AgentRegistry, PluginSetupError> {
     let mut registry = AgentRegistry::new();
-    for agent in builtin_agents(config, desks, puppet)? {
+    for agent in builtin_agents(config, handles, puppet)? {
         let limits = agent_limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
@@ -125,7 +125,7 @@ pub fn open_agent_directory(
         config.paths.ddls.clone(),
         external_options(config)?,
         built_in.names().iter().cloned().collect(),
-        SandboxHelper::current_exe().map_err(PluginSetupError::Own)?,
+        SandboxHelper::current_exe().map_err(PluginSetupError::CurrentExe)?,
         config_file.to_owned(),
     ))
 }
@@ -146,7 +146,7 @@ pub fn data_sources(
         muster_service::data_sources()?,
     ]
     .concat();
-    sources.sort_by(|one, other| one.name().cmp(other.name()));
+    sources.sort_by(|a, b| a.name().cmp(b.name()));
     Ok(sources)
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn configured_data_sources(
 
 fn builtin_agents(
     config: &Config,
-    desks: &BrokerHandles,
+    handles: &BrokerHandles,
     puppet: &PuppetPlugin,
 ) -> Result<Vec<Agent>, PluginSetupError> {
     let mut agents = vec![
@@ -172,14 +172,14 @@ fn builtin_agents(
         muster_filemgr::build_agent(plugin_options(config, "filemgr")?, daemon_paths(config))?,
         muster_nettest::build_agent()?,
         muster_package::build_agent()?,
-        muster_permits::build_agent(desks.permits.clone())?,
+        muster_permits::build_agent(handles.permits.clone())?,
         muster_process::build_agent()?,
         muster_restart::build_agent(open_restarts(config)?)?,
         muster_service::build_agent()?,
     ];
     agents.extend(muster_catalog::build_agents(catalog_options(config)?)?);
     if provisioner_options(config)?.enabled {
-        agents.push(muster_provisioner::build_agent(&desks.provisioner)?);
+        agents.push(muster_provisioner::build_agent(&handles.provisioner)?);
     }
     if puppet_options(config)?.enabled {
         agents.push(puppet.build_agent()?);
@@ -202,7 +202,7 @@ fn builtin_agents(
         agents.push(muster_provision::build_agent(
             provision,
             state,
-            desks.permits.clone(),
+            handles.permits.clone(),
         )?);
     }
     Ok(agents)
@@ -211,7 +211,7 @@ fn builtin_agents(
 /// Configuration, state, audit log and credentials of this daemon, at their configured paths.
 fn daemon_paths(config: &Config) -> Vec<PathBuf> {
     let (paths, broker) = (&config.paths, &config.broker);
-    let mut found = vec![
+    let mut all_paths = vec![
         paths.state.clone(),
         paths.policies.clone(),
         paths.ddls.clone(),
@@ -220,10 +220,10 @@ fn daemon_paths(config: &Config) -> Vec<PathBuf> {
         broker.credentials.clone(),
         config.trust.account.clone(),
     ];
-    found.extend(config.files().iter().cloned());
-    found.extend(config.provisioning.credentials.clone());
-    found.extend(config.broker.ca.clone());
-    found
+    all_paths.extend(config.files().iter().cloned());
+    all_paths.extend(config.provisioning.credentials.clone());
+    all_paths.extend(config.broker.ca.clone());
+    all_paths
 }
 
 fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, PluginSetupError> {
@@ -245,18 +245,18 @@ pub(crate) fn provisioner_options(
 pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, PluginSetupError> {
     let catalog = catalog_options(config)?;
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
-    let places = MachinePaths {
+    let paths = MachinePaths {
         root: system.root().to_owned(),
         engine: catalog.state_dir,
         puppet: catalog
             .puppet_state
             .unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
-    let own = std::env::current_exe().map_err(PluginSetupError::Own)?;
+    let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(
         restart_store(config),
-        places,
-        Arc::new(DetachedLauncher(own)),
+        paths,
+        Arc::new(DetachedLauncher(program)),
         system,
     ))
 }

@@ -95,19 +95,19 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let catalog = parse_catalog(arguments, &bytes)?;
     let puppet = PuppetTypes::new(Arc::clone(&system), puppet::PuppetBridgeOptions::default());
     let external = ExternalTypes::new(Arc::clone(&system), &arguments.types_dir);
-    let others: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
-    let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(others));
+    let type_sources: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
+    let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(type_sources));
     if arguments.lint {
         return report_lint(&engine, &catalog);
     }
     let state = StateDir::open(&arguments.state_dir)?;
-    let puppets = if arguments.puppet_state.is_empty() {
+    let puppet_dirs = if arguments.puppet_state.is_empty() {
         puppet_state_dirs(system.root())
     } else {
         arguments.puppet_state.clone()
     };
-    let _until_the_end =
-        CatalogRunLock::acquire(&state, &puppets, Duration::from_secs(arguments.wait))?;
+    let _run_lock =
+        CatalogRunLock::acquire(&state, &puppet_dirs, Duration::from_secs(arguments.wait))?;
     let options = RunOptions {
         noop: arguments.noop,
         tags: arguments.tags.clone(),
@@ -118,9 +118,9 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         run_id: uuid::Uuid::now_v7().to_string(),
         cancel: CancelFlag::default(),
     };
-    let mut voice = EventPrinter::new(arguments.jsonl);
+    let mut printer = EventPrinter::new(arguments.jsonl);
     let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut |event| {
-        voice.print_event(event);
+        printer.print_event(event);
     })?;
     if !arguments.noop {
         // `rpc ledger replay` starts from this file.
@@ -131,20 +131,21 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         std::fs::write(path, json)
             .with_context(|| format!("cannot write the report {}", path.display()))?;
     }
-    voice.print_pending_refreshes(&report);
+    printer.print_pending_refreshes(&report);
     Ok(exit_code(&report, arguments.detailed_exitcodes))
 }
 
 fn read_catalog(arguments: &ApplyArgs) -> anyhow::Result<Vec<u8>> {
     let path = arguments.file.display();
     let mut bytes = Vec::new();
-    let from: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+    let reader: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
         Box::new(io::stdin())
     } else {
         let file = std::fs::File::open(&arguments.file);
         Box::new(file.with_context(|| format!("cannot read the catalog {path}"))?)
     };
-    from.take(catalog::MAX_CATALOG_BYTES + 1)
+    reader
+        .take(catalog::MAX_CATALOG_BYTES + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read the catalog {path}"))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::MAX_CATALOG_BYTES {
@@ -213,7 +214,7 @@ impl EventPrinter {
     }
 
     fn format_line(&self, log: &RunLogEntry) -> String {
-        let (word, colour) = match log.level {
+        let (label, colour) = match log.level {
             RunLogLevel::Debug => ("Debug", ""),
             RunLogLevel::Info => ("Info", "32"),
             RunLogLevel::Notice => ("Notice", ""),
@@ -224,10 +225,10 @@ impl EventPrinter {
             RunLogLevel::Crit => ("Critical", "31"),
         };
         let text = if log.source == "Puppet" {
-            format!("{word}: {}", escape_text(&log.message))
+            format!("{label}: {}", escape_text(&log.message))
         } else {
             format!(
-                "{word}: {}: {}",
+                "{label}: {}: {}",
                 escape_text(&log.source),
                 escape_text(&log.message)
             )
@@ -244,13 +245,13 @@ impl EventPrinter {
         if self.jsonl {
             return;
         }
-        for debt in &report.pending_refreshes {
-            let reason = debt.reason.as_deref().unwrap_or("reason not known yet");
+        for refresh in &report.pending_refreshes {
+            let reason = refresh.reason.as_deref().unwrap_or("reason not known yet");
             let _ = writeln!(
                 self.out,
                 "Warning: the refresh of {} by {} is still pending: {}",
-                escape_text(&debt.target),
-                escape_text(&debt.source),
+                escape_text(&refresh.target),
+                escape_text(&refresh.source),
                 escape_text(reason)
             );
         }

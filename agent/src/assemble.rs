@@ -51,10 +51,10 @@ const AUDIT_HEAD_FILE: &str = "audit.head";
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// A file that the configuration names cannot be read.
-    #[error("cannot read {what} from {}", path.display())]
+    #[error("cannot read {content} from {}", path.display())]
     Read {
         /// The content of the file.
-        what: &'static str,
+        content: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.
@@ -145,7 +145,7 @@ pub enum AssembleError {
     Audit(#[from] AuditLogError),
     /// The enrolment state cannot be used.
     #[error(transparent)]
-    Newcomer(#[from] NodeEnrolmentError),
+    NodeEnrolment(#[from] NodeEnrolmentError),
 }
 
 /// A daemon's state and its connection options.
@@ -156,7 +156,7 @@ pub struct AssembledDaemon {
     /// The connection options.
     pub options: BusOptions,
     /// The agents' broker handles; they must be connected too.
-    pub desks: BrokerHandles,
+    pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
     /// The machine that the daemon itself runs on; a source of facts too.
@@ -212,8 +212,8 @@ pub fn assemble_daemon(
     let trust = load_trust(config)?;
     use_renewed_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
-    let desks = BrokerHandles::new(config);
-    let puppet = agents::build_puppet(config, &desks.permits)?;
+    let broker_handles = BrokerHandles::new(config);
+    let puppet = agents::build_puppet(config, &broker_handles.permits)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let core = DaemonCore::new(CoreParts {
@@ -226,7 +226,7 @@ pub fn assemble_daemon(
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::build_registry(config, &desks, &puppet)?),
+        registry: Arc::new(agents::build_registry(config, &broker_handles, &puppet)?),
         data_sources: agents::configured_data_sources(config)?.into(),
         seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
@@ -252,7 +252,7 @@ pub fn assemble_daemon(
     Ok(AssembledDaemon {
         core: Arc::new(core),
         options,
-        desks,
+        broker_handles,
         puppet,
         host,
     })
@@ -270,11 +270,15 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     }
     core.health()
         .set_findings("facts", FindingLevel::Warning, &problems);
-    let read = core.classes.reload();
-    if let Err(error) = &read {
+    let result = core.classes.reload();
+    if let Err(error) = &result {
         tracing::warn!(%error, "cannot read the classes");
     }
-    let problems: Vec<String> = read.err().iter().map(|error| error_chain(error)).collect();
+    let problems: Vec<String> = result
+        .err()
+        .iter()
+        .map(|error| error_chain(error))
+        .collect();
     core.health()
         .set_findings("classes", FindingLevel::Warning, &problems);
 }
@@ -331,9 +335,11 @@ pub(crate) fn confirmation_path(config: &Config) -> PathBuf {
 
 /// When a file was last modified, if it exists.
 fn modified_at(path: &Path) -> Option<Millis> {
-    let modified = fs::metadata(path).and_then(|found| found.modified()).ok()?;
-    let since = modified.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_millis()).ok()
+    let modified = fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .ok()?;
+    let since_epoch = modified.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since_epoch.as_millis()).ok()
 }
 
 /// The path of the node's renewed token. Its key stays in the credentials file.
@@ -382,24 +388,25 @@ pub(crate) fn read_signer(path: &Path) -> Result<Signer, AssembleError> {
 /// The configured account token or the stored later one, whichever is newer.
 fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
     let configured = read_trust(config, &config.trust.account)?;
-    let Ok(kept) = read_token_file("the account's token", &account_token_path(config)) else {
+    let Ok(stored) = read_token_file("the account's token", &account_token_path(config)) else {
         return Ok(configured);
     };
-    Ok(configured.update(kept.trim()).unwrap_or(configured))
+    Ok(configured.update(stored.trim()).unwrap_or(configured))
 }
 
 /// An account, verified against the pinned operator key, from the token in this file.
 pub(crate) fn read_trust(config: &Config, account: &Path) -> Result<AccountTrust, AssembleError> {
-    let wrong = |source| AssembleError::Trust {
+    let trust_error = |source| AssembleError::Trust {
         path: account.to_owned(),
         source,
     };
-    let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
+    let operator =
+        PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
     AccountTrust::new(
         operator,
         read_token_file("the account's token", account)?.trim(),
     )
-    .map_err(wrong)
+    .map_err(trust_error)
 }
 
 /// The connection options for the configured broker.
@@ -439,7 +446,7 @@ pub(crate) fn read_key(path: &Path) -> Result<KeyPair, AssembleError> {
 }
 
 /// Reads a non-secret file of at most the size of a token.
-fn read_token_file(what: &'static str, path: &Path) -> Result<String, AssembleError> {
+fn read_token_file(content: &'static str, path: &Path) -> Result<String, AssembleError> {
     let read = || {
         let mut text = String::new();
         let limit = limits::MAX_TOKEN_BYTES as u64;
@@ -452,7 +459,7 @@ fn read_token_file(what: &'static str, path: &Path) -> Result<String, AssembleEr
         Ok(text)
     };
     read().map_err(|source| AssembleError::Read {
-        what,
+        content,
         path: path.to_owned(),
         source,
     })

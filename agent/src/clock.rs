@@ -16,8 +16,8 @@ impl WallClock {
     }
 
     /// Any clock, for example a wrong one in tests.
-    pub fn new(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    pub fn new(now: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
     }
 
     /// The current time, in milliseconds since the epoch.

@@ -75,18 +75,18 @@ const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments = DaemonArgs::parse();
-    let done = match &arguments.mode {
+    let result = match &arguments.mode {
         Some(DaemonCommand::ExecSandboxed { plan }) => return become_program(plan),
         Some(DaemonCommand::Apply(arguments)) => apply::apply_catalog(arguments),
-        Some(DaemonCommand::Restart(asked)) => restart::restart_daemon(asked, &arguments.config),
-        Some(DaemonCommand::RestartWhenIdle(asked)) => {
-            restart::restart_when_idle(asked, &arguments.config)
+        Some(DaemonCommand::Restart(args)) => restart::restart_daemon(args, &arguments.config),
+        Some(DaemonCommand::RestartWhenIdle(args)) => {
+            restart::restart_when_idle(args, &arguments.config)
         }
-        Some(DaemonCommand::RestartWorker(asked)) => restart::run_worker(asked),
-        Some(DaemonCommand::Virtual(wanted)) => start_virtual_nodes(wanted, &arguments.config),
+        Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
+        Some(DaemonCommand::Virtual(args)) => start_virtual_nodes(args, &arguments.config),
         None => run_daemon(&arguments).map(|()| ExitCode::SUCCESS),
     };
-    match done {
+    match result {
         Ok(code) => code,
         Err(error) => {
             print_error(&format!("rpcd: {}", escape_text(&format!("{error:#}"))));
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
 /// The exit code of an error. A permanently refused enrolment has its own code, so that the service manager does not restart the daemon.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref() {
-        Some(LifecycleError::Newcomer(NodeEnrolmentError::Refused { .. })) => {
+        Some(LifecycleError::NodeEnrolment(NodeEnrolmentError::Refused { .. })) => {
             ExitCode::from(EXIT_REFUSED)
         }
         _ => ExitCode::FAILURE,
@@ -138,11 +138,11 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let ending = runtime.block_on(lifecycle::run_until_signal(&config, &arguments.config))?;
+    let shutdown = runtime.block_on(lifecycle::run_until_signal(&config, &arguments.config))?;
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
-    match ending {
+    match shutdown {
         ShutdownKind::Stopped => Ok(()),
-        ShutdownKind::Again => {
+        ShutdownKind::Restart => {
             let Err(error) = launch::replace_process(&program, std::env::args_os());
             Err(error).context("cannot restart the program")
         }
@@ -151,12 +151,12 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
 
 /// Runs many nodes instead of one.
 fn start_virtual_nodes(
-    wanted: &virtual_nodes::VirtualNodesArgs,
+    args: &virtual_nodes::VirtualNodesArgs,
     config_file: &Path,
 ) -> anyhow::Result<ExitCode> {
     let config = Config::load(config_file)?;
     start_log(&config);
-    virtual_nodes::run_virtual_nodes(wanted, &config)
+    virtual_nodes::run_virtual_nodes(args, &config)
 }
 
 /// Prints the configuration, and checks that a daemon can be built from it; does not disturb a running daemon.

@@ -43,8 +43,8 @@ impl PresenceWriter {
 
     async fn write_instance(&self) {
         let (store, instance) = (self.store.clone(), self.instance);
-        let told = tokio::task::spawn_blocking(move || instance.write_to(&store)).await;
-        if let Ok(Err(error)) = told {
+        let written = tokio::task::spawn_blocking(move || instance.write_to(&store)).await;
+        if let Ok(Err(error)) = written {
             let error = error_chain(&error);
             tracing::error!(
                 error,

@@ -98,62 +98,60 @@ pub struct RestartWorkerArgs {
 
 /// Requests a restart.
 pub fn restart_when_idle(
-    asked: &RestartWhenIdleArgs,
+    args: &RestartWhenIdleArgs,
     config_file: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let target = match &asked.unit {
+    let target = match &args.unit {
         Some(name) => RestartTarget::parse_unit(name)?,
-        None => RestartTarget::from_command(asked.command.clone())?,
+        None => RestartTarget::from_command(args.command.clone())?,
     };
-    let wish = RestartOptions {
+    let options = RestartOptions {
         when_idle: true,
-        deadline: Duration::from_secs(asked.deadline),
-        force: asked.force,
-        verify_bus: asked.verify_bus.map(Duration::from_secs),
-        pid_file: asked.pidfile.clone(),
+        deadline: Duration::from_secs(args.deadline),
+        force: args.force,
+        verify_bus: args.verify_bus.map(Duration::from_secs),
+        pid_file: args.pidfile.clone(),
     };
-    let done = open_restarts(asked, config_file)?.request_restart(&target, &wish)?;
-    let word = if done.merged {
+    let accepted = open_restarts(args, config_file)?.request_restart(&target, &options)?;
+    let status = if accepted.merged {
         "is already requested"
     } else {
         "is requested"
     };
     print_line(&format!(
-        "the restart of {target} {word}; it starts when no run is in progress ({})",
-        done.id
+        "the restart of {target} {status}; it starts when no run is in progress ({})",
+        accepted.id
     ));
     Ok(ExitCode::SUCCESS)
 }
 
 /// The daemon's restart manager, unless the arguments name other paths.
-fn open_restarts(
-    asked: &RestartWhenIdleArgs,
-    config_file: &Path,
-) -> anyhow::Result<RestartManager> {
+fn open_restarts(args: &RestartWhenIdleArgs, config_file: &Path) -> anyhow::Result<RestartManager> {
     let config = load_config(config_file);
-    let named = asked.root.is_some() || asked.state_dir.is_some() || !asked.puppet_state.is_empty();
-    if let Some(config) = config.as_ref().filter(|_| !named) {
+    let has_overrides =
+        args.root.is_some() || args.state_dir.is_some() || !args.puppet_state.is_empty();
+    if let Some(config) = config.as_ref().filter(|_| !has_overrides) {
         return Ok(agents::open_restarts(config)?);
     }
-    let root = asked.root.clone();
+    let root = args.root.clone();
     let root = root.or_else(|| Some(config.as_ref()?.paths.root.clone()));
     let system: Arc<dyn System> = Arc::new(RealSystem::new(root.unwrap_or_else(|| "/".into())));
-    let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
-    let puppet = if asked.puppet_state.is_empty() {
+    let state = state_directory(args.state_dir.as_ref(), config.as_ref());
+    let puppet = if args.puppet_state.is_empty() {
         puppet_state_dirs(system.root())
     } else {
-        asked.puppet_state.clone()
+        args.puppet_state.clone()
     };
-    let places = MachinePaths {
+    let paths = MachinePaths {
         root: system.root().to_owned(),
         engine: state.join("engine"),
         puppet,
     };
-    let own = std::env::current_exe().context("cannot find the path of the rpcd program")?;
+    let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
     Ok(RestartManager::new(
         RestartStore::new(state.join("restart")),
-        places,
-        Arc::new(DetachedLauncher(own)),
+        paths,
+        Arc::new(DetachedLauncher(program)),
         system,
     ))
 }
@@ -174,9 +172,9 @@ fn load_config(file: &Path) -> Option<Config> {
 }
 
 /// The state directory as an absolute path, because the worker runs in another working directory.
-fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
-    let state = match (named, config) {
-        (Some(named), _) => named.clone(),
+fn state_directory(state_dir: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
+    let state = match (state_dir, config) {
+        (Some(state_dir), _) => state_dir.clone(),
         (None, Some(config)) => config.paths.state.clone(),
         (None, None) => DEFAULT_STATE_DIR.into(),
     };
@@ -184,50 +182,50 @@ fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf 
 }
 
 /// Runs the requested restarts, in a separate process.
-pub fn run_worker(asked: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
-    worker::run_worker(&asked.directory, &asked.key)?;
+pub fn run_worker(args: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
+    worker::run_worker(&args.directory, &args.key)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Signals the daemon to restart, and waits until it is ready.
-pub fn restart_daemon(asked: &DaemonRestartArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
+pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let config = load_config(config_file);
-    let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
+    let state = state_directory(args.state_dir.as_ref(), config.as_ref());
     let store = RestartStore::new(state.join("restart"));
-    let Some(before) = DaemonInstance::read_from(&store)? else {
+    let Some(previous) = DaemonInstance::read_from(&store)? else {
         bail!(
             "no rpcd is running with the state directory {}; start rpcd, or set the directory with --state-dir",
             state.display()
         );
     };
-    let begun = Instant::now();
+    let start = Instant::now();
     let host = RealSystem::new("/".into());
-    if !host.signal_process(&before.process, Signal::SIGUSR2, false)? {
+    if !host.signal_process(&previous.process, Signal::SIGUSR2, false)? {
         bail!("rpcd exited before it could be signalled to restart");
     }
-    let pid = before.process.pid;
-    if asked.wait == 0 {
+    let pid = previous.process.pid;
+    if args.wait == 0 {
         print_line(&format!("rpcd was signalled to restart (process {pid})"));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut how = "it still waits for running actions";
-    while begun.elapsed() < Duration::from_secs(asked.wait) {
-        let Some(now) = DaemonInstance::read_from(&store)? else {
+    let mut status = "it still waits for running actions";
+    while start.elapsed() < Duration::from_secs(args.wait) {
+        let Some(current) = DaemonInstance::read_from(&store)? else {
             bail!("rpcd exited (process {pid}); see its log");
         };
-        if now.instance != before.instance {
-            if now.ready {
-                let seconds = begun.elapsed().as_secs_f64();
+        if current.instance != previous.instance {
+            if current.ready {
+                let seconds = start.elapsed().as_secs_f64();
                 print_line(&format!(
                     "rpcd restarted and is ready after {seconds:.1} s (process {pid})"
                 ));
                 return Ok(ExitCode::SUCCESS);
             }
-            how = "it restarted, but is not connected to the broker yet";
+            status = "it restarted, but is not connected to the broker yet";
         }
         pause(POLL_INTERVAL);
     }
-    bail!("rpcd is not ready again after {} s: {how}", asked.wait)
+    bail!("rpcd is not ready again after {} s: {status}", args.wait)
 }
 
 /// A closed standard output is not an error.

@@ -33,11 +33,11 @@ pub struct SeenRequests {
     /// Notified when the journal has grown enough for a compaction.
     grown: Notify,
     /// The state of the journal at start.
-    found: JournalState,
+    journal_state: JournalState,
     /// The start time on the node's clock.
-    started: Millis,
+    wall_start: Millis,
     /// The start time on the monotonic clock, which cannot be set.
-    began: Instant,
+    steady_start: Instant,
 }
 
 /// The state of the previous daemon's journal at start.
@@ -91,36 +91,36 @@ impl SeenRequests {
                 journal: None,
             }),
             grown: Notify::new(),
-            found: JournalState::Intact,
-            started: 0,
-            began: Instant::now(),
+            journal_state: JournalState::Intact,
+            wall_start: 0,
+            steady_start: Instant::now(),
         }
     }
 
     /// Opens the journal at this path. Skips a torn or damaged record. Without free disk space it opens too: writes then fail until there is space.
     /// `ran_before` is whether other files show that a daemon has run before.
     pub fn open(path: &Path, now: Millis, ran_before: bool) -> Result<Self, SeenError> {
-        let failed = |source| SeenError {
+        let to_error = |source| SeenError {
             path: path.to_owned(),
             source,
         };
         let bytes = match std::fs::read(path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(to_error(error)),
         };
         let decoded = SeenRecord::decode_all(bytes.as_deref().unwrap_or_default());
-        let found = match bytes {
+        let journal_state = match bytes {
             None if !ran_before => JournalState::Missing,
             None => JournalState::Lost,
             Some(_) if decoded.damaged > 0 => JournalState::Damaged(decoded.damaged),
             Some(_) if !decoded.has_start => JournalState::Lost,
             Some(_) => JournalState::Intact,
         };
-        if let Some(problem) = found.problem() {
+        if let Some(problem) = journal_state.problem() {
             tracing::error!(path = %path.display(), "{problem}");
         }
-        let began = Instant::now();
+        let steady_start = Instant::now();
         let start = DualClockInstant {
             wall: now,
             steady: 0,
@@ -131,7 +131,7 @@ impl SeenRequests {
                 tracing::error!(%error, path = %path.display(), "the journal of seen requests cannot be written; changes are refused");
                 SeenJournal::without_file(path)
             }
-            written => written.map_err(failed)?,
+            written => written.map_err(to_error)?,
         };
         Ok(Self {
             inner: Mutex::new(SeenState {
@@ -139,28 +139,28 @@ impl SeenRequests {
                 journal: Some(journal),
             }),
             grown: Notify::new(),
-            found,
-            started: now,
-            began,
+            journal_state,
+            wall_start: now,
+            steady_start,
         })
     }
 
     /// The state of the journal at start.
     pub fn journal_state(&self) -> JournalState {
-        self.found
+        self.journal_state
     }
 
     /// Whether an earlier daemon whose journal is lost may have seen a request with this issue time and lifetime. Clocks may differ by `skew`. Once
     /// the lifetime has passed on the monotonic clock, only the request's age decides.
     pub fn may_have_been_seen(&self, issued_at: Millis, ttl: Millis, skew: Millis) -> bool {
-        let before = match self.found {
+        let cutoff = match self.journal_state {
             JournalState::Intact => return false,
             // Without an earlier daemon nothing was seen here; a newly installed machine still refuses requests that are certainly older.
-            JournalState::Missing => self.started.saturating_sub(skew),
-            JournalState::Lost | JournalState::Damaged(_) => self.started.saturating_add(skew),
+            JournalState::Missing => self.wall_start.saturating_sub(skew),
+            JournalState::Lost | JournalState::Damaged(_) => self.wall_start.saturating_add(skew),
         };
-        let life = ttl.saturating_add(skew.saturating_mul(3));
-        issued_at < before && self.now(0).steady <= life
+        let lifetime = ttl.saturating_add(skew.saturating_mul(3));
+        issued_at < cutoff && self.now(0).steady <= lifetime
     }
 
     /// Adds a request. It counts as seen even if the journal write fails, which the error reports.
@@ -175,7 +175,7 @@ impl SeenRequests {
         let mut inner = self.lock();
         let SeenState { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
-        if let (InsertionOutcome::Fresh, Some(journal)) = (insertion, journal) {
+        if let (InsertionOutcome::New, Some(journal)) = (insertion, journal) {
             let record = SeenRecord {
                 caller: *caller,
                 request,
@@ -200,7 +200,8 @@ impl SeenRequests {
     }
 
     fn now(&self, wall: Millis) -> DualClockInstant {
-        let steady = Millis::try_from(self.began.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        let steady =
+            Millis::try_from(self.steady_start.elapsed().as_millis()).unwrap_or(Millis::MAX);
         DualClockInstant { wall, steady }
     }
 
@@ -301,7 +302,7 @@ impl SeenRequests {
 impl JournalState {
     /// The problem with the journal, for the log and the health report.
     pub fn problem(self) -> Option<String> {
-        let what = match self {
+        let problem = match self {
             Self::Intact | Self::Missing => return None,
             Self::Lost => "the journal of seen requests is lost".to_owned(),
             Self::Damaged(records) => {
@@ -309,7 +310,7 @@ impl JournalState {
             }
         };
         Some(format!(
-            "{what}; requests that were issued before the start of the daemon are refused until they expire"
+            "{problem}; requests that were issued before the start of the daemon are refused until they expire"
         ))
     }
 }
@@ -403,11 +404,11 @@ mod tests {
         let seen = SeenRequests::open(&path, 0, false).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], old, 100, 0).unwrap(),
-            InsertionOutcome::Fresh
+            InsertionOutcome::New
         );
         assert_eq!(
             seen.insert(&[1; 32], young, LATER + 900, 0).unwrap(),
-            InsertionOutcome::Fresh
+            InsertionOutcome::New
         );
         seen.sync().unwrap();
         drop(seen);
@@ -421,12 +422,12 @@ mod tests {
         assert_eq!(
             seen.insert(&[2; 32], young, LATER + 900, LATER + 500)
                 .unwrap(),
-            InsertionOutcome::Fresh
+            InsertionOutcome::New
         );
         assert_eq!(
             seen.insert(&[1; 32], old, LATER + 900, LATER + 500)
                 .unwrap(),
-            InsertionOutcome::Fresh
+            InsertionOutcome::New
         );
     }
 
@@ -503,7 +504,7 @@ mod tests {
         let insert = |expires, now| {
             let id = Uuid::now_v7();
             let outcome = seen.insert(&[1; 32], id, expires, now).unwrap();
-            assert_eq!(outcome, InsertionOutcome::Fresh);
+            assert_eq!(outcome, InsertionOutcome::New);
             id
         };
         for _ in 0..COMPACT_THRESHOLD / 2 {

@@ -119,7 +119,7 @@ pub enum TokenChange {
     /// A new account token.
     Account(String),
     /// A new token of the node.
-    Own(String),
+    Node(String),
     /// The current account token was confirmed as the newest. Sent only if a maximum age is set.
     Confirmed,
 }
@@ -195,10 +195,12 @@ impl TrustSync {
 
     /// Time until the next check while no change is announced. A token whose renewal is due is checked several times during its lifetime.
     fn next_interval(&self) -> Duration {
-        let usual = self.core.trust_freshness().check_interval();
+        let default_interval = self.core.trust_freshness().check_interval();
         match self.core.token_life() {
-            Some(life) => usual.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1)),
-            None => usual,
+            Some(life) => {
+                default_interval.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1))
+            }
+            None => default_interval,
         }
     }
 
@@ -215,12 +217,12 @@ impl TrustSync {
     async fn refresh_account(&self, spread: ReadSpread) {
         let freshness = self.core.trust_freshness();
         match self.take_newest(spread).await {
-            Ok(taken) => {
+            Ok(updated) => {
                 freshness.confirm(self.core.now());
                 if freshness.has_max_age() {
                     let _ = self.changed.try_send(TokenChange::Confirmed);
                 }
-                if taken {
+                if updated {
                     tracing::info!("account token updated");
                 }
             }
@@ -235,11 +237,11 @@ impl TrustSync {
     /// Accepts the token that the bucket names; returns whether it is newer than the current one.
     async fn take_newest(&self, spread: ReadSpread) -> Result<bool, TrustLookupError> {
         let head = self.bus.account_head().await?;
-        let known = self.core.trust();
-        if spread == ReadSpread::BySize && head.serial > known.issued_at() {
+        let current = self.core.trust();
+        if spread == ReadSpread::BySize && head.serial > current.issued_at() {
             tokio::time::sleep(spread_delay(head.bytes)).await;
         }
-        let Some(newer) = self.bus.newer_account(&known, &head).await? else {
+        let Some(newer) = self.bus.newer_account(&current, &head).await? else {
             return Ok(false);
         };
         self.core
@@ -280,7 +282,7 @@ impl TrustSync {
             seconds = life.seconds_left(now),
             "renewed the node's token before it expired"
         );
-        let change = TokenChange::Own(token.trim().to_owned());
+        let change = TokenChange::Node(token.trim().to_owned());
         let _ = self.changed.try_send(change);
         Ok(())
     }

@@ -36,11 +36,11 @@ impl ClientInner {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(node)?;
         // The token may have been revoked since it was verified.
-        let good = self
+        let is_valid = self
             .trust()
             .check_still_valid(known, unix_millis_now())
             .is_ok();
-        good.then_some(known.key)
+        is_valid.then_some(known.key)
     }
 
     /// Records the sender of a reply. A service identity never replaces a node.
@@ -62,10 +62,10 @@ impl ClientInner {
         self.note_trust_check();
         let head = self.bus.account_head().await?;
         let known = self.trust();
-        let Some(newer) = self.bus.newer_account(&known, &head).await? else {
+        let Some(newer_trust) = self.bus.newer_account(&known, &head).await? else {
             return Ok(false);
         };
-        self.set_trust(newer);
+        self.set_trust(newer_trust);
         Ok(true)
     }
 
@@ -93,10 +93,10 @@ impl ClientInner {
     }
 
     /// Trusts a newer account token from now on. Tokens verified under the old one are verified again.
-    pub(crate) fn set_trust(&self, newer: AccountTrust) {
+    pub(crate) fn set_trust(&self, newer_trust: AccountTrust) {
         let mut trust = self.trust.write().unwrap_or_else(PoisonError::into_inner);
-        if newer.issued_at() > trust.issued_at() {
-            *trust = Arc::new(newer);
+        if newer_trust.issued_at() > trust.issued_at() {
+            *trust = Arc::new(newer_trust);
             self.tokens.clear();
         }
     }
@@ -104,20 +104,20 @@ impl ClientInner {
     /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
     pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<(), ClientError> {
         let trust = self.trust();
-        let Ok(own) = self
+        let Ok(own_user) = self
             .tokens
             .verify_user(&trust, &self.signer.token(), unix_millis_now())
         else {
             return Ok(());
         };
-        let granted: Vec<&str> = own
+        let granted: Vec<&str> = own_user
             .tags
             .iter()
             .filter_map(|tag| tag.strip_prefix("agent:"))
             .collect();
         let covers =
             |grant: &&str| *grant == "*" || grant.split('.').next() == Some(agent.as_str());
-        if own.role != UserRole::Caller || granted.iter().any(covers) {
+        if own_user.role != UserRole::Caller || granted.iter().any(covers) {
             return Ok(());
         }
         Err(ClientError::NotGranted {

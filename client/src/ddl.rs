@@ -88,14 +88,14 @@ impl DdlStore {
 
     /// A built-in DDL; a test of `ddl` ensures that all of them parse.
     fn builtin_ddl(&self, agent: &str) -> Option<&AgentDdl> {
-        let place = self.builtin.get(agent)?;
-        if place.get().is_none() {
+        let cell = self.builtin.get(agent)?;
+        if cell.get().is_none() {
             let document = muster_ddl::builtin_agent(agent)?;
-            let read = AgentDdl::from_slice(document.as_bytes()).ok()?;
+            let ddl = AgentDdl::from_slice(document.as_bytes()).ok()?;
             // Another thread may have set it first, to the same value.
-            let _ = place.set(read);
+            let _ = cell.set(ddl);
         }
-        place.get()
+        cell.get()
     }
 }
 

@@ -13,10 +13,10 @@ use muster_wire::token::{TokenError, UserCredentialsError};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file that the settings name cannot be read.
-    #[error("cannot read {what} from {}", path.display())]
+    #[error("cannot read {content} from {}", path.display())]
     Read {
         /// Description of the content.
-        what: &'static str,
+        content: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.

@@ -118,14 +118,14 @@ pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
 
 fn load_trust(operator: &str, account: &Path) -> Result<AccountTrust, ClientError> {
     let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
-        what: "the account's token",
+        content: "the account's token",
         path: account.to_owned(),
         source,
     })?;
-    let wrong = |source| ClientError::Trust {
+    let to_error = |source| ClientError::Trust {
         path: account.to_owned(),
         source,
     };
-    let operator = PublicKey::parse(operator).map_err(|error| wrong(error.into()))?;
-    AccountTrust::new(operator, text.trim()).map_err(wrong)
+    let operator = PublicKey::parse(operator).map_err(|error| to_error(error.into()))?;
+    AccountTrust::new(operator, text.trim()).map_err(to_error)
 }

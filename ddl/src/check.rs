@@ -127,14 +127,14 @@ fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
 
 fn check_default_action(
     in_metadata: Option<String>,
-    beside: Option<String>,
+    in_document: Option<String>,
     actions: &BTreeSet<String>,
 ) -> Result<Option<String>, DdlError> {
-    let contradicted = match (&in_metadata, &beside) {
+    let contradicted = match (&in_metadata, &in_document) {
         (Some(one), Some(other)) => one != other,
         _ => false,
     };
-    match in_metadata.or(beside) {
+    match in_metadata.or(in_document) {
         Some(name) if contradicted || !actions.contains(&name) => Err(DdlError::DefaultAction {
             name: truncate_text(&name),
         }),
@@ -303,7 +303,7 @@ fn check_output(
     warnings: &mut DdlWarnings,
 ) -> Result<OutputSchema, DdlError> {
     check_value_name(at, &name)?;
-    let typed = OutputSchema {
+    let schema = OutputSchema {
         display_as: raw.display_as.unwrap_or_else(|| name.clone()),
         description: raw.description,
         value_type: check_value_type(raw.value_type.as_deref(), at)?,
@@ -314,13 +314,13 @@ fn check_output(
     if let Some(Err(violation)) = raw
         .default
         .as_ref()
-        .map(|default| typed.check_value(default))
+        .map(|default| schema.check_value(default))
     {
         warnings.push(format!("{at}: the default {violation}; it is used anyway"));
     }
     Ok(OutputSchema {
         default: raw.default,
-        ..typed
+        ..schema
     })
 }
 
@@ -342,26 +342,26 @@ fn check_aggregate(
     let Some(function) = AggregateFunction::from_name(&raw.function) else {
         return Err(DdlError::Unknown {
             at: at.to_owned(),
-            what: "aggregate function",
+            kind: "aggregate function",
             word: truncate_text(&raw.function),
             known: AggregateFunction::ALL
                 .map(AggregateFunction::name)
                 .join(", "),
         });
     };
-    let problem = |problem: String| DdlError::Aggregate {
+    let invalid = |problem: String| DdlError::Aggregate {
         at: at.to_owned(),
         function: function.name().to_owned(),
         problem,
     };
     let Some(output) = raw.args.first().and_then(Value::as_str).map(str::to_owned) else {
-        return Err(problem(
+        return Err(invalid(
             "needs the name of an output as its first argument".to_owned(),
         ));
     };
     if !outputs.iter().any(|known| known.name == output) {
         let output = truncate_text(&output);
-        return Err(problem(format!(
+        return Err(invalid(format!(
             "uses the output `{output}`, which is not declared"
         )));
     }
@@ -382,7 +382,7 @@ fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, Dd
         .map_err(|error| match error {
             ValidationRuleError::UnknownValidator => DdlError::Unknown {
                 at,
-                what: "validator",
+                kind: "validator",
                 word: truncate_text(text),
                 known: format!(
                     "{}; any text other than a single word is a regular expression",
@@ -403,7 +403,7 @@ fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError>
     };
     ValueType::from_name(name).ok_or_else(|| DdlError::Unknown {
         at: at.to_owned(),
-        what: "type",
+        kind: "type",
         word: truncate_text(name),
         known: ValueType::ALL.map(|(_, name)| name).join(", "),
     })

@@ -17,9 +17,9 @@ pub enum DisplayMode {
 }
 
 impl DisplayMode {
-    /// Whether a reply is displayed; `wish` is the operator's choice and takes precedence.
-    pub const fn shows_reply(self, succeeded: bool, wish: Option<DisplayOverride>) -> bool {
-        match (wish, self) {
+    /// Whether a reply is displayed; `requested` is the operator's choice and takes precedence.
+    pub const fn shows_reply(self, succeeded: bool, requested: Option<DisplayOverride>) -> bool {
+        match (requested, self) {
             (Some(DisplayOverride::All), _) | (None, Self::Always) => true,
             (Some(DisplayOverride::None), _) => false,
             (Some(DisplayOverride::Ok), _) | (None, Self::Ok) => succeeded,

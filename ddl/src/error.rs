@@ -49,12 +49,12 @@ pub enum DdlError {
         name: String,
     },
     /// An unknown keyword: a type, validator or function.
-    #[error("{at}: unknown {what} {word:?}; known are {known}")]
+    #[error("{at}: unknown {kind} {word:?}; known are {known}")]
     Unknown {
         /// Location in the document.
         at: String,
         /// The kind of keyword.
-        what: &'static str,
+        kind: &'static str,
         /// The keyword, truncated.
         word: String,
         /// The valid keywords.
@@ -172,7 +172,7 @@ pub enum DataQueryError {
     },
     /// The source takes no query, but one was given.
     #[error("{source_name} takes no query")]
-    Needless {
+    Unexpected {
         /// The data source.
         source_name: String,
     },

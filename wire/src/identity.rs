@@ -120,9 +120,9 @@ fn check_length(text: &str, limit: usize) -> Result<(), NameError> {
 }
 
 fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
-    let belongs =
+    let is_allowed =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (dots && c == '.');
-    match text.chars().find(|c| !belongs(*c)) {
+    match text.chars().find(|c| !is_allowed(*c)) {
         Some(character) => Err(NameError::Character {
             name: text.to_owned(),
             character,
@@ -133,11 +133,11 @@ fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
 }
 
 fn check_label(name: &str, label: &str) -> Result<(), NameError> {
-    let bad = label.is_empty()
+    let is_invalid = label.is_empty()
         || label.len() > limits::MAX_LABEL_BYTES
         || label.starts_with('-')
         || label.ends_with('-');
-    if bad {
+    if is_invalid {
         return Err(NameError::Label {
             name: name.to_owned(),
             label: label.to_owned(),

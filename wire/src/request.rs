@@ -94,14 +94,14 @@ pub enum RequestDecodeError {
     Ttl(Millis),
     /// Has encrypted inputs for nodes that it does not list.
     #[error("the request has inputs encrypted for nodes that it does not list")]
-    Sealed,
+    EncryptedInputNodes,
     /// The encrypted inputs exceed the limits.
     #[error(
         "the request has {0} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
-    SealedSize(usize),
+    EncryptedInputsSize(usize),
     /// Not a version 7 UUID.
     #[error("the request's id {0} is not a version 7 UUID")]
     Id(Uuid),
@@ -131,12 +131,12 @@ impl Request {
         if let Some(sealed) = &self.sealed
             && !sealed.recipient_nodes().all(|node| self.names_node(node))
         {
-            return Err(RequestDecodeError::Sealed);
+            return Err(RequestDecodeError::EncryptedInputNodes);
         }
         if let Some(sealed) = &self.sealed
             && !sealed.is_within_limits()
         {
-            return Err(RequestDecodeError::SealedSize(sealed.text_bytes()));
+            return Err(RequestDecodeError::EncryptedInputsSize(sealed.text_bytes()));
         }
         if self.ttl == 0 || self.ttl > limits::MAX_TTL_MILLIS {
             return Err(RequestDecodeError::Ttl(self.ttl));

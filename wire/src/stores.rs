@@ -74,15 +74,15 @@ const MIB: u64 = 1024 * 1024;
 ///
 /// The value names the pool and the slot is a small number, so the broker's permission can list all keys of a node. A stolen node
 /// key therefore cannot fill the bucket.
-pub fn permit_key(sign: &str, slot: u8, node: &str) -> String {
-    format!("{sign}.{slot}.{node}")
+pub fn permit_key(prefix: &str, slot: u8, node: &str) -> String {
+    format!("{prefix}.{slot}.{node}")
 }
 
 /// Every key of [`PERMITS_BUCKET`] that a node may write.
 pub fn permit_keys(node: &str) -> Vec<String> {
-    let signs = PERMIT_KEY_PREFIXES.into_iter();
-    signs
-        .flat_map(|sign| (1..=MAX_PERMIT_SLOTS).map(move |slot| permit_key(sign, slot, node)))
+    let prefixes = PERMIT_KEY_PREFIXES.into_iter();
+    prefixes
+        .flat_map(|prefix| (1..=MAX_PERMIT_SLOTS).map(move |slot| permit_key(prefix, slot, node)))
         .collect()
 }
 

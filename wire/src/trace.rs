@@ -55,13 +55,13 @@ impl TraceContext {
         let (Some(version), Some(trace), Some(parent), Some(flags)) = found else {
             return Err(TraceContextError);
         };
-        let whole = match version {
+        let is_well_formed = match version {
             0 => rest.is_empty(),
             0xff => false,
             _ => rest.first().is_none_or(|byte| *byte == b'-'),
         };
         let parent = u64::try_from(parent).unwrap_or(0);
-        if !whole || trace == 0 || parent == 0 {
+        if !is_well_formed || trace == 0 || parent == 0 {
             return Err(TraceContextError);
         }
         Ok(Self {
@@ -79,11 +79,11 @@ impl TraceContext {
 
 /// Parses exactly `count` lower-case hex digits.
 fn parse_hex(digits: &[u8], count: usize) -> Option<u128> {
-    let all = digits.len() == count
+    let is_valid = digits.len() == count
         && digits
             .iter()
             .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-    let digits = std::str::from_utf8(digits).ok().filter(|_| all)?;
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_valid)?;
     u128::from_str_radix(digits, 16).ok()
 }
 

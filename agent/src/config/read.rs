@@ -55,10 +55,10 @@ impl ConfigReader {
         &mut self,
         source: &ConfigSource<'_>,
         path: &mut Vec<String>,
-        at: usize,
+        offset: usize,
         value: &Spanned<DeValue<'_>>,
     ) {
-        let origin = source.origin_at(at);
+        let origin = source.origin_at(offset);
         let key = path.join(".");
         match (keys::match_key(path), value.get_ref()) {
             (KeyMatch::Value(kind), value) => {
@@ -66,7 +66,7 @@ impl ConfigReader {
                     Ok(value) => self
                         .settings
                         .set(path.clone(), SettingEntry { value, origin }),
-                    Err(wrong) => self.faults.push(wrong.at_key(key, origin)),
+                    Err(fault) => self.faults.push(fault.at_key(key, origin)),
                 }
             }
             (KeyMatch::Free | KeyMatch::Unknown, DeValue::Table(table)) if !table.is_empty() => {
@@ -80,7 +80,7 @@ impl ConfigReader {
                 Ok(value) => self
                     .faults
                     .push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin)),
-                Err(wrong) => self.faults.push(wrong.at_key(key, origin)),
+                Err(fault) => self.faults.push(fault.at_key(key, origin)),
             },
             (KeyMatch::Table, DeValue::Table(table)) => {
                 self.check_agent_name(path, &origin);
@@ -124,8 +124,8 @@ impl ConfigReader {
 }
 
 impl ConfigSource<'_> {
-    fn origin_at(&self, at: usize) -> SettingOrigin {
-        let before = self.text.get(..at).unwrap_or(self.text);
+    fn origin_at(&self, offset: usize) -> SettingOrigin {
+        let before = self.text.get(..offset).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         SettingOrigin::File {
             path: self.path.to_owned(),
@@ -191,15 +191,15 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
         },
         ConfigValueKind::Flag if value.is_boolean() => Ok(value),
         ConfigValueKind::Flag => Err(ValueFault::wrong_kind(&value, "true or false")),
-        ConfigValueKind::Number(least, most) => match value.as_i64().map(u64::try_from) {
-            Some(Ok(number)) if (least..=most).contains(&number) => Ok(value),
+        ConfigValueKind::Number(min, max) => match value.as_i64().map(u64::try_from) {
+            Some(Ok(number)) if (min..=max).contains(&number) => Ok(value),
             Some(_) => Err(ValueFault::wrong_value(
                 &value,
-                format!("a number from {least} to {most}"),
+                format!("a number from {min} to {max}"),
             )),
             None => Err(ValueFault::wrong_kind(
                 &value,
-                &format!("a whole number from {least} to {most}"),
+                &format!("a whole number from {min} to {max}"),
             )),
         },
         ConfigValueKind::Mode => check_mode(&value).map(|()| value),
@@ -223,11 +223,11 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
                 "a URL such as http://169.254.169.254, with a loopback or link-local address",
             )),
         },
-        ConfigValueKind::Word(words) => match expect_text(&value)? {
-            word if words.contains(&word) => Ok(value),
+        ConfigValueKind::Choice(choices) => match expect_text(&value)? {
+            choice if choices.contains(&choice) => Ok(value),
             _ => Err(ValueFault::wrong_value(
                 &value,
-                format!("one of {}", words.join(", ")),
+                format!("one of {}", choices.join(", ")),
             )),
         },
     }

@@ -35,10 +35,10 @@ pub const PROVISIONING_AGENTS: [&str; 2] = ["provision", "rpcutil"];
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrolmentError {
     /// A file that the configuration names.
-    #[error("cannot read {what} from {}", path.display())]
+    #[error("cannot read {content} from {}", path.display())]
     Read {
         /// The content of the file.
-        what: &'static str,
+        content: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.
@@ -113,33 +113,33 @@ pub enum NodeEnrolmentError {
 }
 
 /// The effective configuration of a node. With credentials it is the configuration as read; otherwise the enrolment details are merged in, after
-/// waiting for enrolment without a time limit. `again` triggers an immediate retry.
+/// waiting for enrolment without a time limit. `retry` triggers an immediate retry.
 pub async fn ensure_enrolled(
     config: &Config,
-    again: &Notify,
+    retry: &Notify,
 ) -> Result<Config, NodeEnrolmentError> {
     if let Some(bootstrap) = bootstrap_path(config) {
-        let home = IdentityStore::open(&config.paths.state)?;
-        session::enrol_node(config, bootstrap, &home, again).await?;
+        let store = IdentityStore::open(&config.paths.state)?;
+        session::enrol_node(config, bootstrap, &store, retry).await?;
     }
     effective_config(config)
 }
 
 /// The effective configuration without network access, for read-only commands. Changes nothing.
 pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
-    let home = IdentityStore::in_directory(&config.paths.state);
-    if config.broker.credentials.exists() || !home.has_credentials() {
+    let store = IdentityStore::in_directory(&config.paths.state);
+    if config.broker.credentials.exists() || !store.has_credentials() {
         return Ok(config.clone());
     }
-    enrolled_config(config, &home)
+    enrolled_config(config, &store)
 }
 
 /// The bootstrap credential of a machine that is not enrolled yet.
 pub fn bootstrap_path(config: &Config) -> Option<&Path> {
-    let is_somebody = config.broker.credentials.exists()
+    let has_credentials = config.broker.credentials.exists()
         || IdentityStore::in_directory(&config.paths.state).has_credentials();
     let credentials = config.provisioning.credentials.as_deref();
-    credentials.filter(|_| !is_somebody)
+    credentials.filter(|_| !has_credentials)
 }
 
 /// Checks that the bootstrap credential and the account are valid.
@@ -147,8 +147,8 @@ pub fn check_bootstrap(config: &Config, bootstrap: &Path) -> Result<(), NodeEnro
     session::BootstrapCredentials::read_files(config, bootstrap).map(drop)
 }
 
-fn enrolled_config(config: &Config, home: &IdentityStore) -> Result<Config, NodeEnrolmentError> {
-    Ok(config.with_enrolment(&home.read_enrolment()?, home))
+fn enrolled_config(config: &Config, store: &IdentityStore) -> Result<Config, NodeEnrolmentError> {
+    Ok(config.with_enrolment(&store.read_enrolment()?, store))
 }
 
 /// The configured name; `None` if it is the default host name.

@@ -10,13 +10,13 @@ use muster_wire::state::NodeFactsError;
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no new facts from {source_name}; {}",
-    if *.kept { "the last valid ones are kept" } else { "facts that it can set or override are unknown until it succeeds" }
+    if *.uses_last_good { "the last valid ones are kept" } else { "facts that it can set or override are unknown until it succeeds" }
 )]
 pub struct FactProblem {
     /// The file, command or collector.
     pub source_name: String,
     /// Whether its earlier facts are still in use.
-    pub kept: bool,
+    pub uses_last_good: bool,
     /// The error.
     #[source]
     pub error: FactError,
@@ -82,11 +82,11 @@ pub enum FactError {
         problem: String,
     },
     /// Its exit code was not 0.
-    #[error("the program ended with code {code}: {said}")]
+    #[error("the program ended with code {code}: {output}")]
     Failed {
         /// The exit code.
         code: i32,
         /// The first line of its output.
-        said: String,
+        output: String,
     },
 }

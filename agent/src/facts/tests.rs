@@ -131,13 +131,13 @@ fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
     put(scratch.path(), "c.txt", "", 0o644);
     let problems = store.reload(one(&system));
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].kept && matches!(problems[0].error, FactError::Json(_)));
+    assert!(problems[0].uses_last_good && matches!(problems[0].error, FactError::Json(_)));
     assert!(
         problems[0]
             .to_string()
             .contains("a.json; the last valid ones are kept")
     );
-    assert!(!problems[1].kept && matches!(problems[1].error, FactError::Empty));
+    assert!(!problems[1].uses_last_good && matches!(problems[1].error, FactError::Empty));
     assert_eq!(store.current().get("a"), Some(&json!(1)));
     assert_eq!(store.current().get("b"), Some(&json!(2)));
 

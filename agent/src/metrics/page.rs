@@ -9,17 +9,17 @@ use crate::core::DaemonCore;
 use crate::log_limit;
 
 /// Renders all metrics. Inspects disks; blocks.
-pub(super) fn render_page(shown: &MetricsContext) -> String {
-    let (mut page, core) = (MetricsPage::default(), &*shown.core);
+pub(super) fn render_page(context: &MetricsContext) -> String {
+    let (mut page, core) = (MetricsPage::default(), &*context.core);
     add_daemon_metrics(&mut page, core);
-    add_connection_metrics(&mut page, shown);
+    add_connection_metrics(&mut page, context);
     add_message_metrics(&mut page, &core.snapshot_counters());
     add_request_metrics(&mut page, core);
     add_agent_metrics(&mut page, core);
     add_audit_metrics(&mut page, core);
     add_journal_metrics(&mut page, core);
     add_log_metrics(&mut page);
-    add_health_metrics(&mut page, shown);
+    add_health_metrics(&mut page, context);
     page.into_text()
 }
 
@@ -40,7 +40,7 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     );
     let help =
         "Expiry time of the node's token, in seconds since the epoch; absent if it does not expire";
-    let own = core
+    let verified = core
         .trust()
         .verify_user(&core.signer.token(), core.clock.now());
     let confirmed =
@@ -51,13 +51,13 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
         confirmed,
         format_seconds(core.trust_freshness().confirmed_at()),
     );
-    let mut ends = page.begin_metric(
+    let mut expiry = page.begin_metric(
         "credentials_expiry_timestamp_seconds",
         MetricKind::Gauge,
         help,
     );
-    if let Some(expires) = own.ok().and_then(|own| own.expires) {
-        ends.add_sample(&[], format_seconds(expires));
+    if let Some(expires) = verified.ok().and_then(|user| user.expires) {
+        expiry.add_sample(&[], format_seconds(expires));
     }
 }
 
@@ -83,18 +83,23 @@ fn add_log_metrics(page: &mut MetricsPage) {
     );
 }
 
-fn add_connection_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
-    let traffic = shown.bus.traffic();
+fn add_connection_metrics(page: &mut MetricsPage, context: &MetricsContext) {
+    let traffic = context.bus.traffic();
     let help = "Whether the daemon is connected to the broker";
     page.add_metric(
         "broker_connected",
         MetricKind::Gauge,
         help,
-        u8::from(shown.bus.is_connected()),
+        u8::from(context.bus.is_connected()),
     );
     let help = "Number of reconnections to the broker";
-    let again = traffic.connects.saturating_sub(1);
-    page.add_metric("broker_reconnects_total", MetricKind::Counter, help, again);
+    let reconnects = traffic.connects.saturating_sub(1);
+    page.add_metric(
+        "broker_reconnects_total",
+        MetricKind::Counter,
+        help,
+        reconnects,
+    );
     let help = "Number of lost broker connections";
     page.add_metric(
         "broker_disconnects_total",
@@ -154,29 +159,30 @@ fn add_message_metrics(page: &mut MetricsPage, stats: &CounterSnapshot) {
 fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let help = "Authentic requests that were executed or refused; status as in replies, 0 is success; \
                 _other stands for agents and actions that the node does not have";
-    let mut ended = page.begin_metric("requests_total", MetricKind::Counter, help);
-    for (end, count) in core.tallies.outcome_counts() {
+    let mut outcomes = page.begin_metric("requests_total", MetricKind::Counter, help);
+    for (outcome, count) in core.request_metrics.outcome_counts() {
         let labels = [
-            ("agent", end.agent.as_str()),
-            ("action", end.action.as_str()),
-            ("status", &end.status.to_string()),
-            ("reason", end.reason),
+            ("agent", outcome.agent.as_str()),
+            ("action", outcome.action.as_str()),
+            ("status", &outcome.status.to_string()),
+            ("reason", outcome.reason),
         ];
-        ended.add_sample(&labels, count);
+        outcomes.add_sample(&labels, count);
     }
-    let mut took = page.begin_metric(
+    let mut durations = page.begin_metric(
         "action_seconds",
         MetricKind::Summary,
         "Duration of actions, in seconds",
     );
-    for ((agent, action), time) in core.tallies.action_durations() {
+    for ((agent, action), time) in core.request_metrics.action_durations() {
         let labels = [("agent", agent.as_str()), ("action", action.as_str())];
-        took.add_part("_sum", &labels, time.sum.as_secs_f64())
+        durations
+            .add_part("_sum", &labels, time.sum.as_secs_f64())
             .add_part("_count", &labels, time.count);
     }
     let help = "Refused requests, by stage and reason";
     let mut refused = page.begin_metric("refusals_total", MetricKind::Counter, help);
-    for ((stage, reason), count) in core.tallies.refusal_counts() {
+    for ((stage, reason), count) in core.request_metrics.refusal_counts() {
         refused.add_sample(&[("stage", stage.as_str()), ("reason", reason)], count);
     }
     let help = "Requests that were accepted and have no reply yet";
@@ -189,8 +195,8 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let help =
         "Time of the last authentic request, in seconds since the epoch; absent before the first";
     let mut last = page.begin_metric("last_request_timestamp_seconds", MetricKind::Gauge, help);
-    if let Some(came) = core.tallies.last_arrival() {
-        last.add_sample(&[], format_seconds(came));
+    if let Some(arrival) = core.request_metrics.last_arrival() {
+        last.add_sample(&[], format_seconds(arrival));
     }
 }
 
@@ -226,23 +232,18 @@ fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 }
 
 fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
-    let condition = core.audit.status();
+    let status = core.audit.status();
     let help = "Whether the last write to the audit log failed";
     page.add_metric(
         "audit_failing",
         MetricKind::Gauge,
         help,
-        u8::from(condition.failing.is_some()),
+        u8::from(status.failing.is_some()),
     );
     let help = "Audit records that wait to be written";
-    page.add_metric("audit_waiting", MetricKind::Gauge, help, condition.waiting);
+    page.add_metric("audit_waiting", MetricKind::Gauge, help, status.waiting);
     let help = "Audit records that could not be written";
-    page.add_metric(
-        "audit_lost_total",
-        MetricKind::Counter,
-        help,
-        condition.lost,
-    );
+    page.add_metric("audit_lost_total", MetricKind::Counter, help, status.lost);
     let help = "Number of the last line of each audit log, counted over all of its files; absent before the first";
     let mut last = page.begin_metric("audit_last_line", MetricKind::Gauge, help);
     for (log, anchor) in core.audit.last_anchors() {
@@ -250,8 +251,8 @@ fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     }
 }
 
-fn add_health_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
-    let findings = shown.core.collect_findings();
+fn add_health_metrics(page: &mut MetricsPage, context: &MetricsContext) {
+    let findings = context.core.collect_findings();
     let count = |level| {
         findings
             .iter()
@@ -265,7 +266,7 @@ fn add_health_metrics(page: &mut MetricsPage, shown: &MetricsContext) {
     )
     .add_sample(&[("level", "error")], count(FindingLevel::Error))
     .add_sample(&[("level", "warning")], count(FindingLevel::Warning));
-    let ready = shown.unready_reasons(&findings).is_empty();
+    let ready = context.unready_reasons(&findings).is_empty();
     page.add_metric(
         "ready",
         MetricKind::Gauge,

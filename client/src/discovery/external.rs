@@ -49,12 +49,12 @@ pub enum DiscoveryReplyError {
     #[error("it reported an error: {0}")]
     Failed(String),
     /// A name that is not a valid identity.
-    #[error("name {entry} of its reply: {why}")]
+    #[error("name {entry} of its reply: {error}")]
     Name {
         /// Position of the name, from 1.
         entry: usize,
         /// Why the name is invalid.
-        why: NameError,
+        error: NameError,
     },
 }
 
@@ -70,11 +70,11 @@ struct DiscoveryReply {
 
 /// Builds the request that the program reads.
 pub fn build_request(
-    wanted: &DiscoveryQuery,
+    query: &DiscoveryQuery,
     timeout: Duration,
     options: &BTreeMap<String, String>,
 ) -> Value {
-    let filter = &wanted.filter;
+    let filter = &query.filter;
     let texts =
         |patterns: &[FilterPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
     let compound: Vec<Value> = filter
@@ -96,7 +96,7 @@ pub fn build_request(
     json!({
         "$schema": "https://choria.io/schemas/choria/discovery/v1/external_request.json",
         "protocol": REQUEST_PROTOCOL,
-        "collective": wanted.collective.as_ref().map_or("", |name| name.as_str()),
+        "collective": query.collective.as_ref().map_or("", |name| name.as_str()),
         "timeout": timeout.as_secs_f64(),
         "options": options,
         "filter": {
@@ -116,8 +116,8 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let reply: DiscoveryReply = serde_json::from_str(text)?;
     if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
-        let plain = error.chars().map(|c| if c.is_control() { ' ' } else { c });
-        return Err(DiscoveryReplyError::Failed(plain.collect()));
+        let printable = error.chars().map(|c| if c.is_control() { ' ' } else { c });
+        return Err(DiscoveryReplyError::Failed(printable.collect()));
     }
     if reply.protocol != REPLY_PROTOCOL {
         return Err(DiscoveryReplyError::Protocol {
@@ -126,9 +126,9 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let names = reply.nodes.unwrap_or_default();
     let names = names.iter().enumerate().map(|(index, name)| {
-        Identity::parse(name).map_err(|why| DiscoveryReplyError::Name {
+        Identity::parse(name).map_err(|error| DiscoveryReplyError::Name {
             entry: index + 1,
-            why,
+            error,
         })
     });
     names.collect()

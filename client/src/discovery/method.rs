@@ -108,8 +108,8 @@ impl DiscoveryMethod {
     }
 
     /// Checks that the method supports every condition of the query.
-    pub fn check_supported(self, wanted: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
-        match wanted
+    pub fn check_supported(self, query: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
+        match query
             .condition_kinds()
             .find(|kind| !self.supported_conditions().contains(kind))
         {
@@ -125,11 +125,11 @@ impl DiscoveryMethod {
 
 impl ConditionKind {
     fn supporting_methods(self) -> String {
-        let able = DiscoveryMethod::ALL
+        let methods = DiscoveryMethod::ALL
             .into_iter()
             .filter(|method| method.supported_conditions().contains(&self));
-        let able: Vec<&str> = able.map(DiscoveryMethod::name).collect();
-        match able.split_last() {
+        let methods: Vec<&str> = methods.map(DiscoveryMethod::name).collect();
+        match methods.split_last() {
             Some((last, [])) => (*last).to_owned(),
             Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
             None => "another filter".to_owned(),

@@ -67,7 +67,7 @@ pub enum DiscoveryOptionError {
     },
     /// An option that is given twice.
     #[error("the discovery option `{name}` is given twice")]
-    Twice {
+    Duplicate {
         /// The option.
         name: String,
     },
@@ -137,7 +137,7 @@ impl DiscoveryOptions {
     ) -> Result<(), DiscoveryOptionError> {
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(DiscoveryOptionError::Twice {
+            Some(_) => Err(DiscoveryOptionError::Duplicate {
                 name: name.to_owned(),
             }),
         }
@@ -169,25 +169,25 @@ impl DiscoverySource {
         options: &DiscoveryOptions,
         base: &Path,
     ) -> Result<Self, DiscoveryOptionError> {
-        let mut left = options.clone();
+        let mut remaining = options.clone();
         let source = match method {
             DiscoveryMethod::Broadcast => Self::Broadcast,
             DiscoveryMethod::Flat => Self::Flat {
-                file: take_required(&mut left, method, "file", "--do file=nodes.txt")
+                file: take_required(&mut remaining, method, "file", "--do file=nodes.txt")
                     .map(|file| base.join(file))?,
-                form: take_format(&mut left)?,
+                form: take_format(&mut remaining)?,
             },
             DiscoveryMethod::Stdin => Self::Stdin {
-                form: take_format(&mut left)?,
+                form: take_format(&mut remaining)?,
             },
             DiscoveryMethod::Inventory => Self::Inventory {
-                file: take_required(&mut left, method, "file", "--do file=fleet.json")
+                file: take_required(&mut remaining, method, "file", "--do file=fleet.json")
                     .map(|file| base.join(file))?,
             },
-            DiscoveryMethod::External => external_source(&mut left, base)?,
-            DiscoveryMethod::PuppetDb => Self::PuppetDb(puppetdb_server(&mut left, base)?),
+            DiscoveryMethod::External => external_source(&mut remaining, base)?,
+            DiscoveryMethod::PuppetDb => Self::PuppetDb(puppetdb_server(&mut remaining, base)?),
         };
-        match left.0.into_keys().next() {
+        match remaining.0.into_keys().next() {
             Some(name) => Err(DiscoveryOptionError::Unknown {
                 method,
                 name,
@@ -240,14 +240,14 @@ fn take_required(
 fn take_format(
     options: &mut DiscoveryOptions,
 ) -> Result<Option<DiscoveryFileFormat>, DiscoveryOptionError> {
-    let read = |value: String| {
+    let parse = |value: String| {
         DiscoveryFileFormat::parse(&value).ok_or(DiscoveryOptionError::Value {
             name: "format",
             value,
             expected: "text, json or yaml",
         })
     };
-    options.remove_text("format").map(read).transpose()
+    options.remove_text("format").map(parse).transpose()
 }
 
 fn take_timeout(

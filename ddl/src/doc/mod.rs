@@ -193,8 +193,8 @@ fn shown_outputs(action: &ActionSchema, output: &Map<String, Value>) -> Vec<(Str
 
 /// `word`, quoted for a shell if necessary.
 fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
-    if word.chars().all(plain) {
+    let is_plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
+    if word.chars().all(is_plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))

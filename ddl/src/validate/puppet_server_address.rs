@@ -39,6 +39,6 @@ fn is_host(text: &str) -> bool {
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let last = text.rsplit('.').next().unwrap_or_default();
-    let numeric = last.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse::<Ipv4Addr>().is_ok() || (!numeric && text.split('.').all(is_label))
+    let is_numeric = last.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse::<Ipv4Addr>().is_ok() || (!is_numeric && text.split('.').all(is_label))
 }

@@ -104,9 +104,9 @@ impl ValidatedDataSource {
         self.ddl
             .check_query(query)
             .map_err(|error| map_query_error(&error))?;
-        let answer = self.source.query_json(cx, query).await?;
+        let values = self.source.query_json(cx, query).await?;
         self.ddl
-            .check_answer(answer)
+            .check_answer(values)
             .map_err(|error| ActionError::internal_error(error.to_string()))
     }
 }

@@ -202,7 +202,7 @@ fn accepted_types(kind: ValueType) -> &'static [&'static str] {
 fn json_types(field: &Value) -> BTreeSet<String> {
     match field.get("type") {
         Some(Value::String(one)) => BTreeSet::from([one.clone()]),
-        Some(Value::Array(several)) => several
+        Some(Value::Array(names)) => names
             .iter()
             .filter_map(Value::as_str)
             .map(str::to_owned)
@@ -210,7 +210,7 @@ fn json_types(field: &Value) -> BTreeSet<String> {
         _ => field
             .get("anyOf")
             .and_then(Value::as_array)
-            .map(|several| several.iter().flat_map(json_types).collect())
+            .map(|variants| variants.iter().flat_map(json_types).collect())
             .unwrap_or_default(),
     }
 }

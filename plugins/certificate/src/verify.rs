@@ -45,12 +45,12 @@ pub fn verify_certificate(
     let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|error| CertificateVerifyError::Certificate(error.to_string()))?;
-    let Some((own, above)) = chain.split_first() else {
+    let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(CertificateVerifyError::Certificate(
             "the PEM text contains no certificate".to_owned(),
         ));
     };
-    let (_, parsed) = X509Certificate::from_der(own)
+    let (_, parsed) = X509Certificate::from_der(leaf)
         .map_err(|error| CertificateVerifyError::Certificate(error.to_string()))?;
     if derive_public_key(key).ok_or(CertificateVerifyError::Key)? != parsed.public_key().raw {
         return Err(CertificateVerifyError::OtherKey);
@@ -74,7 +74,7 @@ pub fn verify_certificate(
         .map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     verifier
-        .verify_client_cert(own, above, UnixTime::since_unix_epoch(now))
+        .verify_client_cert(leaf, intermediates, UnixTime::since_unix_epoch(now))
         .map_err(|error| CertificateVerifyError::Untrusted(error.to_string()))?;
     Ok(())
 }

@@ -197,9 +197,9 @@ pub struct ResourceContext<'a> {
     /// Log lines besides events: command output, messages.
     pub(crate) log: RefCell<Vec<String>>,
     /// Cached data.
-    pub(crate) memo: EvaluationCache,
+    pub(crate) cache: EvaluationCache,
     /// Directories with new files that are not yet synced to disk.
-    fresh: RefCell<BTreeSet<PathBuf>>,
+    unsynced_directories: RefCell<BTreeSet<PathBuf>>,
     /// Resolver for `puppet:` sources.
     pub(crate) sources: Option<&'a dyn FileSourceResolver>,
 }
@@ -211,23 +211,23 @@ impl<'a> ResourceContext<'a> {
             system,
             cancel,
             log: RefCell::default(),
-            memo: EvaluationCache::default(),
-            fresh: RefCell::default(),
+            cache: EvaluationCache::default(),
+            unsynced_directories: RefCell::default(),
             sources: None,
         }
     }
 
     /// Records a new file in this directory whose sync is deferred to the end.
     pub(crate) fn note_created_file(&self, directory: &Path) {
-        let mut fresh = self.fresh.borrow_mut();
-        if !fresh.contains(directory) {
-            fresh.insert(directory.to_owned());
+        let mut unsynced_directories = self.unsynced_directories.borrow_mut();
+        if !unsynced_directories.contains(directory) {
+            unsynced_directories.insert(directory.to_owned());
         }
     }
 
     /// Blocks until all recorded files are on disk.
     pub(crate) fn sync_created_files(&self) -> Result<(), SystemError> {
-        let directories: Vec<PathBuf> = self.fresh.take().into_iter().collect();
+        let directories: Vec<PathBuf> = self.unsynced_directories.take().into_iter().collect();
         self.system.sync_file_systems(&directories)
     }
 
@@ -241,7 +241,7 @@ impl<'a> ResourceContext<'a> {
     /// Sets the default backup directory, used unless a `filebucket` says otherwise.
     #[must_use]
     pub fn with_bucket(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.memo.buckets = BucketRegistry::new(directory);
+        self.cache.buckets = BucketRegistry::new(directory);
         self
     }
 

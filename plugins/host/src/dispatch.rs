@@ -99,10 +99,10 @@ impl AgentRegistry {
         };
         let deadline = call.context.deadline;
         let cancel = call.context.cancel.clone();
-        let came = Instant::now();
-        let entered = slot.acquire_permit(deadline, &cancel).await;
-        let queued = came.elapsed();
-        let permit = match entered {
+        let queued_at = Instant::now();
+        let acquired = slot.acquire_permit(deadline, &cancel).await;
+        let queued = queued_at.elapsed();
+        let permit = match acquired {
             Ok(permit) => permit,
             Err(outcome) => return CallOutcome { queued, ..outcome },
         };
@@ -139,21 +139,21 @@ impl AgentRegistry {
         else {
             return Err(ActionCall { context, input });
         };
-        let begun = Instant::now();
+        let started_at = Instant::now();
         // `AssertUnwindSafe` is sound here: only this call owns the state that a panic leaves behind, and it is dropped.
         let run = || handler.call(&context, input).now_or_never();
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        let outcome = immediate_outcome(ended, begun.elapsed());
+        let call_result = catch_unwind(AssertUnwindSafe(run));
+        let outcome = immediate_outcome(call_result, started_at.elapsed());
         Ok(slot.check_outcome(context.action.as_str(), outcome))
     }
 }
 
 /// The outcome of an action that runs inline.
 fn immediate_outcome(
-    ended: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
+    call_result: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
     took: Duration,
 ) -> CallOutcome {
-    match ended {
+    match call_result {
         Ok(Some(result)) => result_outcome(result, took),
         Ok(None) => {
             let message = "the action is declared to reply immediately, but did not";
@@ -177,20 +177,20 @@ impl AgentSlot {
         if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
             return Ok(permit);
         }
-        let before = self.waiting.fetch_add(1, Ordering::AcqRel);
-        let left = QueueGuard(self);
-        if before >= self.limits.queue {
+        let queue_length = self.waiting.fetch_add(1, Ordering::AcqRel);
+        let queue_guard = QueueGuard(self);
+        if queue_length >= self.limits.queue {
             return Err(self.busy_outcome());
         }
-        let turn = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
+        let acquire = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
         let permit = tokio::select! {
-            permit = turn => permit,
+            permit = acquire => permit,
             () = cancel.cancelled() => {
-                drop(left);
+                drop(queue_guard);
                 return Err(cancelled_before_start());
             }
         };
-        drop(left);
+        drop(queue_guard);
         match permit {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(self.busy_outcome()),
@@ -294,29 +294,29 @@ async fn run_action(
 ) -> CallOutcome {
     let ActionCall { context, input } = call;
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let action = async move {
         let _slot = permit;
         handler.call(&context, input).await
     };
     // Log events of the separate task keep the request's span.
     let mut task = tokio::spawn(action.in_current_span());
-    let ended = tokio::select! {
-        ended = &mut task => ended,
+    let join_result = tokio::select! {
+        join_result = &mut task => join_result,
         () = tokio::time::sleep_until(deadline) => {
             cancel.cancel();
             task.abort();
-            return timeout_outcome(begun.elapsed());
+            return timeout_outcome(started_at.elapsed());
         }
         () = cancel.cancelled() => {
-            let Ok(ended) = tokio::time::timeout(CANCEL_GRACE, &mut task).await else {
+            let Ok(join_result) = tokio::time::timeout(CANCEL_GRACE, &mut task).await else {
                 task.abort();
-                return CallOutcome::from_error(ActionError::cancelled(), begun.elapsed());
+                return CallOutcome::from_error(ActionError::cancelled(), started_at.elapsed());
             };
-            return mark_cancelled(task_outcome(ended, begun.elapsed()));
+            return mark_cancelled(task_outcome(join_result, started_at.elapsed()));
         }
     };
-    task_outcome(ended, begun.elapsed())
+    task_outcome(join_result, started_at.elapsed())
 }
 
 /// A cancelled action that completed keeps its outcome; one that failed is reported as cancelled.
@@ -339,10 +339,10 @@ fn cancelled_before_start() -> CallOutcome {
 }
 
 fn task_outcome(
-    ended: Result<Result<Map<String, Value>, ActionError>, JoinError>,
+    join_result: Result<Result<Map<String, Value>, ActionError>, JoinError>,
     took: Duration,
 ) -> CallOutcome {
-    match ended {
+    match join_result {
         Ok(result) => result_outcome(result, took),
         Err(error) => {
             // The panic hook logs the panic message; the caller only gets the fact that it panicked.

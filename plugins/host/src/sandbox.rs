@@ -103,10 +103,10 @@ pub enum SandboxError {
     #[error("cannot parse the sandbox plan")]
     Plan(#[source] serde_json::Error),
     /// A resource limit cannot be set.
-    #[error("cannot limit {what}")]
+    #[error("cannot limit {name}")]
     Limit {
         /// The limited resource.
-        what: &'static str,
+        name: &'static str,
         /// The system error.
         #[source]
         source: Errno,
@@ -124,7 +124,7 @@ pub enum SandboxError {
     },
     /// `no_new_privs` cannot be set.
     #[error("cannot set no_new_privs")]
-    Renounce(#[source] Errno),
+    NoNewPrivs(#[source] Errno),
     /// The capabilities cannot be dropped.
     #[error("cannot drop the capabilities")]
     Capabilities(#[source] rustix::io::Errno),
@@ -191,7 +191,7 @@ impl SandboxPlan {
             capabilities::drop_own_sets().map_err(SandboxError::Capabilities)?;
         }
         // Landlock and seccomp require `no_new_privs` from a process without CAP_SYS_ADMIN.
-        prctl::set_no_new_privs().map_err(SandboxError::Renounce)?;
+        prctl::set_no_new_privs().map_err(SandboxError::NoNewPrivs)?;
         if let (Some(rules), Some(confinement)) = (rules, &self.confinement) {
             let status = rules.restrict_self()?;
             if confinement.required && status.ruleset == RulesetStatus::NotEnforced {
@@ -253,10 +253,10 @@ impl ResourceLimits {
             // Disable core dumps: a program's memory may contain a password.
             ("core dumps", Resource::RLIMIT_CORE, Some(0)),
         ];
-        for (what, resource, limit) in limits {
+        for (name, resource, limit) in limits {
             if let Some(limit) = limit {
                 setrlimit(resource, limit, limit)
-                    .map_err(|source| SandboxError::Limit { what, source })?;
+                    .map_err(|source| SandboxError::Limit { name, source })?;
             }
         }
         Ok(())

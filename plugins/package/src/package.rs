@@ -105,8 +105,8 @@ impl NodePackages {
     }
 
     fn build_resource(&self, name: &str, ensure: &str) -> Result<Resource, EngineError> {
-        let words = Map::from_iter([("ensure".to_owned(), ensure.into())]);
-        self.engine.check_resource("package", name, &words)
+        let properties = Map::from_iter([("ensure".to_owned(), ensure.into())]);
+        self.engine.check_resource("package", name, &properties)
     }
 
     /// Represents all packages in messages.

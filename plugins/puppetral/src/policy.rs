@@ -41,9 +41,9 @@ pub(crate) fn check_resource(
     resource: &Resource,
 ) -> Result<(), ActionError> {
     let type_name = resource.type_name.as_str();
-    let command = COMMAND_PARAMETERS
-        .iter()
-        .find(|(of, parameter)| *of == type_name && resource.get(parameter).is_some());
+    let command = COMMAND_PARAMETERS.iter().find(|(command_type, parameter)| {
+        *command_type == type_name && resource.get(parameter).is_some()
+    });
     if let Some((_, parameter)) = command.filter(|_| check_type(options, EXEC_TYPE).is_err()) {
         let message = format!(
             "`{parameter}` of a {type_name} is a command, and this node does not allow commands"
@@ -82,7 +82,7 @@ fn resource_name(engine: &ResourceEngine, resource: &Resource) -> String {
         .type_schemas()
         .find(|schema| schema.type_name == resource.type_name);
     match schema.and_then(|schema| resource.get(schema.namevar)) {
-        Some(ResourceValue::List(words)) => words.join(" "),
+        Some(ResourceValue::List(values)) => values.join(" "),
         Some(other) => other.to_string(),
         None => resource.name.clone(),
     }

@@ -100,10 +100,10 @@ impl NodeService {
     /// Starts or stops the service unless it is already in that state.
     pub(crate) fn ensure_state(
         &self,
-        wanted: ServiceRunState,
+        desired: ServiceRunState,
     ) -> Result<ServiceChangeOutput, EngineError> {
         self.query_state()?;
-        let resource = self.build_resource(Some(wanted))?;
+        let resource = self.build_resource(Some(desired))?;
         let outcome = self
             .engine
             .apply_resource(&resource, self.cancel.clone(), false);
@@ -130,10 +130,11 @@ impl NodeService {
         self.query_state()
     }
 
-    fn build_resource(&self, wanted: Option<ServiceRunState>) -> Result<Resource, EngineError> {
-        let ensure = wanted.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
-        let words: Map<String, Value> = ensure.into_iter().collect();
-        self.engine.check_resource("service", &self.name, &words)
+    fn build_resource(&self, desired: Option<ServiceRunState>) -> Result<Resource, EngineError> {
+        let ensure = desired.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
+        let properties: Map<String, Value> = ensure.into_iter().collect();
+        self.engine
+            .check_resource("service", &self.name, &properties)
     }
 
     fn engine_context(&self) -> ResourceContext<'_> {

@@ -62,14 +62,16 @@ impl ShellProgramInput {
             return Err(ActionError::invalid_input(message));
         }
         let argv = self.argv();
-        let nul = |text: &str| text.contains('\0');
-        if argv.first().is_none_or(String::is_empty) || argv.iter().any(|word| nul(word)) {
+        let has_nul = |text: &str| text.contains('\0');
+        if argv.first().is_none_or(String::is_empty)
+            || argv.iter().any(|argument| has_nul(argument))
+        {
             let message = "the command is empty or contains a NUL character";
             return Err(ActionError::invalid_input(message));
         }
         let env = self.env.clone().unwrap_or_default();
         for (name, value) in &env {
-            if name.is_empty() || name.contains(['=', '\0']) || nul(value) {
+            if name.is_empty() || name.contains(['=', '\0']) || has_nul(value) {
                 let message = format!(
                     "`{}` is not a valid variable name, or its value contains a NUL character",
                     name.escape_debug()

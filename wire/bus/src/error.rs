@@ -40,12 +40,12 @@ pub enum BusError {
         problem: String,
     },
     /// The broker did not complete an operation in time.
-    #[error("the broker did not {what} within {} s", within.as_secs_f64())]
-    Slow {
+    #[error("the broker did not {operation} within {} s", timeout.as_secs_f64())]
+    Timeout {
         /// The operation.
-        what: &'static str,
+        operation: &'static str,
         /// The timeout.
-        within: Duration,
+        timeout: Duration,
     },
     /// The connection was closed permanently.
     #[error("the connection to the broker is closed: {0}")]

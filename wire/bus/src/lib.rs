@@ -36,8 +36,8 @@ pub use trust::TrustLookupError;
 
 /// This machine's clock, in milliseconds since the epoch. A clock before the epoch returns 0.
 pub fn unix_millis_now() -> Millis {
-    let since = SystemTime::now()
+    let elapsed = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+    Millis::try_from(elapsed.as_millis()).unwrap_or(Millis::MAX)
 }

@@ -46,7 +46,7 @@ pub enum TrustLookupError {
     },
     /// The lookup timed out.
     #[error("cannot read the bucket `{}` within {} s", TRUST_BUCKET.name, LOOKUP_TIMEOUT.as_secs())]
-    Slow,
+    Timeout,
 }
 
 impl Bus {
@@ -61,7 +61,7 @@ impl Bus {
             Ok(AccountHead::parse(&value.ok_or(TrustLookupError::Empty)?)?)
         };
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await;
-        found.map_err(|_| TrustLookupError::Slow)?
+        found.map_err(|_| TrustLookupError::Timeout)?
     }
 
     /// The verified account token that the head names, if it is newer than the known one; `None` means that the known one is the newest.
@@ -78,8 +78,8 @@ impl Bus {
             });
         }
         if head.serial == serial {
-            let same = *head == AccountHead::of_trust(known);
-            return if same {
+            let is_same = *head == AccountHead::of_trust(known);
+            return if is_same {
                 Ok(None)
             } else {
                 Err(TrustLookupError::Differs { serial })
@@ -87,7 +87,7 @@ impl Bus {
         }
         let bucket = self.bucket(TRUST_BUCKET.name);
         let entry = tokio::time::timeout(LOOKUP_TIMEOUT, bucket.get_once(TRUST_ACCOUNT_KEY)).await;
-        let entry = entry.map_err(|_| TrustLookupError::Slow)??;
+        let entry = entry.map_err(|_| TrustLookupError::Timeout)??;
         let value = entry.and_then(|entry| entry.value);
         let value = value.ok_or(TrustLookupError::Empty)?;
         let text = String::from_utf8_lossy(&value);

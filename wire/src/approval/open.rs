@@ -61,10 +61,10 @@ pub enum ApprovalError {
     #[error(
         "{0} cannot approve a proposal of {0}; a second person with a different key must approve it"
     )]
-    Oneself(Identity),
+    SelfApproval(Identity),
     /// The request differs from the approved proposal.
     #[error("the approval is for another request: the {0} differs from the approved proposal")]
-    Other(&'static str),
+    RequestMismatch(&'static str),
 }
 
 /// Verifies a signed proposal. An expired proposal is accepted, so that it can be displayed; it cannot be requested any more.
@@ -122,7 +122,7 @@ pub fn open_approval(
     let proposed = open_proposal(&decode_envelope(&approval.proposal)?, trust, cache, now)?;
     let caller = &proposed.caller;
     if approver.identity == caller.identity || approver.key == caller.key {
-        return Err(ApprovalError::Oneself(approver.identity.clone()));
+        return Err(ApprovalError::SelfApproval(approver.identity.clone()));
     }
     Ok(ApprovedProposal { proposed, approver })
 }
@@ -161,12 +161,12 @@ impl ApprovedProposal {
     ) -> Result<(), ApprovalError> {
         self.proposed.check_validity_period(now)?;
         let proposal = &self.proposed.proposal;
-        let nodes = match &request.target {
+        let is_target_covered = match &request.target {
             RequestTarget::Nodes(nodes) => nodes.is_subset(&proposal.nodes),
             RequestTarget::Filter(_) => false,
         };
         let proposer = &self.proposed.caller;
-        let same = [
+        let comparisons = [
             (
                 "caller",
                 request.caller == proposal.caller && caller.key == proposer.key,
@@ -174,7 +174,7 @@ impl ApprovedProposal {
             ("collective", request.collective == proposal.collective),
             ("agent", request.agent == proposal.agent),
             ("action", request.action == proposal.action),
-            ("target", nodes),
+            ("target", is_target_covered),
             (
                 "data",
                 proposal
@@ -182,8 +182,8 @@ impl ApprovedProposal {
                     .matches_request_data(proposal.id, &request.data, is_secret),
             ),
         ];
-        match same.into_iter().find(|(_, same)| !same) {
-            Some((field, _)) => Err(ApprovalError::Other(field)),
+        match comparisons.into_iter().find(|(_, is_same)| !is_same) {
+            Some((field, _)) => Err(ApprovalError::RequestMismatch(field)),
             None => Ok(()),
         }
     }

@@ -37,11 +37,11 @@ impl std::str::FromStr for AuditAnchor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not NUMBER:HASH, as `rpc audit verify` prints it");
-        let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
+        let invalid = || format!("{text:?} is not NUMBER:HASH, as `rpc audit verify` prints it");
+        let (seq, hash) = text.split_once(':').ok_or_else(invalid)?;
         Ok(Self {
-            seq: seq.parse().map_err(|_| wrong())?,
-            hash: hash.parse().map_err(|_| wrong())?,
+            seq: seq.parse().map_err(|_| invalid())?,
+            hash: hash.parse().map_err(|_| invalid())?,
         })
     }
 }

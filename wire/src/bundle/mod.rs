@@ -114,12 +114,12 @@ pub enum BundleError {
     #[error("not a bundle: {0}")]
     Shape(&'static str),
     /// A path that leaves the agent's directory, or belongs to another agent.
-    #[error("the path {path:?} is not allowed: {why}")]
+    #[error("the path {path:?} is not allowed: {reason}")]
     Path {
         /// The path in printable form.
         path: String,
         /// The reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The signature or the signer's token failed verification.
     #[error("the bundle's signature is refused")]
@@ -159,7 +159,7 @@ pub enum BundleError {
     File(String),
     /// The manifest cannot be signed.
     #[error("cannot sign the manifest")]
-    Seal(#[from] EnvelopeSignError),
+    Sign(#[from] EnvelopeSignError),
 }
 
 impl BundleManifest {
@@ -170,12 +170,12 @@ impl BundleManifest {
         }
         for path in self.files.keys() {
             check_path(&self.name, path)?;
-            let mut above = path.as_str();
-            while let Some((directory, _)) = above.rsplit_once('/') {
+            let mut ancestor = path.as_str();
+            while let Some((directory, _)) = ancestor.rsplit_once('/') {
                 if self.files.contains_key(directory) {
                     return Err(path_error(path, "its parent directory is also a file"));
                 }
-                above = directory;
+                ancestor = directory;
             }
         }
         if !self.files.contains_key(&self.ddl_path()) {
@@ -190,9 +190,9 @@ impl BundleManifest {
     }
 }
 
-fn path_error(path: &str, why: &'static str) -> BundleError {
+fn path_error(path: &str, reason: &'static str) -> BundleError {
     let path = path.chars().take(120).collect();
-    BundleError::Path { path, why }
+    BundleError::Path { path, reason }
 }
 
 /// Checks that a path is below the agent's own directory, so that no file can belong to another agent.
@@ -200,25 +200,25 @@ pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
     if path.len() > limits::MAX_BUNDLE_PATH_BYTES {
         return Err(path_error(path, "the path is too long"));
     }
-    let parts = path.split('/').count();
-    if parts > 3 {
+    let component_count = path.split('/').count();
+    if component_count > 3 {
         return Err(path_error(path, "it has more than two directories"));
     }
-    for part in path.split('/') {
-        if part.is_empty() || part.starts_with('.') {
+    for component in path.split('/') {
+        if component.is_empty() || component.starts_with('.') {
             return Err(path_error(
                 path,
                 "a component is empty or begins with a dot",
             ));
         }
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-        if !part.bytes().all(plain) {
-            let why = "only letters, digits and ._-+ are allowed";
-            return Err(path_error(path, why));
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+        if !component.bytes().all(is_allowed) {
+            let reason = "only letters, digits and ._-+ are allowed";
+            return Err(path_error(path, reason));
         }
     }
-    let own = path.strip_suffix(".json");
-    if own.is_some() && own != Some(agent.as_str()) {
+    let ddl_name = path.strip_suffix(".json");
+    if ddl_name.is_some() && ddl_name != Some(agent.as_str()) {
         return Err(path_error(
             path,
             "a node would read it as the DDL of another agent",
@@ -236,19 +236,19 @@ pub fn pack_bundle(
     account_token: &str,
     now: Millis,
 ) -> Result<Vec<u8>, BundleError> {
-    let listed = |(path, file): (&String, &BundleFile<'_>)| (path.clone(), file.manifest_entry());
+    let to_entry = |(path, file): (&String, &BundleFile<'_>)| (path.clone(), file.manifest_entry());
     let manifest = BundleManifest {
         name,
         version,
         signer: signer.identity().clone(),
         packed_at: now,
-        files: files.iter().map(listed).collect(),
+        files: files.iter().map(to_entry).collect(),
     };
     manifest.check_files()?;
-    let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
+    let envelope = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
     let files = files.iter().map(|(path, file)| (path.as_str(), *file));
     let bundle = BundleArchive {
-        sealed: &sealed,
+        envelope: &envelope,
         account: account_token,
         files: files.collect(),
     };

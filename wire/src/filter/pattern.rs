@@ -109,7 +109,7 @@ impl FilterRegex {
             .size_limit(MAX_COMPILED_REGEX_BYTES)
             .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
             .build()
-            .map_err(|cause| FilterFault::invalid_regex(0, cause))?;
+            .map_err(|error| FilterFault::invalid_regex(0, error))?;
         Ok(Self {
             source: source.to_owned(),
             ignore_case,

@@ -70,7 +70,9 @@ impl DeclaredSources {
     /// What is expected instead of an unknown source name.
     pub(super) fn expected_source(&self, name: &str) -> String {
         match nearest_name(name, self.0.keys()) {
-            Some(near) => format!("a known data source ({name} is unknown; did you mean {near}?)"),
+            Some(nearest) => {
+                format!("a known data source ({name} is unknown; did you mean {nearest}?)")
+            }
             None if self.0.is_empty() => format!("a known data source ({name} is unknown)"),
             None => format!(
                 "a known data source ({name} is unknown; known are {})",
@@ -84,8 +86,8 @@ impl DeclaredSource {
     /// What is expected instead of an unknown output.
     pub(super) fn expected_output(&self, source: &str, output: &str) -> String {
         match nearest_name(output, self.outputs.keys()) {
-            Some(near) => {
-                format!("an output of {source} ({output} is unknown; did you mean {near}?)")
+            Some(nearest) => {
+                format!("an output of {source} ({output} is unknown; did you mean {nearest}?)")
             }
             None => format!(
                 "an output of {source} ({output} is unknown; known are {})",

@@ -50,6 +50,10 @@ pub fn remember_until(issued_at: Millis, ttl: Millis, skew: Millis) -> Millis {
 }
 
 fn signed_age(issued_at: Millis, now: Millis) -> i64 {
-    let size = i64::try_from(now.abs_diff(issued_at)).unwrap_or(i64::MAX);
-    if issued_at > now { -size } else { size }
+    let magnitude = i64::try_from(now.abs_diff(issued_at)).unwrap_or(i64::MAX);
+    if issued_at > now {
+        -magnitude
+    } else {
+        magnitude
+    }
 }

@@ -39,7 +39,7 @@ pub struct ExplanationStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleMismatch {
     /// It expired at this instant.
-    Over(Millis),
+    Expired(Millis),
     /// It applies to these callers.
     Caller(String),
     /// It applies to these actions.
@@ -53,11 +53,11 @@ pub enum RuleMismatch {
 impl fmt::Display for RuleMismatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Over(at) => {
-                let written = i64::try_from(*at)
+            Self::Expired(at) => {
+                let timestamp = i64::try_from(*at)
                     .ok()
                     .and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
-                match written {
+                match timestamp {
                     Some(at) => write!(out, "it expired at {at}"),
                     None => write!(out, "it expired at {at} ms since the epoch"),
                 }

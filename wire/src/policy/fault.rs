@@ -61,7 +61,7 @@ pub enum PolicyFault {
     FileName(NameError),
     /// Two file names differ only in case.
     #[error("there are two policies for agent `{0}`; keep the one in lower case")]
-    Twice(String),
+    Duplicate(String),
     /// The line does not begin with `policy default`, `allow` or `deny`.
     #[error("expected `policy default allow|deny`, or `allow` or `deny` followed by a tab")]
     Unknown,
@@ -90,12 +90,12 @@ pub enum PolicyFault {
     #[error("`{0}`: a group cannot contain an expression; write it in the policy line")]
     GroupExpression(String),
     /// An invalid expression.
-    #[error("`{word}` is not an expression for callers: {why}")]
+    #[error("`{word}` is not an expression for callers: {reason}")]
     CallerExpression {
         /// The word.
         word: String,
         /// The error.
-        why: String,
+        reason: String,
     },
     /// An unknown prefix before `=`.
     #[error(

@@ -287,15 +287,15 @@ fn encode_nkey(prefix: &[u8], key: &[u8; 32]) -> String {
     let mut raw = Zeroizing::new(Vec::with_capacity(36));
     raw.extend_from_slice(prefix);
     raw.extend_from_slice(key);
-    let sum = crc16(&raw);
-    raw.extend_from_slice(&sum.to_le_bytes());
+    let checksum = crc16(&raw);
+    raw.extend_from_slice(&checksum.to_le_bytes());
     BASE32_NOPAD.encode(&raw)
 }
 
 /// The bytes before the checksum, if it matches.
 fn verify_checksum(raw: &[u8]) -> Result<&[u8], KeyError> {
-    let (content, sum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
-    if crc16(content) == u16::from_le_bytes(*sum) {
+    let (content, checksum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
+    if crc16(content) == u16::from_le_bytes(*checksum) {
         Ok(content)
     } else {
         Err(KeyError::Checksum)

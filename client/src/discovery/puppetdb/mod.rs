@@ -110,9 +110,9 @@ impl PuppetDbServer {
         timeout: Duration,
     ) -> Option<Self> {
         let (scheme, authority) = url.trim_end_matches('/').split_once("://")?;
-        let odd =
+        let is_forbidden =
             |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
-        if authority.is_empty() || authority.contains(odd) {
+        if authority.is_empty() || authority.contains(is_forbidden) {
             return None;
         }
         let allowed = match scheme {
@@ -131,11 +131,11 @@ impl PuppetDbServer {
     /// Returns the matching nodes in `PuppetDB`, without deactivated or expired ones. The HTTP request blocks a thread of its own.
     pub async fn find_nodes(
         &self,
-        wanted: &DiscoveryQuery,
+        discovery_query: &DiscoveryQuery,
     ) -> Result<BTreeSet<Identity>, PuppetDbError> {
-        let queries = query::build_queries(wanted)?;
+        let queries = query::build_queries(discovery_query)?;
         let server = self.clone();
-        let asking = tokio::task::spawn_blocking(move || {
+        let task = tokio::task::spawn_blocking(move || {
             let agent = server.http_agent()?;
             let mut found: Option<BTreeSet<Identity>> = None;
             for alternatives in queries {
@@ -150,7 +150,7 @@ impl PuppetDbServer {
             }
             Ok(found.unwrap_or_default())
         });
-        asking.await.map_err(|_| PuppetDbError::GivenUp)?
+        task.await.map_err(|_| PuppetDbError::GivenUp)?
     }
 
     fn run_query(

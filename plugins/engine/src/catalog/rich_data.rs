@@ -48,7 +48,7 @@ pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, String> {
 fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> {
     let name = object.get("__ptype").and_then(Json::as_str).unwrap_or("?");
     let inner = object.get("__pvalue");
-    let text = |value: Json| PlainValue {
+    let plain = |value: Json| PlainValue {
         value,
         sensitive: false,
     };
@@ -58,10 +58,10 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
             ..to_plain_value(inner)?
         }),
         ("Timestamp" | "Timespan" | "Regexp" | "SemVer" | "URI", Some(inner)) => {
-            Ok(text(inner.clone()))
+            Ok(plain(inner.clone()))
         }
-        ("Default", _) => Ok(text(Json::from("default"))),
-        ("Binary", Some(Json::String(encoded))) => decode_binary(encoded).map(text),
+        ("Default", _) => Ok(plain(Json::from("default"))),
+        ("Binary", Some(Json::String(encoded))) => decode_binary(encoded).map(plain),
         ("Hash", Some(Json::Array(pairs))) => {
             let mut hash = Map::new();
             for pair in pairs.chunks(2) {
@@ -74,7 +74,7 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
                 };
                 hash.insert(key, to_plain_value(value)?.value);
             }
-            Ok(text(Json::Object(hash)))
+            Ok(plain(Json::Object(hash)))
         }
         ("Deferred", _) => {
             let function = object.get("name").and_then(Json::as_str).unwrap_or("?");

@@ -135,10 +135,10 @@ impl ResourceType for CronResourceType {
                 .insert("command".to_owned(), ResourceValue::Text(command));
         }
         for name in ["user", "target"] {
-            let bad = |who: &str| {
-                who.is_empty() || who.starts_with(['-', '.']) || who.contains(['/', ' '])
+            let is_invalid = |user: &str| {
+                user.is_empty() || user.starts_with(['-', '.']) || user.contains(['/', ' '])
             };
-            if resource.get_text(name).is_some_and(bad) {
+            if resource.get_text(name).is_some_and(is_invalid) {
                 return Err(EngineError::invalid_value(
                     &resource,
                     name,
@@ -146,11 +146,16 @@ impl ResourceType for CronResourceType {
                 ));
             }
         }
-        let setting = |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
-        if let Some(bad) = resource.get_list("environment").into_iter().find(setting) {
+        let is_invalid =
+            |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
+        if let Some(setting) = resource
+            .get_list("environment")
+            .into_iter()
+            .find(is_invalid)
+        {
             let problem = format!(
                 "contains `{}`, must be `NAME=value` on one line",
-                bad.escape_debug()
+                setting.escape_debug()
             );
             return Err(EngineError::invalid_value(
                 &resource,
@@ -167,14 +172,14 @@ impl ResourceType for CronResourceType {
         resource: &Resource,
     ) -> Result<ResourceState, EngineError> {
         let file = crontab_file(cx, resource)?;
-        let failing = EngineError::during(resource, format!("reading {}", file.path.display()));
-        let document = file.load_document(cx.system).map_err(failing)?;
-        let adopted = || {
+        let to_error = EngineError::during(resource, format!("reading {}", file.path.display()));
+        let document = file.load_document(cx.system).map_err(to_error)?;
+        let find_unmarked = || {
             document
                 .records()
                 .find(|record| is_same_job(resource, &record.name, &record.values))
         };
-        let Some(record) = document.find(&resource.name).or_else(adopted) else {
+        let Some(record) = document.find(&resource.name).or_else(find_unmarked) else {
             return Ok(ResourceState::absent());
         };
         let mut state = file.record_state(record);
@@ -273,11 +278,11 @@ fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
 fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
     let user = crontab_user(resource);
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
-    let here = cx.system.root() == Path::new("/");
+    let is_local = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
-    let known = account_names::find_user(cx, user)
+    let account = account_names::find_user(cx, user)
         .map_err(EngineError::during(resource, "looking up the user"))?;
-    let owner = account_names::settable_owner(cx.system, known.as_ref()).map_err(
+    let owner = account_names::settable_owner(cx.system, account.as_ref()).map_err(
         EngineError::during(resource, "inspecting the root directory"),
     )?;
     Ok(ParsedFile {
@@ -289,7 +294,7 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
             mode: Some(0o1730),
             ..FileAttributes::default()
         }),
-        installer: here.then_some(installer),
+        installer: is_local.then_some(installer),
         ..ParsedFile::new(&CrontabFormat, path)
     })
 }
@@ -377,10 +382,10 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     };
     let by_word = || {
         let word = word.to_lowercase();
-        let at = names
+        let index = names
             .iter()
             .position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
-        u32::try_from(at).ok().map(|at| at + low)
+        u32::try_from(index).ok().map(|index| index + low)
     };
     if let Some(number) = number(word).or_else(by_word) {
         return Some(number.to_string());
@@ -388,10 +393,10 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     let (range, step) = word
         .split_once('/')
         .map_or((word, None), |(range, step)| (range, Some(step)));
-    let good_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
-    let good_range = match range.split_once('-') {
+    let is_valid_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
+    let is_valid_range = match range.split_once('-') {
         Some((from, to)) => number(from)? <= number(to)?,
         None => range == "*" && step.is_some(),
     };
-    (good_step && good_range).then(|| word.to_owned())
+    (is_valid_step && is_valid_range).then(|| word.to_owned())
 }

@@ -88,13 +88,13 @@ impl ResourceType for GroupResourceType {
             return Err(EngineError::invalid_value(&resource, "gid", problem));
         }
         let members = resource.get_list("members");
-        if let Some(bad) = members
+        if let Some(member) = members
             .into_iter()
             .find(|member| account_name::invalid_name_reason(member).is_some())
         {
             let problem = format!(
                 "contains `{}`, must be a list of user names",
-                bad.escape_debug()
+                member.escape_debug()
             );
             return Err(EngineError::invalid_value(&resource, "members", problem));
         }
@@ -117,7 +117,7 @@ impl ResourceType for GroupResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut wanted = resource.clone();
+        let mut desired = resource.clone();
         if let Some(members) = resource.get("members") {
             let found = state
                 .get("members")
@@ -128,9 +128,9 @@ impl ResourceType for GroupResourceType {
                 &found,
                 !resource.get_flag("auth_membership"),
             );
-            wanted.values.insert("members".to_owned(), members);
+            desired.values.insert("members".to_owned(), members);
         }
-        ResourcePlan::compare(&SCHEMA, &wanted, state)
+        ResourcePlan::compare(&SCHEMA, &desired, state)
     }
 
     fn apply_change(
@@ -141,7 +141,7 @@ impl ResourceType for GroupResourceType {
     ) -> Result<(), EngineError> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
-        let made = match change.property.as_str() {
+        let result = match change.property.as_str() {
             "ensure" if change.to.as_text() == Some("absent") => {
                 accounts.remove_group(&resource.name)
             }
@@ -158,7 +158,7 @@ impl ResourceType for GroupResourceType {
                 None => Ok(()),
             },
         };
-        made.map_err(|error| error.into_engine_error(resource))
+        result.map_err(|error| error.into_engine_error(resource))
     }
 
     fn list_instances(

@@ -49,11 +49,11 @@ impl ResourceType for MailaliasResourceType {
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let (recipient, file) = (
+        let (has_recipient, has_file) = (
             resource.get("recipient").is_some(),
             resource.get("file").is_some(),
         );
-        if recipient && file {
+        if has_recipient && has_file {
             return Err(EngineError::invalid_value(
                 &resource,
                 "file",
@@ -70,9 +70,9 @@ impl ResourceType for MailaliasResourceType {
             );
             return Err(EngineError::invalid_value(&resource, "name", problem));
         }
-        let bad =
+        let is_invalid =
             |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
-        if let Some(recipient) = resource.get_list("recipient").into_iter().find(bad) {
+        if let Some(recipient) = resource.get_list("recipient").into_iter().find(is_invalid) {
             let problem = format!(
                 "contains `{}`, must be a single line that is not empty",
                 recipient.escape_debug()
@@ -80,8 +80,8 @@ impl ResourceType for MailaliasResourceType {
             return Err(EngineError::invalid_value(&resource, "recipient", problem));
         }
         // `recipient` and `file` replace each other.
-        if recipient || file {
-            let other = if recipient { "file" } else { "recipient" };
+        if has_recipient || has_file {
+            let other = if has_recipient { "file" } else { "recipient" };
             resource
                 .values
                 .insert(other.to_owned(), ResourceValue::from("absent"));
@@ -146,12 +146,12 @@ impl RecordFormat for AliasesFormat {
         if first.starts_with(['#', ' ', '\t']) || first.trim().is_empty() {
             return (1, None);
         }
-        let more: Vec<&str> = rest.iter().take_while(continues).copied().collect();
+        let continuations: Vec<&str> = rest.iter().take_while(continues).copied().collect();
         let line = std::iter::once(*first)
-            .chain(more.iter().copied())
+            .chain(continuations.iter().copied())
             .collect::<Vec<_>>()
             .join(" ");
-        (1 + more.len(), parse_alias(&line))
+        (1 + continuations.len(), parse_alias(&line))
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, String> {

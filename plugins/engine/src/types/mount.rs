@@ -88,8 +88,8 @@ impl ResourceType for MountResourceType {
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         for name in ["fstype", "options", "pass", "dump"] {
-            let bad = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
-            if resource.get_text(name).as_ref().is_some_and(bad) {
+            let is_invalid = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
+            if resource.get_text(name).as_ref().is_some_and(is_invalid) {
                 let problem = "must be one word, without blanks";
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
@@ -133,12 +133,12 @@ impl ResourceType for MountResourceType {
             .get("ensure")
             .and_then(ResourceValue::as_text)
             .unwrap_or("absent");
-        let listed = matches!(found, "mounted" | "unmounted");
-        let mut wanted = resource.clone();
-        if wanted.get_text("ensure") == Some("defined") && listed {
-            wanted.values.remove("ensure");
+        let in_fstab = matches!(found, "mounted" | "unmounted");
+        let mut desired = resource.clone();
+        if desired.get_text("ensure") == Some("defined") && in_fstab {
+            desired.values.remove("ensure");
         }
-        let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
+        let mut plan = ResourcePlan::compare(&SCHEMA, &desired, state);
         for change in &mut plan.changes {
             if change.property == "ensure" {
                 // Unlike other types, Puppet uses the generic property message for `ensure` here.
@@ -150,7 +150,7 @@ impl ResourceType for MountResourceType {
             }
         }
         // A mount without an fstab line has no properties to compare.
-        if !listed {
+        if !in_fstab {
             plan.changes.retain(|change| change.property == "ensure");
         }
         ResourcePlan {
@@ -168,7 +168,7 @@ impl ResourceType for MountResourceType {
         let resource = &plan.resource;
         let found = plan.state.get("ensure").and_then(ResourceValue::as_text);
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
-        let store = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
+        let write_entry = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
         match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("absent")) => {
                 if is_mounted {
@@ -177,23 +177,23 @@ impl ResourceType for MountResourceType {
                 if found == Some("ghost") {
                     return Ok(());
                 }
-                store()
+                write_entry()
             }
             ("ensure", Some("mounted")) => {
-                store()?;
+                write_entry()?;
                 if is_mounted {
                     return Ok(());
                 }
                 run_mount_command(cx, resource, &["mount", &resource.name])
             }
             ("ensure", Some("unmounted")) => {
-                store()?;
+                write_entry()?;
                 if is_mounted {
                     run_mount_command(cx, resource, &["umount", &resource.name])?;
                 }
                 Ok(())
             }
-            _ => store(),
+            _ => write_entry(),
         }
     }
 
@@ -226,14 +226,14 @@ impl ResourceType for MountResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
-        let above = Path::new(&resource.name).ancestors().skip(1);
-        let mut wanted: Vec<AutorequireTarget> = above
+        let ancestors = Path::new(&resource.name).ancestors().skip(1);
+        let mut targets: Vec<AutorequireTarget> = ancestors
             .map(|path| path.to_string_lossy().into_owned())
             .filter(|path| siblings.find_resource("mount", path).is_some())
             .map(|path| ("mount", path))
             .collect();
-        wanted.extend(fstab_file(resource).autorequires());
-        wanted
+        targets.extend(fstab_file(resource).autorequires());
+        targets
     }
 
     fn list_instances(
@@ -242,16 +242,16 @@ impl ResourceType for MountResourceType {
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(&SCHEMA, "/")?;
         let mounted = mounted_paths(cx, &all)?;
-        let listed = fstab_file(&all)
+        let entries = fstab_file(&all)
             .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing mounts"))?;
-        let state = |(name, mut values): (String, ResourceValues)| {
-            let there = mounted.contains(&name);
-            let word = if there { "mounted" } else { "unmounted" };
+        let with_ensure = |(name, mut values): (String, ResourceValues)| {
+            let is_mounted = mounted.contains(&name);
+            let word = if is_mounted { "mounted" } else { "unmounted" };
             values.insert("ensure".to_owned(), ResourceValue::from(word));
             (name, values)
         };
-        Ok(listed.into_iter().map(state).collect())
+        Ok(entries.into_iter().map(with_ensure).collect())
     }
 }
 
@@ -280,8 +280,8 @@ fn mounted_paths(
             )(error));
         }
     };
-    let place = |line: &str| line.split(' ').nth(1).map(unescape_field);
-    Ok(text.lines().filter_map(place).collect())
+    let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
+    Ok(text.lines().filter_map(mount_point).collect())
 }
 
 fn run_mount_command(
@@ -295,11 +295,11 @@ fn run_mount_command(
     }
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
-    let running = format!("running {}", argv.join(" "));
+    let operation = format!("running {}", argv.join(" "));
     let output = cx
         .system
         .run_command(&command)
-        .map_err(EngineError::during(resource, running))?;
+        .map_err(EngineError::during(resource, operation))?;
     if output.is_success() {
         return Ok(());
     }
@@ -312,7 +312,7 @@ fn run_mount_command(
     Err(EngineError::failed(resource, problem))
 }
 
-/// `device place fstype options dump pass`; blanks are written as `\040`.
+/// `device mountpoint fstype options dump pass`; blanks are written as `\040`.
 #[derive(Debug)]
 pub struct FstabFormat;
 

@@ -3,8 +3,7 @@
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, quote_value};
 use crate::providers::package::{
-    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState as Found,
-    choose_provider,
+    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState, choose_provider,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
@@ -85,17 +84,18 @@ impl ResourceType for PackageResourceType {
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let more = match resource.get_text("provider") {
+        let extra_characters = match resource.get_text("provider") {
             Some("npm") => "@/",
             Some("pip" | "pip3") => "[],",
             _ => "",
         };
-        let allowed =
-            |c: char| c.is_ascii_alphanumeric() || "+-.:_".contains(c) || more.contains(c);
-        if !resource.name.chars().all(allowed)
-            || !resource
-                .name
-                .starts_with(|c: char| c.is_ascii_alphanumeric() || (c == '@' && more.contains(c)))
+        let is_allowed = |c: char| {
+            c.is_ascii_alphanumeric() || "+-.:_".contains(c) || extra_characters.contains(c)
+        };
+        if !resource.name.chars().all(is_allowed)
+            || !resource.name.starts_with(|c: char| {
+                c.is_ascii_alphanumeric() || (c == '@' && extra_characters.contains(c))
+            })
         {
             let problem = format!(
                 "is `{}`, must be a package name: letters, digits, `+-.:_`",
@@ -109,10 +109,10 @@ impl ResourceType for PackageResourceType {
             let problem = "cannot be given while `ensure` is `absent` or `purged`";
             return Err(EngineError::invalid_value(&resource, "mark", problem));
         }
-        let version = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
+        let is_version_character = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
         if let Some(ensure) = resource
             .get_text("ensure")
-            .filter(|text| text.is_empty() || !text.chars().all(version))
+            .filter(|text| text.is_empty() || !text.chars().all(is_version_character))
         {
             let problem = format!(
                 "is `{ensure}`, must be a keyword or one version; version ranges are not supported"
@@ -120,9 +120,9 @@ impl ResourceType for PackageResourceType {
             return Err(EngineError::invalid_value(&resource, "ensure", problem));
         }
         for name in ["install_options", "uninstall_options"] {
-            let no_option = |option: &&str| !option.starts_with('-');
-            if let Some(bad) = resource.get_list(name).into_iter().find(no_option) {
-                let problem = format!("contains `{bad}`, must be options that begin with `-`");
+            let is_no_option = |option: &&str| !option.starts_with('-');
+            if let Some(option) = resource.get_list(name).into_iter().find(is_no_option) {
+                let problem = format!("contains `{option}`, must be options that begin with `-`");
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
@@ -269,7 +269,7 @@ impl ResourceType for PackageResourceType {
     }
 }
 
-fn package_values(package: &Found) -> ResourceValues {
+fn package_values(package: &PackageState) -> ResourceValues {
     let ensure = match &package.status {
         PackageInstallStatus::Installed(version) => version.as_str(),
         PackageInstallStatus::Removed => "absent",
@@ -300,11 +300,11 @@ fn is_ensured(desired: &ResourceValue, found: &ResourceValue, state: &ResourceSt
 
 /// Puppet's messages: `purged` whatever the previous state, `created` if it was absent.
 fn with_ensure_message(change: PropertyChange, newest: Option<&ResourceValue>) -> PropertyChange {
-    let gone = change.from.as_ref().is_some_and(is_gone);
+    let was_absent = change.from.as_ref().is_some_and(is_gone);
     match change.to.as_text() {
         Some("purged") => change.with_message("purged"),
         Some("absent") => change.with_message("removed"),
-        _ if gone => change.with_message("created"),
+        _ if was_absent => change.with_message("created"),
         Some("latest") => {
             let (from, to) = (quote_value(change.from.as_ref()), quote_value(newest));
             change.with_message(format!("ensure changed {from} to {to}"))

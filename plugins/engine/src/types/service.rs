@@ -2,7 +2,7 @@
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::service::{ServiceOperation, ServiceState as Found, choose_provider};
+use crate::providers::service::{ServiceOperation, ServiceState, choose_provider};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -107,9 +107,9 @@ impl ResourceType for ServiceResourceType {
         // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
-        let more = resource.get_text("ensure") == Some("running")
+        let must_exist = resource.get_text("ensure") == Some("running")
             || matches!(resource.get_text("enable"), Some("true" | "mask"));
-        let found = if more {
+        let found = if must_exist {
             found.require_known(resource)?
         } else {
             found
@@ -150,14 +150,14 @@ impl ResourceType for ServiceResourceType {
         change: &PropertyChange,
     ) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        let action = match (change.property.as_str(), change.to.as_text()) {
+        let operation = match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("running")) => ServiceOperation::Start,
             ("ensure", _) => ServiceOperation::Stop,
             (_, Some("true")) => ServiceOperation::Enable,
             (_, Some("mask")) => ServiceOperation::Mask,
             _ => ServiceOperation::Disable,
         };
-        choose_provider(cx, resource)?.run_operation(cx, resource, action)
+        choose_provider(cx, resource)?.run_operation(cx, resource, operation)
     }
 
     fn supports_refresh(&self) -> bool {
@@ -194,8 +194,8 @@ impl ResourceType for ServiceResourceType {
 }
 
 fn check_name(resource: &Resource) -> Result<(), EngineError> {
-    let bad = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
-    if !resource.name.contains(bad) && !resource.name.starts_with(['-', '.']) {
+    let is_invalid = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
+    if !resource.name.contains(is_invalid) && !resource.name.starts_with(['-', '.']) {
         return Ok(());
     }
     let problem = format!(
@@ -205,7 +205,7 @@ fn check_name(resource: &Resource) -> Result<(), EngineError> {
     Err(EngineError::invalid_value(resource, "name", problem))
 }
 
-fn service_values(found: &Found) -> ResourceValues {
+fn service_values(found: &ServiceState) -> ResourceValues {
     let ensure = if found.running { "running" } else { "stopped" };
     ResourceValues::from([
         ("ensure".to_owned(), ResourceValue::from(ensure)),

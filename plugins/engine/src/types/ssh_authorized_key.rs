@@ -121,18 +121,18 @@ impl ResourceType for SshAuthorizedKeyResourceType {
                 .values
                 .insert("type".to_owned(), ResourceValue::Text(full));
         }
-        let base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+        let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
         if resource
             .get_text("key")
-            .is_some_and(|key| key.is_empty() || !key.chars().all(base64))
+            .is_some_and(|key| key.is_empty() || !key.chars().all(is_base64))
         {
             let problem = "must be only the base64 text, without key type and comment";
             return Err(EngineError::invalid_value(&resource, "key", problem));
         }
-        let bad = |option: &&str| {
+        let is_invalid = |option: &&str| {
             *option != "absent" && split_options(option).is_none_or(|all| all.len() != 1)
         };
-        if let Some(option) = resource.get_list("options").into_iter().find(bad) {
+        if let Some(option) = resource.get_list("options").into_iter().find(is_invalid) {
             let problem =
                 format!("contains `{option}`, must be options, each `word` or `word=\"value\"`");
             return Err(EngineError::invalid_value(&resource, "options", problem));
@@ -203,11 +203,11 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         cx: &ResourceContext<'_>,
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let failing = |error: SystemError| EngineError::during(&all, "listing keys")(error);
+        let to_error = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
-        for user in account_names::list_users(cx).map_err(failing)? {
+        for user in account_names::list_users(cx).map_err(to_error)? {
             let file = ParsedFile::new(&AuthorizedKeysFormat, default_target(&user));
-            for (name, mut values) in file.list_instances(cx.system).map_err(failing)? {
+            for (name, mut values) in file.list_instances(cx.system).map_err(to_error)? {
                 values.insert("user".to_owned(), ResourceValue::Text(user.name.clone()));
                 instances.push((name, values));
             }
@@ -237,13 +237,13 @@ fn keys_file(
     let owner = account_names::settable_owner(cx.system, user.as_ref()).map_err(
         EngineError::during(resource, "inspecting the root directory"),
     )?;
-    let with = |mode| FileAttributes {
+    let with_mode = |mode| FileAttributes {
         mode: Some(mode),
         ..owner
     };
     Ok(target.map(|path| ParsedFile {
-        created: with(0o600),
-        directory: Some(with(0o700)),
+        created: with_mode(0o600),
+        directory: Some(with_mode(0o700)),
         ..ParsedFile::new(&AuthorizedKeysFormat, path)
     }))
 }

@@ -90,17 +90,17 @@ impl ResourceType for SshkeyResourceType {
             let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
             return Err(EngineError::invalid_value(&resource, "type", problem));
         }
-        let bad = |name: &str| {
+        let is_invalid = |name: &str| {
             name.is_empty()
                 || name.contains(|c: char| c.is_whitespace() || c == ',')
                 || name.starts_with(['|', '#', '@'])
         };
-        if bad(&host) {
+        if is_invalid(&host) {
             let problem = format!("is `{host}`, must be one host name, without blanks or commas");
             return Err(EngineError::invalid_value(&resource, "name", problem));
         }
         let aliases = resource.get_list("host_aliases").into_iter();
-        if let Some(alias) = aliases.map(str::to_owned).find(|alias| bad(alias)) {
+        if let Some(alias) = aliases.map(str::to_owned).find(|alias| is_invalid(alias)) {
             let problem = format!("contains `{alias}`, must be a list of host names");
             return Err(EngineError::invalid_value(
                 &resource,

@@ -173,19 +173,19 @@ impl ResourceType for UserResourceType {
         };
         let mut values = user_values(&found);
         // If the desired group is given by name and matches, report it by name.
-        if let Some(wanted) = resource.get_text("gid") {
+        if let Some(desired_group) = resource.get_text("gid") {
             let group = accounts
-                .find_group(wanted, local)
+                .find_group(desired_group, local)
                 .map_err(|error| error.into_engine_error(resource))?;
             if group.is_some_and(|group| group.gid == found.gid) {
-                values.insert("gid".to_owned(), ResourceValue::from(wanted));
+                values.insert("gid".to_owned(), ResourceValue::from(desired_group));
             }
         }
         Ok(ResourceState { values })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut wanted = resource.clone();
+        let mut desired = resource.clone();
         if let Some(groups) = resource.get("groups") {
             let found = state
                 .get("groups")
@@ -193,9 +193,9 @@ impl ResourceType for UserResourceType {
                 .unwrap_or_default();
             let keep = resource.get_text("membership") != Some("inclusive");
             let groups = merge_lists(&groups.as_list(), &found, keep);
-            wanted.values.insert("groups".to_owned(), groups);
+            desired.values.insert("groups".to_owned(), groups);
         }
-        let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
+        let mut plan = ResourcePlan::compare(&SCHEMA, &desired, state);
         for change in &mut plan.changes {
             if change.property == "groups" {
                 *change = change.clone().with_list_delimiter(",");
@@ -212,7 +212,7 @@ impl ResourceType for UserResourceType {
     ) -> Result<(), EngineError> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
-        let made = if change.property != "ensure" {
+        let result = if change.property != "ensure" {
             let Some(change) = user_change(resource, change) else {
                 return Ok(());
             };
@@ -222,7 +222,7 @@ impl ResourceType for UserResourceType {
         } else {
             accounts.create_user(&new_user(resource))
         };
-        made.map_err(|error| error.into_engine_error(resource))
+        result.map_err(|error| error.into_engine_error(resource))
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
@@ -300,10 +300,10 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
     };
     let age = |name: &'static str| {
         let days = resource.get(name).and_then(ResourceValue::as_int);
-        let bad = days.filter(|days| !(-1..=1_000_000).contains(days));
+        let invalid = days.filter(|days| !(-1..=1_000_000).contains(days));
         (
             name,
-            bad.map(|days| format!("is {days}, must be a number of days from -1 to 1000000")),
+            invalid.map(|days| format!("is {days}, must be a number of days from -1 to 1000000")),
         )
     };
     let secret = resource
@@ -382,8 +382,8 @@ fn is_expiry(day: &str) -> bool {
 }
 
 /// Sorted and deduplicated, so that lists compare as sets.
-pub(super) fn merge_lists(wanted: &[&str], found: &[&str], keep: bool) -> ResourceValue {
-    let mut names: BTreeSet<&str> = wanted
+pub(super) fn merge_lists(desired: &[&str], found: &[&str], keep: bool) -> ResourceValue {
+    let mut names: BTreeSet<&str> = desired
         .iter()
         .copied()
         .filter(|name| *name != "absent")

@@ -97,11 +97,11 @@ impl ConfinedRoot {
             .try_clone()
             .map_err(|source| file_error("open", path, source))?;
         let mut searchable = true;
-        for step in names {
-            directory = match open_directory(&directory, &step) {
+        for component in names {
+            directory = match open_directory(&directory, &component) {
                 Ok(next) => next,
                 Err(Errno::NOENT) => return Ok(None),
-                Err(Errno::NOTDIR) if !is_link(&directory, &step) => return Ok(None),
+                Err(Errno::NOTDIR) if !is_link(&directory, &component) => return Ok(None),
                 Err(Errno::NOTDIR) => return Err(errno_error("open", path)(Errno::LOOP)),
                 Err(source) => return Err(errno_error("open", path)(source)),
             };
@@ -138,30 +138,33 @@ impl ConfinedEntry {
 
     /// Opens a file or directory for reading; does not block on a pipe. Rejects links, devices, pipes and sockets.
     pub fn open(&self) -> Result<ConfinedFile, SystemError> {
-        let refused = || {
+        let kind_error = || {
             let source = io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "it is not a regular file or directory",
             );
             file_error("open", &self.path, source)
         };
-        let usable = |status: &EntryStatus| {
+        let is_readable_kind = |status: &EntryStatus| {
             matches!(
                 status.metadata.kind,
                 FileEntryKind::File | FileEntryKind::Directory
             )
         };
         // Check the kind before opening as well, because opening a device can have side effects.
-        if self.status()?.is_some_and(|status| !usable(&status)) {
-            return Err(refused());
+        if self
+            .status()?
+            .is_some_and(|status| !is_readable_kind(&status))
+        {
+            return Err(kind_error());
         }
         let file = self
             .open_at(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
             .map_err(errno_error("open", &self.path))?;
         let status = EntryStatus::of_descriptor(&file)
             .map_err(|source| file_error("stat", &self.path, source))?;
-        if !usable(&status) {
-            return Err(refused());
+        if !is_readable_kind(&status) {
+            return Err(kind_error());
         }
         Ok(ConfinedFile {
             file,
@@ -371,17 +374,17 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 
 /// Components of an absolute path; rejects `..`.
 fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
-    let refused = || SystemError::Path {
+    let invalid_path = || SystemError::Path {
         path: path.to_owned(),
     };
     let mut parts = path.components();
     if parts.next() != Some(Component::RootDir) {
-        return Err(refused());
+        return Err(invalid_path());
     }
     parts
         .map(|part| match part {
             Component::Normal(name) => Ok(name.to_owned()),
-            _ => Err(refused()),
+            _ => Err(invalid_path()),
         })
         .collect()
 }

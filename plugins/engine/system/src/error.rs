@@ -36,12 +36,12 @@ pub enum SystemError {
         path: PathBuf,
     },
     /// Another process holds the lock.
-    #[error("{} is still locked by another process after {} s", path.display(), patience.as_secs())]
+    #[error("{} is still locked by another process after {} s", path.display(), timeout.as_secs())]
     Locked {
         /// Path of the lock file on the node.
         path: PathBuf,
         /// The wait time.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The program could not be started.
     #[error("cannot start `{program}`")]
@@ -54,7 +54,7 @@ pub enum SystemError {
     },
     /// Communication with an interactive program failed.
     #[error("cannot communicate with `{program}`")]
-    Talk {
+    Communication {
         /// The requested program.
         program: String,
         /// The system error.
@@ -79,10 +79,10 @@ pub enum SystemError {
         after: Duration,
     },
     /// The view of the machine does not permit the operation; nothing was changed.
-    #[error("a plan for a remote caller does not {what}")]
+    #[error("a plan for a remote caller does not {operation}")]
     NotAllowed {
         /// The operation, as in "run `/bin/sh`".
-        what: String,
+        operation: String,
     },
     /// The caller cancelled the request; the process group was killed.
     #[error("`{program}` was stopped because the request was cancelled")]
@@ -110,8 +110,8 @@ pub fn error_chain(error: &dyn Error) -> String {
 }
 
 /// Formats a message followed by the causes of an error.
-pub fn with_causes(words: impl Into<String>, error: &dyn Error) -> String {
-    let mut line = words.into();
+pub fn with_causes(message: impl Into<String>, error: &dyn Error) -> String {
+    let mut line = message.into();
     let mut cause = error.source();
     while let Some(inner) = cause {
         line.push_str(": ");

@@ -25,16 +25,16 @@ pub fn pause(duration: Duration) {
     thread::sleep(duration);
 }
 
-/// Blocks this thread until the condition is true, at most `patience`; returns whether it became true. For conditions without kernel notification:
+/// Blocks this thread until the condition is true, at most `timeout`; returns whether it became true. For conditions without kernel notification:
 /// the exit of a
 /// process that is not our child, a file written by another process.
-pub fn wait_until(patience: Duration, so: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
+pub fn wait_until(timeout: Duration, condition: impl Fn() -> bool) -> bool {
+    let started = Instant::now();
     loop {
-        if so() {
+        if condition() {
             return true;
         }
-        let left = patience.saturating_sub(begun.elapsed());
+        let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
             return false;
         }

@@ -29,13 +29,13 @@ impl AgentAction for FilemgrRemoveAction {
         cx: &CallContext,
         input: FilemgrRemoveInput,
     ) -> Result<FileChangeOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
             // Do not follow links: the link itself is removed, not its target.
-            let admitted = fence.admit_path(&*system, &input.path, false)?;
+            let admitted = policy.admit_path(&*system, &input.path, false)?;
             let path = &admitted.path;
-            let refused = |why: &str| {
-                let message = format!("{} is not removed: {why}", path.display());
+            let refused = |reason: &str| {
+                let message = format!("{} is not removed: {reason}", path.display());
                 Err(ActionError::invalid_input(message))
             };
             let Some(entry) = &admitted.entry else {

@@ -49,7 +49,7 @@ pub fn describe_enforcement(
                 "confined by Landlock and seccomp, except for {some}, which this kernel does not support"
             ),
         },
-        (Some(wanted), false) if wanted.required => {
+        (Some(confined), false) if confined.required => {
             "not run, because the kernel has no Landlock".to_owned()
         }
         (Some(_), false) => {

@@ -156,7 +156,7 @@ pub fn read_reply(
         .filter(|message| !message.trim().is_empty())
         .map_or_else(
             || "the agent returned no error message".to_owned(),
-            |said| shorten_message(&said),
+            |message| shorten_message(&message),
         );
     Ok(Err(ActionError {
         status,
@@ -185,7 +185,7 @@ pub fn read_activation(bytes: &[u8]) -> Result<bool, ExternalReplyError> {
 pub fn script_failure(code: i32, message: &str) -> ActionError {
     let message = match message.trim() {
         "" => format!("the script exited with code {code} and printed no error message"),
-        said => shorten_message(said),
+        text => shorten_message(text),
     };
     let status = match code {
         2 => ReplyStatus::UnknownAction,
@@ -206,12 +206,12 @@ fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ExternalReplyErr
     }
     // The parser's message is not forwarded: it may quote a value that is a secret.
     let object: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
-        let what = match error.classify() {
+        let problem = match error.classify() {
             serde_json::error::Category::Data => "not a JSON object",
             _ => "not JSON",
         };
         let (line, column) = (error.line(), error.column());
-        ExternalReplyError::Malformed(format!("{what}, at line {line} column {column}"))
+        ExternalReplyError::Malformed(format!("{problem}, at line {line} column {column}"))
     })?;
     // Deserialise through an object: serde also accepts a list in place of a struct, with all fields left out.
     serde_json::from_value(Value::Object(object)).map_err(|_| {

@@ -51,16 +51,16 @@ struct PoolMemberRow {
 }
 
 impl PoolMemberRow {
-    fn from_member(party: &PoolMember, at: Millis) -> Self {
+    fn from_member(member: &PoolMember, at: Millis) -> Self {
         Self {
-            node: party.node.to_string(),
-            run: party.run.to_string(),
-            fence: party.revision,
-            priority: party.priority,
-            limit: if party.occupied { 0 } else { party.limit },
-            age: at.saturating_sub(party.since) / 1000,
-            expires: party.expires.saturating_sub(at) / 1000,
-            occupied: party.occupied,
+            node: member.node.to_string(),
+            run: member.run.to_string(),
+            fence: member.revision,
+            priority: member.priority,
+            limit: if member.occupied { 0 } else { member.limit },
+            age: at.saturating_sub(member.since) / 1000,
+            expires: member.expires.saturating_sub(at) / 1000,
+            occupied: member.occupied,
         }
     }
 }
@@ -90,10 +90,10 @@ impl AgentAction for PermitListAction {
                 .inspect_pool(&name)
                 .await
                 .map_err(|error| to_action_error(&error))?;
-            let rows = |parties: &[PoolMember]| -> Vec<PoolMemberRow> {
-                parties
+            let rows = |members: &[PoolMember]| -> Vec<PoolMemberRow> {
+                members
                     .iter()
-                    .map(|party| PoolMemberRow::from_member(party, at))
+                    .map(|member| PoolMemberRow::from_member(member, at))
                     .collect()
             };
             pools.push(PermitPoolRow {

@@ -215,13 +215,13 @@ impl SelectParser {
     fn parse_nested<T>(
         &mut self,
         at: usize,
-        read: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
+        parse: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
     ) -> Result<T, FilterFault> {
         if self.depth == MAX_SELECT_DEPTH {
             return Err(too_deep(at));
         }
         self.depth += 1;
-        let found = read(self)?;
+        let found = parse(self)?;
         self.depth -= 1;
         Ok(found)
     }

@@ -252,9 +252,9 @@ fn chage_arguments(new: &NewUser) -> Option<Vec<String>> {
         .then(|| [vec!["chage".to_owned()], options, vec![new.name.clone()]].concat())
 }
 
-fn tool_error(program: &str, code: i32, said: &str) -> AccountError {
+fn tool_error(program: &str, code: i32, output: &str) -> AccountError {
     AccountError::Refused(format!(
         "`{program}` ended with code {code}: {}",
-        said.trim()
+        output.trim()
     ))
 }

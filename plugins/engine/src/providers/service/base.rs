@@ -34,9 +34,9 @@ impl ServiceProvider for BaseServiceProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: ServiceOperation,
+        operation: ServiceOperation,
     ) -> Result<(), EngineError> {
-        match action {
+        match operation {
             ServiceOperation::Start => {
                 match resource.get_text("start").or(resource.get_text("binary")) {
                     Some(line) => run_checked(cx, resource, &["/bin/sh", "-c", line]),
@@ -91,9 +91,9 @@ fn find_process(
     })?;
     let output = run_program(cx, resource, &["ps", "-eo", "pid=,args="])?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    let number = |line: &str| {
+    let matching_pid = |line: &str| {
         let (pid, args) = line.trim_start().split_once(' ')?;
         pattern.is_match(args).then(|| pid.to_owned())
     };
-    Ok(table.lines().find_map(number))
+    Ok(table.lines().find_map(matching_pid))
 }

@@ -152,8 +152,8 @@ impl ResourceType for ExecResourceType {
                 "is empty, must contain at least one exit code",
             ));
         }
-        let relative = |path: &&str| !path.starts_with('/');
-        if let Some(path) = resource.get_list("creates").into_iter().find(relative) {
+        let is_relative = |path: &&str| !path.starts_with('/');
+        if let Some(path) = resource.get_list("creates").into_iter().find(is_relative) {
             let problem = format!("contains `{path}`, must be absolute paths");
             return Err(EngineError::invalid_value(&resource, "creates", problem));
         }
@@ -222,8 +222,8 @@ impl ResourceType for ExecResourceType {
         resource: &Resource,
         _: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
-        let mut wanted: Vec<AutorequireTarget> = Vec::new();
-        wanted.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
+        let mut targets: Vec<AutorequireTarget> = Vec::new();
+        targets.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
         for name in ["command", "onlyif", "unless"] {
             let lines = resource.get_list(name);
             // A list contains program and arguments; only the program is a dependency.
@@ -233,26 +233,26 @@ impl ResourceType for ExecResourceType {
                 &lines
             };
             let files = lines.iter().filter_map(|line| command::leading_path(line));
-            wanted.extend(files.map(|file| ("file", file.to_owned())));
+            targets.extend(files.map(|file| ("file", file.to_owned())));
         }
-        let by_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
-        wanted.extend(
+        let is_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
+        targets.extend(
             resource
                 .get_text("user")
-                .filter(by_name)
+                .filter(is_name)
                 .map(|user| ("user", user.to_owned())),
         );
-        wanted
+        targets
     }
 }
 
 /// Runs the command with the configured number of tries.
 fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
-    cx.memo.packages.clear();
+    cx.cache.packages.clear();
     let output = run_tries(cx, resource)?;
-    let good = is_expected_exit(resource, &output);
+    let is_success = is_expected_exit(resource, &output);
     if matches!(
-        (resource.get_text("logoutput"), good),
+        (resource.get_text("logoutput"), is_success),
         (Some("true"), _) | (Some("on_failure"), false)
     ) {
         output
@@ -260,7 +260,7 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
             .lines()
             .for_each(|line| cx.log_line(line));
     }
-    if good {
+    if is_success {
         return Ok(());
     }
     let (line, returns) = (
@@ -312,8 +312,8 @@ fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOut
         .get("tries")
         .and_then(ResourceValue::as_int)
         .unwrap_or(1);
-    let pause = duration_parameter(resource, "try_sleep").unwrap_or_default();
-    let once = || {
+    let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
+    let run_once = || {
         run_command(
             cx,
             resource,
@@ -321,13 +321,13 @@ fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOut
             "command",
         )
     };
-    let mut output = once()?;
+    let mut output = run_once()?;
     for _ in 1..tries {
         if is_expected_exit(resource, &output) {
             break;
         }
-        wait_unless_cancelled(pause, &cx.cancel);
-        output = once()?;
+        wait_unless_cancelled(delay, &cx.cancel);
+        output = run_once()?;
     }
     Ok(output)
 }
@@ -338,12 +338,12 @@ fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
         .contains(&output.code.to_string().as_str())
 }
 
-/// Runs a command or a guard. `what` starts the timeout message.
+/// Runs a command or a guard. `label` starts the timeout message.
 fn run_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     mut command: Command,
-    what: &str,
+    label: &str,
 ) -> Result<CommandOutput, EngineError> {
     command.timeout = duration_parameter(resource, "timeout");
     let program = command.program_name().to_owned();
@@ -355,29 +355,29 @@ fn run_command(
                 let limit = after.as_secs_f64();
                 EngineError::failed(
                     resource,
-                    format!("{what} exceeded its timeout of {limit} s"),
+                    format!("{label} exceeded its timeout of {limit} s"),
                 )
             }
             error if error.is_not_found() => {
-                let place = command
+                let missing_directory = command
                     .cwd
                     .as_deref()
                     .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
                 EngineError::failed(
                     resource,
-                    match place {
+                    match missing_directory {
                         Some(cwd) => format!("working directory {} does not exist", cwd.display()),
                         None => format!("could not find command '{program}'"),
                     },
                 )
             }
-            other => EngineError::during(resource, format!("running {what}"))(other),
+            other => EngineError::during(resource, format!("running {label}"))(other),
         })?;
     // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {
         return Err(EngineError::failed(
             resource,
-            format!("{what} returned 127: {}", output.combined_text().trim()),
+            format!("{label} returned 127: {}", output.combined_text().trim()),
         ));
     }
     Ok(output)
@@ -393,9 +393,9 @@ fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
 
 /// Sleeps until the pause is over or the flag is set.
 fn wait_unless_cancelled(duration: Duration, cancel: &CancelFlag) {
-    let end = Instant::now() + duration;
+    let deadline = Instant::now() + duration;
     while !cancel.is_cancelled() {
-        match end.checked_duration_since(Instant::now()) {
+        match deadline.checked_duration_since(Instant::now()) {
             Some(left) if !left.is_zero() => pause(left.min(CANCEL_POLL_INTERVAL)),
             _ => break,
         }

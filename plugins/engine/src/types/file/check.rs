@@ -72,7 +72,7 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     if resource.get("source").is_none() {
         return Ok(());
     }
-    let judge = |source: &str| {
+    let normalise = |source: &str| {
         let source = source.trim_end_matches('/');
         if source.starts_with("puppet://") {
             return Ok(source.to_owned());
@@ -89,7 +89,7 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     let sources: Vec<String> = resource
         .get_list("source")
         .into_iter()
-        .map(judge)
+        .map(normalise)
         .collect::<Result<_, _>>()?;
     if sources.is_empty() {
         let problem = "is an empty list, must contain at least one source";
@@ -118,8 +118,8 @@ fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
 
 fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
     let kind = resource.get_text("checksum").unwrap_or("sha256");
-    let times = matches!(kind, "none" | "mtime" | "ctime");
-    let conflict = if times && resource.get("content").is_some() {
+    let ignores_content = matches!(kind, "none" | "mtime" | "ctime");
+    let conflict = if ignores_content && resource.get("content").is_some() {
         Some("content")
     } else {
         (kind == "none" && resource.get("source").is_some()).then_some("source")
@@ -156,10 +156,10 @@ fn check_recursion(resource: &Resource) -> Result<(), EngineError> {
         let problem = "is `remote`, which needs a `source`";
         return Err(EngineError::invalid_value(resource, "recurse", problem));
     }
-    for (name, least) in [("recurselimit", 0), ("max_files", -1)] {
+    for (name, minimum) in [("recurselimit", 0), ("max_files", -1)] {
         let number = resource.get(name).and_then(ResourceValue::as_int);
-        if let Some(number) = number.filter(|number| *number < least) {
-            let problem = format!("is {number}, must be {least} or more");
+        if let Some(number) = number.filter(|number| *number < minimum) {
+            let problem = format!("is {number}, must be {minimum} or more");
             return Err(EngineError::invalid_value(resource, name, problem));
         }
     }

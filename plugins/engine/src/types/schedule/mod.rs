@@ -71,11 +71,11 @@ impl ScheduleResourceType {
         let (name, period, repeat) = PREDECLARED_SCHEDULES
             .iter()
             .find(|(known, ..)| *known == name)?;
-        let words = serde_json::Map::from_iter([
+        let attributes = serde_json::Map::from_iter([
             ("period".to_owned(), (*period).into()),
             ("repeat".to_owned(), (*repeat).into()),
         ]);
-        munge_resource(&SCHEMA, name, &words).ok()
+        munge_resource(&SCHEMA, name, &attributes).ok()
     }
 
     /// Whether the schedule (a resource of this type) allows another resource to be changed now, given when that resource was last
