@@ -107,10 +107,9 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
 /// All current problems. Inspects disks; blocks.
 pub(crate) fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Vec<HealthFinding> {
     let mut findings = core.health.current_findings();
-    findings.extend(audit_finding(
-        &core.audit.status(),
-        core.audit.lost_records(),
-    ));
+    // Read first: the writer sets the error before it counts the lost records.
+    let lost = core.audit.lost_records();
+    findings.extend(audit_finding(&core.audit.status(), lost));
     findings.extend(own_token_finding(core));
     findings.extend(journal_finding(core));
     findings.extend(account_token_finding(core));

@@ -507,12 +507,12 @@ mod tests {
             assert_eq!(outcome, InsertionOutcome::New);
             id
         };
-        for _ in 0..COMPACT_THRESHOLD / 2 {
+        for _ in 0..COMPACT_THRESHOLD / 4 * 3 {
             insert(100, 0);
         }
         // All of the former have expired: the journal is long, and the cache is short.
         let now = LATER;
-        let mut alive: Vec<Uuid> = (0..=COMPACT_THRESHOLD / 2)
+        let mut alive: Vec<Uuid> = (0..=COMPACT_THRESHOLD / 4)
             .map(|_| insert(now + 900, now))
             .collect();
         let grown = fs_len(&path);

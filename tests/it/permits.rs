@@ -165,7 +165,7 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
     let refused = enter(&third, impatient).await.unwrap_err();
     let told = refused.to_string();
     assert!(
-        told.contains("held by living.example.net"),
+        told.contains("current holders: living.example.net"),
         "{told}: a living holder was pushed out"
     );
     assert!(!permit.lost_token().is_cancelled());

@@ -101,7 +101,7 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
     assert!(
         problems[0]
             .to_string()
-            .contains("rpcutil.policy:2:1: fields are separated by spaces"),
+            .contains("rpcutil.policy:2:1: the fields are separated by spaces"),
         "{}",
         problems[0]
     );

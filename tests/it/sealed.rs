@@ -109,7 +109,10 @@ async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_wo
     let altered = answer(&world, own, false, flip).await;
     for (status, message) in [other, moved, altered] {
         assert_eq!(status, ReplyStatus::InvalidData, "{message}");
-        assert!(message.contains("`password` cannot be opened"), "{message}");
+        assert!(
+            message.contains("cannot decrypt the input `password`"),
+            "{message}"
+        );
         assert!(!message.contains(PASSWORD));
     }
     let (status, message) = answer(&world, own, false, |text| text).await;

@@ -1,6 +1,7 @@
 //! Refuses JSON with duplicate keys in an object, at any depth. Parsers differ in which of two values they keep, so two readers
 //! could see different requests. Builds no value.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -36,13 +37,14 @@ impl<'de> Visitor<'de> for UniqueKeysVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
+        let mut seen = SeenKeys::default();
+        while let Some(key) = map.next_key_seed(KeySeed)? {
             map.next_value_seed(self)?;
-            if let Some(key) = seen.replace(key) {
+            if seen.contains(&key) {
                 let start: String = key.chars().take(64).collect();
                 return Err(A::Error::custom(format_args!("duplicate key `{start}`")));
             }
+            seen.insert(key);
         }
         Ok(())
     }
@@ -74,6 +76,56 @@ impl<'de> Visitor<'de> for UniqueKeysVisitor {
 
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
         Ok(())
+    }
+}
+
+/// The keys of one object so far. Most objects of a request have few: comparing those costs less than hashing them.
+#[derive(Default)]
+struct SeenKeys<'de> {
+    first: Vec<Cow<'de, str>>,
+    others: HashSet<Cow<'de, str>>,
+}
+
+impl<'de> SeenKeys<'de> {
+    const MAX_COMPARED: usize = 16;
+
+    fn contains(&self, key: &Cow<'de, str>) -> bool {
+        self.first.contains(key) || self.others.contains(key)
+    }
+
+    fn insert(&mut self, key: Cow<'de, str>) {
+        if self.first.len() < Self::MAX_COMPARED {
+            self.first.push(key);
+        } else {
+            self.others.insert(key);
+        }
+    }
+}
+
+/// Reads a key. It is borrowed from the text unless it has escapes.
+struct KeySeed;
+
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Cow<'de, str>, D::Error> {
+        source.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeySeed {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(key))
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(key.to_owned()))
     }
 }
 

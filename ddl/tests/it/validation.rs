@@ -46,7 +46,7 @@ fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
     let install = ddl.find_action("install").unwrap();
     for (given, expected) in [
         (json!({"package": 7}), "must be a string, but is 7"),
-        (json!({"package": "a;b"}), "and is \"a;b\""),
+        (json!({"package": "a;b"}), "but is \"a;b\""),
         (
             json!({"package": "p".repeat(91)}),
             "must not be longer than 90 characters",

@@ -205,7 +205,7 @@ mod tests {
             text,
             "web1.acme.net  match\n\
              db1            no match\n\
-             db2            unknown, would ask service(\"sshd\")\n"
+             db2            unknown, would query service(\"sshd\")\n"
         );
         let text = document.render_text(true);
         assert!(text.contains("\n    false     -C apache\n"), "{text}");

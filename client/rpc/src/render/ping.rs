@@ -243,7 +243,7 @@ mod tests {
             .to_vec();
         assert_eq!(
             render_ping_graph(&pongs, 80).unwrap(),
-            "█▄   ▂\n50 ms each, 0 to 300 ms; the highest is 4 nodes"
+            "█▄   ▂\n50 ms per bar, 0 to 300 ms; the highest bar is 4 nodes"
         );
         assert_eq!(
             render_ping_graph(&pongs, 4).unwrap(),

@@ -110,7 +110,7 @@ fn what_is_no_name_is_told_with_its_place() {
         ("web1\n\nweb 2\n", "line 3: `web 2` contains ' '"),
         ("web1\n*\n", "line 2: `*` contains '*'"),
         (r#"["a", "b!"]"#, "name 2: `b!` contains '!'"),
-        ("\u{1b}[2J", "line 1: `\\u{1b}[2J` holds"),
+        ("\u{1b}[2J", "line 1: `\\u{1b}[2J` contains"),
         (r#"["a", 7]"#, "entry 2 is not a node"),
         (r#"[{"name": "a"}]"#, "entry 1 is not a node"),
         (r#"["a""#, "it begins like JSON, but is not valid JSON"),

@@ -218,11 +218,11 @@ async fn refusals_and_nonsense_are_told() {
         (
             "400 Bad Request",
             &["PQL parse error\u{1b}[2J at line 1"],
-            "refuses with status 400: PQL parse error [2J",
+            "returned status 400: PQL parse error [2J",
         ),
-        ("302 Found", &["elsewhere"], "refuses with status 302"),
-        ("200 OK", &["<html>"], "cannot be used"),
-        ("200 OK", &[r#"[{"name": "a"}]"#], "cannot be used"),
+        ("302 Found", &["elsewhere"], "returned status 302"),
+        ("200 OK", &["<html>"], "not a valid list"),
+        ("200 OK", &[r#"[{"name": "a"}]"#], "not a valid list"),
     ] {
         let oracle = Oracle::start(&pki, status, answer).await;
         let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));

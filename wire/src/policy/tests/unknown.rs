@@ -116,7 +116,7 @@ fn questions_to_data_sources_are_counted_and_checked() {
     assert_eq!(wrong.len(), 1);
     assert_eq!(wrong[0].0, "deny\teve\t*\t".chars().count() + 1);
     let (_, problems) = load(&[("x.policy", &lines(65))], RuleVerdict::Deny);
-    let told = "more than 64 different questions";
+    let told = "more than 64 different data source lookups";
     assert!(problems[0].to_string().contains(told), "{}", problems[0]);
 }
 
