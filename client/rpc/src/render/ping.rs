@@ -247,7 +247,7 @@ mod tests {
         );
         assert_eq!(
             render_ping_graph(&pongs, 4).unwrap(),
-            "█ ▂\n100 ms each, 0 to 300 ms; the highest is 6 nodes"
+            "█ ▂\n100 ms per bar, 0 to 300 ms; the highest bar is 6 nodes"
         );
         assert_eq!(render_ping_graph(&[], 80), None);
     }
