@@ -294,15 +294,20 @@ async fn a_push_signs_no_token_of_a_node_for_a_stolen_service_key() {
         let entry = serde_json::to_vec(&entry).unwrap().into();
         names.put(&format!("name.{name}"), entry).await.unwrap();
     }
+    // Under the name of a node, and under its own.
     let own = creds.jwt().to_owned();
-    let key = renewed_token_key("web9.acme.net");
-    tokens.put(&key, own.clone().into()).await.unwrap();
+    let keys = ["web9.acme.net", "thief"].map(renewed_token_key);
+    for key in &keys {
+        tokens.put(key, own.clone().into()).await.unwrap();
+    }
 
     let node = "web2.acme.net";
     let add = ["org", "add", "node", node, "--expires", "9s"];
     fleet.world.ok(&add);
     push_until(&fleet, node).await;
     assert!(fleet.token("web8.acme.net").await.is_none());
-    let stored = tokens.get(&key).await.unwrap().unwrap().value.unwrap();
-    assert_eq!(stored, own.as_bytes());
+    for key in &keys {
+        let stored = tokens.get(key).await.unwrap().unwrap().value.unwrap();
+        assert_eq!(stored, own.as_bytes(), "{key}");
+    }
 }
