@@ -11,6 +11,7 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::{StageTiming, TraceContext};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::exit::CommandExitCode;
@@ -100,6 +101,11 @@ impl NodeReply {
     /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.status == ReplyStatus::Ok
+    }
+
+    /// The outputs in their typed form; defaults if they do not fit the type.
+    pub fn typed_outputs<T: DeserializeOwned + Default>(&self) -> T {
+        muster_contract::read_values(&self.data).unwrap_or_default()
     }
 }
 

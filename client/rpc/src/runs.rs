@@ -76,7 +76,8 @@ impl PuppetRunsReport {
     /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job.
     pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
         let outcomes = self.ended.values().map(|ended| &ended.outcome);
-        let spans: Vec<PermitInterval> = outcomes.filter_map(RunOutcome::permit_interval).collect();
+        let spans = outcomes.filter_map(|outcome| outcome.permit_interval);
+        let spans: Vec<PermitInterval> = spans.collect();
         measure_concurrency(&spans)
     }
 

@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
+use muster_contract::read_values;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::status::ReplyReason;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -66,12 +69,12 @@ pub enum PuppetRolloutEvent {
         /// The request's id.
         request: Uuid,
     },
-    /// The node reports the state of its run: `waiting_lock`, `waiting_permit`, `starting`, `applying`.
+    /// The node reports the stage of its run.
     State {
         /// The node.
         node: Identity,
-        /// The state.
-        state: String,
+        /// The stage.
+        state: PuppetRunState,
     },
     /// A node's run has ended, or the node is given up.
     Ended {
@@ -301,15 +304,16 @@ impl PuppetRollout {
             CallEvent::Progress(tale) => {
                 flight.mark_heard();
                 let states = tale.events.iter();
-                let states = states.filter_map(|event| event.get("state")?.as_str());
-                for state in states.clone() {
-                    flight.locked = (state == "waiting_lock").then(Instant::now);
+                let states = states.filter_map(|event| PuppetRunProgress::deserialize(event).ok());
+                let states: Vec<PuppetRunState> = states.map(|progress| progress.state).collect();
+                for state in &states {
+                    flight.locked = (*state == PuppetRunState::WaitingLock).then(Instant::now);
                 }
                 self.schedule.set_aside(node, false);
                 self.ready
-                    .extend(states.map(|state| PuppetRolloutEvent::State {
+                    .extend(states.into_iter().map(|state| PuppetRolloutEvent::State {
                         node: node.clone(),
-                        state: state.to_owned(),
+                        state,
                     }));
             }
             CallEvent::Reply(answer) => {
@@ -371,8 +375,8 @@ impl PuppetRollout {
         };
         flight.mark_heard();
         let known = self.runs.get(&reply.sender).map(Uuid::to_string);
-        let told = reply.data.get("run").and_then(Value::as_str);
-        if told.is_some() && told == known.as_deref() {
+        let told: PuppetStatusOutput = read_values(&reply.data).unwrap_or_default();
+        if told.run.is_some() && told.run == known {
             flight.strange = 0;
             return;
         }

@@ -3,9 +3,10 @@
 //! Puppet writes a report only if the run completed. A run without a catalog has all counters at zero. A cached catalog hides that no new one was
 //! received.
 
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
+
 use crate::files::report::PuppetRunReport;
 use crate::files::summary::PuppetRunSummary;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
 /// Evidence that is available when the program has ended.
 #[derive(Debug, Default)]
@@ -17,7 +18,7 @@ pub(crate) struct RunEvidence {
     /// The exit code, or 128 + signal; `None` when the exit was not observed.
     pub(crate) exit: Option<i32>,
     /// Why the program was stopped, if the daemon stopped it.
-    pub(crate) stopped: Option<RunFailureReason>,
+    pub(crate) stopped: Option<PuppetRunClass>,
     /// The reason for which runs are disabled now.
     pub(crate) disabled: Option<String>,
     /// Errors and warnings of the log.
@@ -33,11 +34,11 @@ pub(crate) const MAX_LOG_LINES: usize = 50;
 pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
     outcome.exitcode = evidence.exit;
     outcome.log = evidence.log.iter().take(MAX_LOG_LINES).cloned().collect();
-    if let Some(reason) = evidence.stopped {
+    if let Some(reason) = &evidence.stopped {
         if let Some(report) = &evidence.report {
             record_counts(outcome, report);
         }
-        outcome.end_without_result(reason, stop_message(reason));
+        outcome.end_without_result(reason.clone(), stop_message(reason));
         return;
     }
     match (&evidence.report, &evidence.summary) {
@@ -64,31 +65,28 @@ fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
     outcome.config_version = summary.config_version();
     outcome.environment = summary.environment();
     let class = class_by_counts(summary);
-    outcome.class = Some(class.to_owned());
-    if class == "compile_failed" {
+    if class == PuppetRunClass::CompileFailed {
         outcome.error = Some("there was no catalog to apply".to_owned());
     }
+    outcome.class = Some(class);
 }
 
 /// Class of a run, from its summary alone.
-pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> &'static str {
-    let some = |name: &str| summary.resource_count(name).unwrap_or_default() > 0;
-    match (summary.has_failures(), some("changed")) {
-        _ if summary.is_failed_run() => "compile_failed",
-        (true, true) => "failed+changed",
-        (true, false) => "failed",
-        (false, true) => "changed",
-        (false, false) => "clean",
+pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> PuppetRunClass {
+    if summary.is_failed_run() {
+        return PuppetRunClass::CompileFailed;
     }
+    let changed = summary.resource_count("changed").unwrap_or_default();
+    PuppetRunClass::from_counts(summary.has_failures(), changed > 0)
 }
 
-pub(crate) fn stop_message(reason: RunFailureReason) -> &'static str {
+pub(crate) fn stop_message(reason: &PuppetRunClass) -> &'static str {
     match reason {
-        RunFailureReason::Fenced => "the permit was lost, so the run was ended",
-        RunFailureReason::Timeout => {
+        PuppetRunClass::Fenced => "the permit was lost, so the run was ended",
+        PuppetRunClass::Timeout => {
             "the run took longer than [plugins.puppet] timeout, and was ended"
         }
-        RunFailureReason::Cancelled => "the request was taken back, so the run was ended",
+        PuppetRunClass::Cancelled => "the request was taken back, so the run was ended",
         _ => "the run was ended",
     }
 }
@@ -112,14 +110,13 @@ fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     outcome.state = PuppetRunState::Finished;
     let class = class_by_report(report);
-    outcome.class = Some(class.to_owned());
     let first = || {
         report
             .log_lines(&["err", "alert", "emerg", "crit"])
             .into_iter()
     };
     outcome.error = match class {
-        "compile_failed" => Some(format!(
+        PuppetRunClass::CompileFailed => Some(format!(
             "there was no catalog to apply{}",
             format_cause(
                 first()
@@ -127,12 +124,13 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
                     .or_else(|| first().next())
             )
         )),
-        "stale_catalog" => Some(format!(
+        PuppetRunClass::StaleCatalog => Some(format!(
             "an old catalog was applied, because there was no new one{}",
             format_cause(first().find(|line| mentions_catalog(line)))
         )),
         _ => None,
     };
+    outcome.class = Some(class);
     if outcome.log.is_empty() {
         outcome.log = report.log_lines(&["err", "alert", "emerg", "crit", "warning"]);
         outcome.log.truncate(MAX_LOG_LINES);
@@ -140,26 +138,23 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 }
 
 /// Class of a run, from its report.
-pub(crate) fn class_by_report(report: &PuppetRunReport) -> &'static str {
+pub(crate) fn class_by_report(report: &PuppetRunReport) -> PuppetRunClass {
     if report.is_failed_run() {
         let has_total = report.resource_count("total").unwrap_or_default() > 0;
         return if has_total {
-            "failed"
+            PuppetRunClass::Failed
         } else {
-            "compile_failed"
+            PuppetRunClass::CompileFailed
         };
     }
-    let some = |name: &str| report.resource_count(name).unwrap_or_default() > 0;
-    let is_noop = report.flag_field("noop") == Some(true);
-    match (report.has_failures(), some("changed") && !is_noop) {
-        (true, true) => "failed+changed",
-        (true, false) => "failed",
-        _ if report.text_field("cached_catalog_status").as_deref() == Some("on_failure") => {
-            "stale_catalog"
-        }
-        (false, true) => "changed",
-        (false, false) => "clean",
+    let has_failures = report.has_failures();
+    let cached = report.text_field("cached_catalog_status");
+    if !has_failures && cached.as_deref() == Some("on_failure") {
+        return PuppetRunClass::StaleCatalog;
     }
+    let changed = report.resource_count("changed").unwrap_or_default();
+    let is_noop = report.flag_field("noop") == Some(true);
+    PuppetRunClass::from_counts(has_failures, changed > 0 && !is_noop)
 }
 
 fn mentions_catalog(line: &str) -> bool {
@@ -175,32 +170,32 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
     match (&evidence.disabled, evidence.exit) {
         (Some(reason), _) => {
             outcome.started_at = None;
-            outcome.end_without_result(RunFailureReason::Disabled, disabled_message(reason));
+            outcome.end_without_result(PuppetRunClass::Disabled, disabled_message(reason));
         }
         _ if evidence.was_locked => {
             outcome.started_at = None;
             outcome.end_without_result(
-                RunFailureReason::Locked,
+                PuppetRunClass::Locked,
                 "another run of Puppet began before this one",
             );
         }
         (None, None) => outcome.end_without_result(
-            RunFailureReason::Killed,
+            PuppetRunClass::Killed,
             "the program is gone, and left neither an exit code nor a report",
         ),
         (None, Some(code)) if code > 128 => outcome.end_without_result(
-            RunFailureReason::Killed,
+            PuppetRunClass::Killed,
             format!("the program was ended by signal {}", code - 128),
         ),
         (None, Some(0)) => outcome.end_without_result(
-            RunFailureReason::NoReport,
+            PuppetRunClass::NoReport,
             format!(
                 "the program ended without a report{}",
                 format_cause(first())
             ),
         ),
         (None, Some(code)) => outcome.end_without_result(
-            RunFailureReason::NotStarted,
+            PuppetRunClass::NotStarted,
             format!(
                 "the program gave up with exit code {code} and left no report{}",
                 format_cause(first())
@@ -219,7 +214,7 @@ mod tests {
     use super::{RunEvidence, record_result};
     use crate::files::report::PuppetRunReport;
     use crate::files::summary::PuppetRunSummary;
-    use crate::outcome::{PuppetRunOutcome, RunFailureReason};
+    use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 
     fn report(status: &str, total: u64, changed: u64, failed: u64, more: &str) -> PuppetRunReport {
         let text = format!(
@@ -237,7 +232,7 @@ mod tests {
             ..PuppetRunOutcome::default()
         };
         record_result(&mut outcome, evidence);
-        outcome.class.unwrap()
+        outcome.class.unwrap().as_str().to_owned()
     }
 
     fn reported(report: PuppetRunReport) -> RunEvidence {
@@ -302,7 +297,7 @@ mod tests {
         };
         assert_eq!(class(&locked), "locked");
         let fenced = RunEvidence {
-            stopped: Some(RunFailureReason::Fenced),
+            stopped: Some(PuppetRunClass::Fenced),
             ..reported(report("changed", 7, 1, 0, ""))
         };
         assert_eq!(class(&fenced), "fenced");

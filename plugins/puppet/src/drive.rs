@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::wire::identity::SubjectName;
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_engine::lock;
 use tokio::task::JoinError;
 
@@ -20,7 +21,6 @@ use crate::files::activity;
 use crate::files::report::PuppetRunReport;
 use crate::files::summary::PuppetRunSummary;
 use crate::options::CatalogEngine;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 use crate::paths::{self, PuppetPaths};
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
@@ -30,7 +30,7 @@ use crate::session::SessionOutcome;
 
 /// Why a run ends without a result.
 #[derive(Debug)]
-pub(crate) struct RunFailure(RunFailureReason, String);
+pub(crate) struct RunFailure(PuppetRunClass, String);
 
 /// A run in progress.
 #[derive(Debug)]
@@ -187,9 +187,7 @@ impl RunDriver {
         let ended = self.follow_program(room).await;
         let was_locked = ended.as_ref().is_ok_and(|ended| ended.was_locked);
         self.conclude_program(ended, room).await?;
-        if was_locked
-            && self.record.outcome.reason.as_deref() == Some(RunFailureReason::Locked.as_str())
-        {
+        if was_locked && self.record.outcome.reason == Some(PuppetRunClass::Locked) {
             if Instant::now() >= until {
                 return Ok(AttemptOutcome::Over);
             }
@@ -250,16 +248,13 @@ impl RunDriver {
                 outcome.failed_to_restart,
                 replay.failed_to_restart,
             ));
-            let was_changed =
-                matches!(outcome.class.as_deref(), Some("changed" | "failed+changed"));
-            let class = if was_changed {
-                "failed+changed"
-            } else {
-                "failed"
-            };
-            outcome.class = Some(class.to_owned());
-        } else if !outcome.replayed.is_empty() && outcome.class.as_deref() == Some("clean") {
-            outcome.class = Some("changed".to_owned());
+            let was_changed = matches!(
+                outcome.class,
+                Some(PuppetRunClass::Changed | PuppetRunClass::FailedChanged)
+            );
+            outcome.class = Some(PuppetRunClass::from_counts(true, was_changed));
+        } else if !outcome.replayed.is_empty() && outcome.class == Some(PuppetRunClass::Clean) {
+            outcome.class = Some(PuppetRunClass::Changed);
         }
     }
 
@@ -303,9 +298,11 @@ impl RunDriver {
     /// Targets of owed refreshes that another run could refresh now.
     async fn replayable_targets(&self) -> Result<Vec<String>, RunFailure> {
         let outcome = &self.record.outcome;
-        let class = outcome.class.as_deref();
         let has_run = outcome.state == PuppetRunState::Finished
-            && !matches!(class, Some("compile_failed" | "stale_catalog"));
+            && !matches!(
+                outcome.class,
+                Some(PuppetRunClass::CompileFailed | PuppetRunClass::StaleCatalog)
+            );
         let step = self.record.step.as_ref();
         let has_paid = step.is_some_and(|step| !step.targets.is_empty());
         let (Some(places), true) = (self.places.clone(), has_run && !has_paid) else {
@@ -346,8 +343,8 @@ impl RunDriver {
     async fn finish_run(mut self) {
         let outcome = &mut self.record.outcome;
         outcome.pending = program::owed_targets(&self.runs.engine_dir());
-        if outcome.class.as_deref() == Some("clean") && !outcome.pending.is_empty() {
-            outcome.class = Some("pending".to_owned());
+        if outcome.class == Some(PuppetRunClass::Clean) && !outcome.pending.is_empty() {
+            outcome.class = Some(PuppetRunClass::Pending);
         }
         outcome.summary = Some(outcome.summary_sentence());
         self.record.step = None;
@@ -363,7 +360,7 @@ impl RunDriver {
         }
         self.live.outcome.send_replace(self.record.outcome.clone());
         self.runs.forget_run(self.record.id);
-        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class, "a run ended");
+        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class.as_ref().map(PuppetRunClass::as_str), "a run ended");
     }
 }
 
@@ -389,16 +386,16 @@ fn add_counts(one: Option<u64>, other: Option<u64>) -> u64 {
 
 fn cancelled_failure() -> RunFailure {
     let error = "the request was taken back before the run began";
-    RunFailure(RunFailureReason::Cancelled, error.to_owned())
+    RunFailure(PuppetRunClass::Cancelled, error.to_owned())
 }
 
 fn lock_timeout_failure(held: &str) -> RunFailure {
-    RunFailure(RunFailureReason::Locked, held.to_owned())
+    RunFailure(PuppetRunClass::Locked, held.to_owned())
 }
 
 fn join_failure(error: &JoinError) -> RunFailure {
     RunFailure(
-        RunFailureReason::NoReport,
+        PuppetRunClass::NoReport,
         format!("the run broke off: {error}"),
     )
 }

@@ -17,7 +17,6 @@ mod files;
 mod monitor;
 mod native;
 mod options;
-mod outcome;
 mod paths;
 mod permit;
 mod program;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System, SystemError};
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog, CatalogError};
 use muster_engine::lock::{CatalogRunLock, LockError};
@@ -15,7 +16,6 @@ use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
 use muster_engine::type_source::machine_type_sources;
 
 use crate::arguments::PuppetRunOptions;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
 /// Why there was no run.
 #[derive(Debug, thiserror::Error)]
@@ -82,10 +82,10 @@ pub(crate) fn record_result(
             error @ (NativeRunError::Catalog(_) | NativeRunError::Run(CatalogRunError::Catalog(_))),
         ) => {
             outcome.state = PuppetRunState::Finished;
-            outcome.class = Some("compile_failed".to_owned());
+            outcome.class = Some(PuppetRunClass::CompileFailed);
             outcome.error = Some(error_chain(&error));
         }
-        Err(error) => outcome.end_without_result(RunFailureReason::NotStarted, error_chain(&error)),
+        Err(error) => outcome.end_without_result(PuppetRunClass::NotStarted, error_chain(&error)),
     }
 }
 
@@ -116,11 +116,6 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
         .take(crate::classification::MAX_LOG_LINES)
         .collect();
     let is_changed = outcome.changed.unwrap_or_default() > 0;
-    let class = match (report.status == "failed", is_changed) {
-        (true, true) => "failed+changed",
-        (true, false) => "failed",
-        (false, true) => "changed",
-        (false, false) => "clean",
-    };
-    outcome.class = Some(class.to_owned());
+    let has_failed = report.status == "failed";
+    outcome.class = Some(PuppetRunClass::from_counts(has_failed, is_changed));
 }

@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::{ProcessId, StateDir, SystemError};
+use muster_contract::puppet::PuppetRunOutcome;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
 use crate::files::report::ReportIdentity;
-use crate::outcome::PuppetRunOutcome;
 
 const RECORD_FILE: &str = "run.json";
 /// Largest record that is read, in bytes.

@@ -9,6 +9,7 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use muster_api::system::{System, SystemError};
 use muster_api::wire::identity::{NameError, SubjectName};
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_permits::PermitClient;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,6 @@ use uuid::Uuid;
 use crate::arguments::PuppetRunOptions;
 use crate::drive::RunDriver;
 use crate::options::Options;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 use crate::permit::PermitParameters;
 use crate::record::{PuppetRunRecord, RunRecordStore};
 
@@ -107,6 +107,7 @@ impl PuppetRunManager {
         }
         let outcome = PuppetRunOutcome {
             run: asked.id.to_string(),
+            state: PuppetRunState::WaitingLock,
             initiated_at: unix_millis_now(&**system) / 1000,
             pool: asked.wanted.limit.map(|_| asked.wanted.pool.to_string()),
             ..PuppetRunOutcome::default()
@@ -139,12 +140,8 @@ impl PuppetRunManager {
 
     /// Whether a program of this agent is running.
     pub(crate) fn is_applying(&self) -> bool {
-        self.current_outcome().is_some_and(|outcome| {
-            matches!(
-                outcome.state,
-                PuppetRunState::Starting | PuppetRunState::Applying
-            )
-        })
+        self.current_outcome()
+            .is_some_and(|outcome| outcome.state.is_running())
     }
 
     /// Outcome of the run with this identity; without one, of all kept runs, newest first.
@@ -171,7 +168,7 @@ impl PuppetRunManager {
             let error = "the daemon was started anew before the run began";
             record
                 .outcome
-                .end_without_result(RunFailureReason::DaemonRestart, error);
+                .end_without_result(PuppetRunClass::DaemonRestart, error);
             // If the write fails, the next start finds the unfinished record and ends it again.
             if let Err(error) = self.records.write(&record) {
                 tracing::error!(%error, run = %record.id, "the end of a run is not kept");

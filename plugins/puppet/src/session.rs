@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
+use muster_contract::puppet::PuppetRunClass;
 
 use crate::classification::MAX_LOG_LINES;
-use crate::outcome::RunFailureReason;
 use crate::wrapper::refresh_tracker::RefreshTracker;
 use crate::wrapper::trace::{TraceEvent, TraceLine, TraceSplitter};
 
@@ -34,16 +34,17 @@ const PROGRAM_PATH: &str =
 
 /// Request to stop a program; the first reason counts.
 #[derive(Debug, Default)]
-pub(crate) struct StopRequest(Mutex<Option<RunFailureReason>>);
+pub(crate) struct StopRequest(Mutex<Option<PuppetRunClass>>);
 
 impl StopRequest {
-    pub(crate) fn request_stop(&self, reason: RunFailureReason) {
+    pub(crate) fn request_stop(&self, reason: PuppetRunClass) {
         let mut raised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         raised.get_or_insert(reason);
     }
 
-    pub(crate) fn stop_reason(&self) -> Option<RunFailureReason> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn stop_reason(&self) -> Option<PuppetRunClass> {
+        let raised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        raised.clone()
     }
 }
 
@@ -51,7 +52,7 @@ impl StopRequest {
 #[derive(Debug, Default)]
 pub(crate) struct SessionOutcome {
     pub(crate) exit: Option<i32>,
-    pub(crate) stopped: Option<RunFailureReason>,
+    pub(crate) stopped: Option<PuppetRunClass>,
     pub(crate) log: Vec<String>,
     pub(crate) was_locked: bool,
 }

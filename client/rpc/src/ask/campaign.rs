@@ -144,7 +144,7 @@ impl PuppetRolloutProgress<'_, '_> {
             PuppetRolloutEvent::State { node, state } => {
                 return queue_lines(self.board.handle_state(
                     &node,
-                    &state,
+                    state,
                     count_unfinished(campaign),
                 ));
             }

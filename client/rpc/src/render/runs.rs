@@ -49,7 +49,7 @@ pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
         ok, class, said, ..
     } = outcome;
     let style = if *ok { GOOD } else { BAD };
-    let before = if outcome.is_attached() && outcome.permit_interval().is_some() {
+    let before = if outcome.attached && outcome.permit_interval.is_some() {
         " (it had run before)"
     } else {
         ""

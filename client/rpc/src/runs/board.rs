@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use muster_client::runs::RunOutcome;
+use muster_contract::puppet::PuppetRunState;
 use muster_wire::identity::Identity;
 
 /// Maximum delay of a start.
@@ -45,9 +46,13 @@ impl RunLogTracker {
     }
 
     /// Handles the state of a node's run; `open` is the number of runs that have not ended, including waiting ones.
-    pub fn handle_state(&mut self, node: &Identity, state: &str, open: usize) -> Vec<RunLogLine> {
-        let begun = matches!(state, "starting" | "applying");
-        if !begun || self.running.contains(node) || self.is_held(node) {
+    pub fn handle_state(
+        &mut self,
+        node: &Identity,
+        state: PuppetRunState,
+        open: usize,
+    ) -> Vec<RunLogLine> {
+        if !state.is_running() || self.running.contains(node) || self.is_held(node) {
             return Vec::new();
         }
         if self.is_full() {
@@ -68,10 +73,10 @@ impl RunLogTracker {
         let held = self.is_held(node);
         self.held.retain(|(held, _)| held != node);
         if !self.running.contains(node) {
-            if held || (outcome.permit_interval().is_some() && !outcome.is_attached()) {
+            if held || (outcome.permit_interval.is_some() && !outcome.attached) {
                 // The message about its start was lost, or is still delayed.
                 lines.extend(self.begin_run(node.clone(), 0));
-            } else if outcome.permit_interval().is_none() {
+            } else if outcome.permit_interval.is_none() {
                 let class = outcome.class.clone();
                 lines.push(RunLogLine::Scheduled(node.clone(), class));
             }
@@ -126,6 +131,7 @@ impl RunLogTracker {
 #[cfg(test)]
 mod tests {
     use muster_client::runs::RunOutcome;
+    use muster_contract::puppet::PuppetRunState;
 
     use super::{RunLogLine, RunLogTracker};
     use crate::runs::fixtures::{outcome, ran};
@@ -144,18 +150,30 @@ mod tests {
     fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
         let mut board = RunLogTracker::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
-        assert!(board.handle_state(&a, "waiting_permit", 4).is_empty());
+        assert!(
+            board
+                .handle_state(&a, PuppetRunState::WaitingPermit, 4)
+                .is_empty()
+        );
         assert_eq!(
-            told(board.handle_state(&a, "starting", 4)),
+            told(board.handle_state(&a, PuppetRunState::Starting, 4)),
             ["a runs, 1", "a OK"]
         );
-        assert!(board.handle_state(&a, "applying", 4).is_empty());
+        assert!(
+            board
+                .handle_state(&a, PuppetRunState::Applying, 4)
+                .is_empty()
+        );
         assert_eq!(
-            told(board.handle_state(&b, "starting", 4)),
+            told(board.handle_state(&b, PuppetRunState::Starting, 4)),
             ["b runs, 2", "b OK", "2 wait"]
         );
         // The permit of one that has ended, whose end is still under way.
-        assert!(board.handle_state(&c, "starting", 4).is_empty());
+        assert!(
+            board
+                .handle_state(&c, PuppetRunState::Starting, 4)
+                .is_empty()
+        );
         assert_eq!(
             told(board.handle_end(&a, &ran("clean", 0, 1), 3)),
             ["a ended clean", "c runs, 2", "c OK", "2 wait"]
@@ -178,7 +196,7 @@ mod tests {
             ["a disabled", "a ended disabled"]
         );
         let mut earlier = ran("changed", 0, 1);
-        earlier.data.insert("attached".to_owned(), true.into());
+        earlier.attached = true;
         assert_eq!(told(board.handle_end(&b, &earlier, 1)), ["b ended changed"]);
         let silent = RunOutcome::without_reply("no_answer", "silent");
         assert_eq!(

@@ -45,7 +45,7 @@ impl LastRunReportOutput {
     fn from_report(report: &PuppetRunReport, logs: bool) -> Self {
         Self {
             status: report.text_field("status").unwrap_or_default(),
-            class: classification::class_by_report(report).to_owned(),
+            class: classification::class_by_report(report).as_str().to_owned(),
             transaction_uuid: report.text_field("transaction_uuid"),
             transaction_completed: report.flag_field("transaction_completed"),
             time: report.text_field("time"),

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use muster_contract::puppet::{
+    PuppetRunClass, PuppetRunOnceInput, PuppetRunOutcome, PuppetRunProgress,
+};
+use muster_contract::write_values;
+use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{parse_run_id, to_action_error};
 use crate::arguments::PuppetRunOptions;
 use crate::options::CatalogEngine;
-use crate::outcome::PuppetRunOutcome;
 use crate::permit::PermitParameters;
 use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter, unix_millis_now};
 
@@ -24,27 +26,6 @@ use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter,
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct PuppetRunOnceAction(pub(crate) Arc<PuppetRunManager>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PuppetRunOnceInput {
-    force: Option<bool>,
-    server: Option<String>,
-    tags: Option<String>,
-    skip_tags: Option<String>,
-    noop: Option<bool>,
-    splay: Option<bool>,
-    splaylimit: Option<i64>,
-    environment: Option<String>,
-    ignoreschedules: Option<bool>,
-    use_cached_catalog: Option<bool>,
-    run: Option<String>,
-    pool: Option<String>,
-    limit: Option<i64>,
-    priority: Option<i64>,
-    wait: Option<i64>,
-    background: Option<bool>,
-}
 
 impl AgentAction for PuppetRunOnceAction {
     const NAME: &'static str = "runonce";
@@ -88,12 +69,13 @@ impl PuppetRunOnceAction {
         let live = attached.active_run();
         let mut news = live.outcome.subscribe();
         let tell = |outcome: &PuppetRunOutcome| {
-            cx.emit_event(json!({
-                "state": outcome.state.as_str(),
-                "run": outcome.run,
-                "at": unix_millis_now(&*cx.system),
-                "elapsed": live.since.elapsed().as_secs_f64(),
-            }));
+            let progress = PuppetRunProgress {
+                state: outcome.state,
+                run: outcome.run.clone(),
+                at: unix_millis_now(&*cx.system),
+                elapsed: live.since.elapsed().as_secs_f64(),
+            };
+            cx.emit_event(Value::Object(write_values(&progress)));
         };
         tell(&news.borrow_and_update());
         let last = cx.deadline - ANSWER_MARGIN;
@@ -105,8 +87,8 @@ impl PuppetRunOnceAction {
                         return check_outcome(PuppetRunOutcome { attached: was_begun, ..outcome });
                     }
                 }
-                () = tokio::time::sleep_until(last) => return Err(still_running_error(live.outcome.borrow().clone(), "the request's time is up")),
-                () = self.0.leaving.cancelled() => return Err(still_running_error(live.outcome.borrow().clone(), "the daemon is stopping")),
+                () = tokio::time::sleep_until(last) => return Err(still_running_error(&live.outcome.borrow(), "the request's time is up")),
+                () = self.0.leaving.cancelled() => return Err(still_running_error(&live.outcome.borrow(), "the daemon is stopping")),
                 () = cx.cancel.cancelled() => {
                     attached.cancel_run();
                     let outcome = news.wait_for(|outcome| outcome.state.is_over()).await;
@@ -130,11 +112,11 @@ fn check_outcome(outcome: PuppetRunOutcome) -> Result<PuppetRunOutcome, ActionEr
         return Ok(outcome);
     }
     let summary = outcome.summary.clone().unwrap_or_default();
-    let class = outcome.class.clone().unwrap_or_default();
-    Err(error_with_outcome(format!("{class}: {summary}"), outcome))
+    let class = outcome.class.as_ref().map_or("", PuppetRunClass::as_str);
+    Err(error_with_outcome(format!("{class}: {summary}"), &outcome))
 }
 
-fn still_running_error(outcome: PuppetRunOutcome, why: &str) -> ActionError {
+fn still_running_error(outcome: &PuppetRunOutcome, why: &str) -> ActionError {
     let message = format!(
         "{why}; run {} is {}: ask for it again by its name",
         outcome.run,
@@ -143,12 +125,8 @@ fn still_running_error(outcome: PuppetRunOutcome, why: &str) -> ActionError {
     error_with_outcome(message, outcome)
 }
 
-fn error_with_outcome(message: String, outcome: PuppetRunOutcome) -> ActionError {
-    let error = ActionError::failed(message);
-    match serde_json::to_value(outcome) {
-        Ok(Value::Object(data)) => error.with_data(data),
-        _ => error,
-    }
+fn error_with_outcome(message: String, outcome: &PuppetRunOutcome) -> ActionError {
+    ActionError::failed(message).with_data(write_values(outcome))
 }
 
 /// Validates the input before a run is begun.

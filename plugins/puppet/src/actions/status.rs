@@ -5,7 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::puppet::PuppetStatusOutput;
+use serde::Deserialize;
 
 use super::{find_paths, format_elapsed, to_action_error};
 use crate::files::activity::{LockHolder, read_activity};
@@ -19,27 +20,6 @@ pub(crate) struct PuppetStatusAction(pub(crate) Arc<runs::PuppetRunManager>);
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PuppetStatusInput {}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-#[expect(clippy::struct_excessive_bools, reason = "MCollective's outputs")]
-pub(crate) struct PuppetStatusOutput {
-    applying: bool,
-    idling: bool,
-    enabled: bool,
-    daemon_present: bool,
-    status: String,
-    disable_message: String,
-    lastrun: u64,
-    since_lastrun: u64,
-    message: String,
-    holder: String,
-    holder_pid: Option<u32>,
-    run: Option<String>,
-    run_state: Option<String>,
-    pending: usize,
-    engine: String,
-}
 
 impl AgentAction for PuppetStatusAction {
     const NAME: &'static str = "status";
@@ -103,10 +83,10 @@ fn build_status(
         lastrun: lastrun.unwrap_or_default(),
         since_lastrun: since.unwrap_or_default(),
         holder: holder.to_owned(),
-        holder_pid: doing.run.pid(),
+        holder_pid: doing.run.pid().map(u64::from),
         run: current.as_ref().map(|outcome| outcome.run.clone()),
         run_state: current.map(|outcome| outcome.state.as_str().to_owned()),
-        pending: program::owed_targets(&runs.engine_dir()).len(),
+        pending: program::owed_targets(&runs.engine_dir()).len() as u64,
         engine: runs.options.engine.as_str().to_owned(),
     })
 }

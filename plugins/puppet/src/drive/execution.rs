@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use muster_api::system::command::CancelFlag;
 use muster_api::system::error::error_chain;
+use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 
 use super::{RunDriver, RunFailure, join_failure, run_blocking};
 use crate::arguments::PuppetRunOptions;
 use crate::classification;
 use crate::files::report::ReportIdentity;
 use crate::native;
-use crate::outcome::{PuppetRunState, RunFailureReason};
 use crate::paths::PuppetPaths;
 use crate::permit::OptionalPermit;
 use crate::program::{self, PreparedProgram, ProgramStartError};
@@ -51,8 +51,8 @@ impl RunDriver {
             Ok((places, mark, program))
         };
         let started: Result<_, ProgramStartError> = run_blocking(begin).await?;
-        let (places, mark, program) = started
-            .map_err(|error| RunFailure(RunFailureReason::NotStarted, error_chain(&error)))?;
+        let (places, mark, program) =
+            started.map_err(|error| RunFailure(PuppetRunClass::NotStarted, error_chain(&error)))?;
         self.places = Some(places);
         self.record_start(program, mark)?;
         self.set_state(PuppetRunState::Starting);
@@ -76,7 +76,7 @@ impl RunDriver {
         self.runs
             .records
             .write(&self.record)
-            .map_err(|error| RunFailure(RunFailureReason::NotStarted, error_chain(&error)))
+            .map_err(|error| RunFailure(PuppetRunClass::NotStarted, error_chain(&error)))
     }
 
     /// Follows the started program until it ends or is stopped.
@@ -86,7 +86,7 @@ impl RunDriver {
     ) -> Result<SessionOutcome, RunFailure> {
         let Some(step) = self.record.step.clone() else {
             return Err(RunFailure(
-                RunFailureReason::NotStarted,
+                PuppetRunClass::NotStarted,
                 "nothing was started".to_owned(),
             ));
         };
@@ -118,16 +118,16 @@ impl RunDriver {
         let ended = loop {
             tokio::select! {
                 ended = &mut work => break ended,
-                () = room.until_lost(), if !is_stopped => wish_to_end.request_stop(RunFailureReason::Fenced),
-                () = self.live.cancel.cancelled(), if !is_stopped => wish_to_end.request_stop(RunFailureReason::Cancelled),
-                () = &mut end, if !is_stopped => wish_to_end.request_stop(RunFailureReason::Timeout),
+                () = room.until_lost(), if !is_stopped => wish_to_end.request_stop(PuppetRunClass::Fenced),
+                () = self.live.cancel.cancelled(), if !is_stopped => wish_to_end.request_stop(PuppetRunClass::Cancelled),
+                () = &mut end, if !is_stopped => wish_to_end.request_stop(PuppetRunClass::Timeout),
             }
             is_stopped = true;
         };
         self.record.outcome.state = self.live.outcome.borrow().state;
         ended
             .map_err(|error| join_failure(&error))?
-            .map_err(|error| RunFailure(RunFailureReason::NoReport, error_chain(&error)))
+            .map_err(|error| RunFailure(PuppetRunClass::NoReport, error_chain(&error)))
     }
 
     pub(super) async fn run_native(&mut self, room: &OptionalPermit) -> Result<(), RunFailure> {
@@ -148,18 +148,16 @@ impl RunDriver {
                 native::record_result(&mut self.record.outcome, result.map_err(|error| join_failure(&error))?);
                 return Ok(());
             }
-            () = room.until_lost() => RunFailureReason::Fenced,
-            () = self.live.cancel.cancelled() => RunFailureReason::Cancelled,
-            () = tokio::time::sleep(timeout) => RunFailureReason::Timeout,
+            () = room.until_lost() => PuppetRunClass::Fenced,
+            () = self.live.cancel.cancelled() => PuppetRunClass::Cancelled,
+            () = tokio::time::sleep(timeout) => PuppetRunClass::Timeout,
         };
         flag.cancel();
         native::record_result(
             &mut self.record.outcome,
             work.await.map_err(|error| join_failure(&error))?,
         );
-        Err(RunFailure(
-            stopped,
-            classification::stop_message(stopped).to_owned(),
-        ))
+        let message = classification::stop_message(&stopped).to_owned();
+        Err(RunFailure(stopped, message))
     }
 }

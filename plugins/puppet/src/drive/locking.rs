@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::StateDir;
 use muster_api::system::error::error_chain;
+use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
 use muster_permits::PermitError;
 
@@ -11,7 +12,6 @@ use super::{RunDriver, RunFailure, cancelled_failure, join_failure, lock_timeout
 use crate::classification;
 use crate::native;
 use crate::options::CatalogEngine;
-use crate::outcome::{PuppetRunState, RunFailureReason};
 use crate::permit::OptionalPermit;
 use crate::runs::unix_millis_now;
 
@@ -44,15 +44,12 @@ impl RunDriver {
                 Ok(lock) => return Ok(lock),
                 Err(LockError::Disabled { reason }) => {
                     return Err(RunFailure(
-                        RunFailureReason::Disabled,
+                        PuppetRunClass::Disabled,
                         classification::disabled_message(&reason),
                     ));
                 }
                 Err(error @ LockError::System(_)) => {
-                    return Err(RunFailure(
-                        RunFailureReason::NotStarted,
-                        error_chain(&error),
-                    ));
+                    return Err(RunFailure(PuppetRunClass::NotStarted, error_chain(&error)));
                 }
                 Err(error) => self.wait_for_retry(until, &error.to_string()).await?,
             }
@@ -93,7 +90,7 @@ impl RunDriver {
         self.record.outcome.waited_permit += waited.elapsed().as_secs_f64();
         entered.map_err(|error| match error {
             PermitError::Cancelled { .. } => cancelled_failure(),
-            error => RunFailure(RunFailureReason::NoPermit, error_chain(&error)),
+            error => RunFailure(PuppetRunClass::NoPermit, error_chain(&error)),
         })
     }
 
@@ -115,7 +112,7 @@ impl RunDriver {
     pub(super) fn check_disabled(&self) -> Result<(), RunFailure> {
         match lock::disabled_reason(&self.puppet_state()) {
             Some(reason) => Err(RunFailure(
-                RunFailureReason::Disabled,
+                PuppetRunClass::Disabled,
                 classification::disabled_message(&reason),
             )),
             None => Ok(()),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use muster_client::CountOrPercent;
 use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOutcome};
-use serde_json::Value;
+use muster_contract::puppet::PuppetRunOnceInput;
+use muster_contract::read_values;
 
 use crate::jobs::{JobReply, SavedJob, SavedJobError};
 use crate::runs::{EndedRun, PuppetRunsReport};
@@ -71,8 +72,8 @@ pub fn remaining_rollout(
 }
 
 fn job_limit(job: &SavedJob) -> Option<usize> {
-    let limit = job.header.inputs.get("limit").and_then(Value::as_u64)?;
-    usize::try_from(limit).ok()
+    let inputs: PuppetRunOnceInput = read_values(&job.header.inputs).ok()?;
+    usize::try_from(inputs.limit?).ok()
 }
 
 fn answer_outcome(answer: &JobReply) -> RunOutcome {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use muster_client::BatchedRollout;
 use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOrder, RunOutcome};
+use muster_contract::puppet::LastRunSummaryOutput;
 use muster_wire::identity::{Identity, SubjectName};
 use uuid::Uuid;
 
@@ -29,6 +30,7 @@ use crate::exit::CommandExitCode;
 use crate::jobs::{JobEntry, JobJournal, JobStore};
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::node_states;
+use crate::report::NodeReply;
 use crate::runs::{EndedRun, PuppetRunsReport};
 use crate::settings::RpcSettings;
 
@@ -359,12 +361,12 @@ async fn order_nodes(
                 inquiry::plan_action(schemas, (PUPPET_AGENT, "last_run_summary"), Vec::new())?;
             let found = DiscoveredNodes::from_names(nodes.clone());
             let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
-            let took = |data: &serde_json::Map<String, serde_json::Value>| {
-                let seconds = data.get("total_time")?.as_f64()?;
-                Duration::try_from_secs_f64(seconds).ok()
+            let took = |reply: &NodeReply| {
+                let told: LastRunSummaryOutput = reply.typed_outputs();
+                Duration::try_from_secs_f64(told.total_time?).ok()
             };
             let times = report.replies.iter();
-            let times = times.filter_map(|reply| Some((reply.node.clone(), took(&reply.data)?)));
+            let times = times.filter_map(|reply| Some((reply.node.clone(), took(reply)?)));
             RunOrder::Longest(times.collect::<BTreeMap<_, _>>())
         }
     };

@@ -1,8 +1,8 @@
 //! Renders the number of nodes by Puppet state: the totals of `mco puppet count`.
 
+use muster_contract::puppet::PuppetStatusOutput;
 use serde::Serialize;
 
-use super::{flag_output, text_output};
 use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::request::balance_line;
@@ -35,18 +35,16 @@ impl PuppetNodeTotals {
         let mut totals = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
             let one = |holds: bool| usize::from(holds);
-            let [enabled, daemon] =
-                ["enabled", "daemon_present"].map(|name| flag_output(reply, name));
+            let told: PuppetStatusOutput = reply.typed_outputs();
             totals.total += 1;
-            totals.enabled += one(enabled);
-            totals.disabled += one(!enabled);
-            totals.running += one(flag_output(reply, "applying"));
-            totals.stopped += one(text_output(reply, "status").as_deref() == Some("stopped"));
-            totals.daemons += one(daemon);
-            totals.without_daemon += one(!daemon);
-            totals.idling += one(flag_output(reply, "idling"));
-            totals.owing +=
-                one(super::number_output(reply, "pending").is_some_and(|owed| owed > 0));
+            totals.enabled += one(told.enabled);
+            totals.disabled += one(!told.enabled);
+            totals.running += one(told.applying);
+            totals.stopped += one(told.status == "stopped");
+            totals.daemons += one(told.daemon_present);
+            totals.without_daemon += one(!told.daemon_present);
+            totals.idling += one(told.idling);
+            totals.owing += one(told.pending > 0);
         }
         totals
     }

@@ -1,9 +1,10 @@
 //! Renders Puppet's state on each node.
 
+use muster_contract::puppet::PuppetStatusOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::{flag_output, format_age, number_output, text_output};
+use super::format_age;
 use crate::render::grid::{TableCell, lay_out_table};
 use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
@@ -59,22 +60,24 @@ pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
 
 impl PuppetNodeState {
     fn from_reply(reply: &NodeReply) -> Self {
+        let told: PuppetStatusOutput = reply.typed_outputs();
+        let present = |text: &String| !text.is_empty();
         Self {
             node: reply.node.clone(),
-            status: text_output(reply, "status").unwrap_or_default(),
-            enabled: flag_output(reply, "enabled"),
-            applying: flag_output(reply, "applying"),
-            idling: flag_output(reply, "idling"),
-            daemon_present: flag_output(reply, "daemon_present"),
-            disable_message: text_output(reply, "disable_message"),
-            lastrun: number_output(reply, "lastrun").unwrap_or(0),
-            since_lastrun: number_output(reply, "since_lastrun").unwrap_or(0),
-            holder: text_output(reply, "holder"),
-            holder_pid: number_output(reply, "holder_pid"),
-            run: text_output(reply, "run"),
-            progress: text_output(reply, "run_state"),
-            pending: number_output(reply, "pending").unwrap_or(0),
-            message: text_output(reply, "message").unwrap_or_default(),
+            status: told.status,
+            enabled: told.enabled,
+            applying: told.applying,
+            idling: told.idling,
+            daemon_present: told.daemon_present,
+            disable_message: Some(told.disable_message).filter(present),
+            lastrun: told.lastrun,
+            since_lastrun: told.since_lastrun,
+            holder: Some(told.holder).filter(present),
+            holder_pid: told.holder_pid,
+            run: told.run.filter(present),
+            progress: told.run_state.filter(present),
+            pending: told.pending,
+            message: told.message,
         }
     }
 
