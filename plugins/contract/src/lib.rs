@@ -4,7 +4,9 @@
 
 #![warn(missing_docs)]
 
+pub mod provision;
 pub mod puppet;
+pub mod puppetca;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

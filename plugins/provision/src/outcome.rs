@@ -1,41 +1,8 @@
 //! Classifies a run from everything that it left. The exit code alone is not sufficient: 1 has many causes. Pure.
 
-use serde::Serialize;
+use muster_contract::puppet::PuppetRunClass;
 
 use crate::summary::ProvisionRunSummary;
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum PuppetRunClass {
-    Clean,
-    Changed,
-    Failed,
-    #[serde(rename = "failed+changed")]
-    FailedChanged,
-    // There was no catalog, or it was rejected.
-    NotApplied,
-    // Puppet's agent is disabled.
-    Disabled,
-    // Another run is in progress.
-    Locked,
-    // The certificate is not signed or not valid.
-    NoCertificate,
-    // The permit pool is full.
-    NoPermit,
-    // The run was stopped from outside.
-    Stopped,
-    // The run exceeded its timeout.
-    Timeout,
-}
-
-impl PuppetRunClass {
-    /// Whether the node now matches its catalog.
-    pub(crate) const fn is_success(self) -> bool {
-        matches!(self, Self::Clean | Self::Changed)
-    }
-}
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +151,9 @@ pub(crate) fn first_error_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProcessExit, ProvisionRunEvidence, PuppetRunClass, classify_run};
+    use muster_contract::puppet::PuppetRunClass;
+
+    use super::{ProcessExit, ProvisionRunEvidence, classify_run};
     use crate::summary::ProvisionRunSummary;
 
     /// As Puppet 7.23 writes it.

@@ -8,6 +8,8 @@ use muster_api::wire::filter::NodeFilter;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
+use muster_contract::provision::IsDisabledOutput;
+use muster_contract::read_values;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -242,8 +244,8 @@ impl FleetClient {
         let mut nodes = Vec::new();
         self.client
             .run_call(call, |answer| {
-                let disabled = answer.reply.data.get("disabled").and_then(Value::as_bool);
-                if answer.is_ok() && disabled == Some(false) {
+                let told = read_values::<IsDisabledOutput>(&answer.reply.data);
+                if answer.is_ok() && told.is_ok_and(|told| !told.disabled) {
                     nodes.push(answer.reply.sender.clone());
                 }
             })

@@ -5,6 +5,13 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::wire::identity::Identity;
+use muster_contract::provision::{
+    ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput, RunPuppetOutput,
+};
+use muster_contract::puppetca::{
+    CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
+};
+use muster_contract::{read_values, write_values};
 use serde_json::{Map, Value, json};
 
 use crate::fleet::FleetClient;
@@ -89,10 +96,8 @@ impl StepWorker {
             }
             BuiltinStep::Csr => {
                 let data = fenced(into_object(json!({ "fresh": true })));
-                request_values(
-                    node,
-                    &provision("request_certificate", data, CSR_TIMEOUT).await?,
-                )
+                let request = provision("request_certificate", data, CSR_TIMEOUT).await?;
+                request_values(node, &read_values(&request).unwrap_or_default())
             }
             BuiltinStep::Sign => self.sign_certificate(record, inputs).await,
             BuiltinStep::Bootstrap => {
@@ -122,11 +127,11 @@ impl StepWorker {
         record: &NodeRecord,
         fence: u64,
     ) -> Result<StepValues, StepError> {
-        let data = into_object(json!({
-            "owner": format!("provisioner/{}", record.id),
-            "lease": NODE_LEASE_SECONDS,
-            "fence": fence,
-        }));
+        let data = write_values(&ProvisionLockInput {
+            owner: format!("provisioner/{}", record.id),
+            lease: NODE_LEASE_SECONDS,
+            fence: Some(fence),
+        });
         self.fleet
             .call_node(
                 &record.identity,
@@ -141,7 +146,10 @@ impl StepWorker {
 
     /// Unlocks the node regardless of the holder. A failure is not an error, because the node may be gone.
     pub async fn unlock_node(&self, node: &Identity) {
-        let data = into_object(json!({ "force": true }));
+        let data = write_values(&ProvisionUnlockInput {
+            fence: None,
+            force: true,
+        });
         let unlocked = self
             .fleet
             .call_node(node, "provision", "unlock", data, SHORT_CALL_TIMEOUT)
@@ -200,7 +208,9 @@ impl StepWorker {
     pub async fn clean_certificates(&self, node: &Identity) -> Result<Value, StepError> {
         let mut serials = Vec::new();
         for master in self.fleet.current_masters().await? {
-            let data = into_object(json!({ "certname": node }));
+            let data = write_values(&CertNameInput {
+                certname: node.to_string(),
+            });
             let answer = self
                 .fleet
                 .call_node(
@@ -211,8 +221,9 @@ impl StepWorker {
                     SHORT_CALL_TIMEOUT,
                 )
                 .await?;
-            if answer.get("revoked") == Some(&Value::Bool(true)) {
-                serials.extend(answer.get("serial").cloned());
+            let cleaned: PuppetcaCleanOutput = read_values(&answer).unwrap_or_default();
+            if cleaned.revoked {
+                serials.push(Value::from(cleaned.serial));
             }
         }
         Ok(Value::Array(serials))
@@ -226,20 +237,21 @@ impl StepWorker {
     ) -> Result<StepValues, StepError> {
         let master = Identity::parse(required_value(record, "master")?)
             .map_err(|error| StepError::permanent(format!("master: {error}")))?;
+        // A master with autosign keeps no request; its certificate is compared with the key all the same.
+        let known = |name| record.text_value(name).filter(|value| !value.is_empty());
         let mut data = inputs.clone();
-        data.insert("certname".to_owned(), record.identity.as_str().into());
-        for name in ["fingerprint", "public_key"] {
-            // A master with autosign keeps no request; its certificate is compared with the key all the same.
-            if let Some(value) = record.text_value(name).filter(|value| !value.is_empty()) {
-                data.insert(name.to_owned(), value.into());
-            }
-        }
+        data.extend(write_values(&PuppetcaSignInput {
+            certname: record.identity.to_string(),
+            fingerprint: known("fingerprint").map(str::to_owned),
+            public_key: known("public_key").map(str::to_owned),
+            ttl: None,
+        }));
         let answer = self
             .fleet
             .call_node(&master, "puppetca", "sign", data, SHORT_CALL_TIMEOUT)
             .await?;
-        let serial = answer.get("serial").cloned().unwrap_or_default();
-        Ok(single_value("serial", serial))
+        let signed: PuppetcaSignOutput = read_values(&answer).unwrap_or_default();
+        Ok(single_value("serial", signed.serial.into()))
     }
 
     async fn call_agent(
@@ -261,33 +273,36 @@ impl StepWorker {
 }
 
 /// Values of the node's reply about its request. The reply is signed with the node's key, so no other node can name a request for it.
-fn request_values(node: &Identity, answer: &StepValues) -> Result<StepValues, StepError> {
-    let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
-    if text("certname") != node.as_str() {
+fn request_values(
+    node: &Identity,
+    request: &RequestCertificateOutput,
+) -> Result<StepValues, StepError> {
+    if request.certname != node.as_str() {
         return Err(StepError::permanent(format!(
             "{node} asks for a certificate of {}, and not of its own name",
-            text("certname")
+            request.certname
         )));
     }
-    if text("public_key").is_empty() {
+    if request.public_key.is_empty() {
         return Err(StepError::permanent(
             "the node names no key for its certificate",
         ));
     }
     Ok(into_object(json!({
-        "fingerprint": text("fingerprint"),
-        "public_key": text("public_key"),
+        "fingerprint": request.fingerprint,
+        "public_key": request.public_key,
     })))
 }
 
 /// Values of a run that are stored.
 fn run_summary(run: &StepValues) -> Value {
-    let kept = ["class", "config_version", "environment", "duration"];
-    let pairs = kept.into_iter().filter_map(|name| {
-        let value = run.get(name)?;
-        Some((name.to_owned(), value.clone()))
-    });
-    Value::Object(pairs.collect())
+    let run: RunPuppetOutput = read_values(run).unwrap_or_default();
+    json!({
+        "class": run.class,
+        "config_version": run.config_version,
+        "environment": run.environment,
+        "duration": run.duration,
+    })
 }
 
 /// Replaces `{{name}}` in inputs by the node's stored values.

@@ -6,6 +6,7 @@ use muster_api::{ActionError, AgentAction, CallContext};
 use muster_certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
+use muster_contract::provision::{CertificateRequestState, RequestCertificateOutput};
 use serde::{Deserialize, Serialize};
 
 use super::{EmptyProvisionInput, server_arguments};
@@ -40,26 +41,6 @@ pub(crate) struct RequestCertificateInput {
     server: Option<String>,
     port: Option<u64>,
     fence: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-enum CertificateRequestState {
-    Submitted,
-    Pending,
-    Signed,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RequestCertificateOutput {
-    state: CertificateRequestState,
-    certname: String,
-    fingerprint: String,
-    public_key: String,
-    csr: String,
-    output: String,
 }
 
 impl AgentAction for HasCertAction {

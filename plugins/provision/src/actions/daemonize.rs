@@ -6,11 +6,11 @@ use std::time::Duration;
 use muster_api::system::Command;
 use muster_api::system::command::CancelFlag;
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::provision::FencedStepInput;
 use muster_engine::ResourceEngine;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::FencedStepInput;
 use crate::outcome::first_error_line;
 use crate::puppet::{printable_tail, to_action_error};
 use crate::step_context::StepContext;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::provision::{ProvisionLockInput, ProvisionUnlockInput};
+use serde::Serialize;
 
 use super::EmptyProvisionInput;
 use crate::fenced_lock::LockStatus;
@@ -17,24 +18,8 @@ pub(crate) struct ProvisionLockAction(pub(crate) Arc<StepContext>);
 pub(crate) struct ProvisionUnlockAction(pub(crate) Arc<StepContext>);
 pub(crate) struct IsLockedAction(pub(crate) Arc<StepContext>);
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ProvisionLockInput {
-    owner: String,
-    /// In seconds.
-    lease: u64,
-    fence: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ProvisionUnlockInput {
-    fence: Option<u64>,
-    force: bool,
-}
-
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct ProvisionLockOutput {
     locked: bool,
     owner: String,
@@ -44,7 +29,7 @@ pub(crate) struct ProvisionLockOutput {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct ProvisionUnlockOutput {
     unlocked: bool,
 }

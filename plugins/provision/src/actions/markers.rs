@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::provision::{FencedStepInput, IsDisabledOutput};
 use serde::{Deserialize, Serialize};
 
-use super::{EmptyProvisionInput, FencedStepInput};
+use super::EmptyProvisionInput;
 use crate::puppet::to_action_error;
 use crate::step_context::StepContext;
 
@@ -35,13 +36,6 @@ pub(crate) struct ReprovisionInput {
 pub(crate) struct ProvisionDisableOutput {
     disabled: bool,
     changed: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct IsDisabledOutput {
-    disabled: bool,
-    provisioning: bool,
 }
 
 #[derive(Debug, Serialize)]

@@ -24,13 +24,6 @@ use serde::Deserialize;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EmptyProvisionInput {}
 
-/// The input of a step that needs nothing but the right to do it.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct FencedStepInput {
-    fence: Option<u64>,
-}
-
 /// Puppet arguments that select the server.
 fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
     let mut words = Vec::new();

@@ -8,13 +8,15 @@ use muster_api::system::{StateDir, SystemError};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyReason;
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::provision::RunPuppetOutput;
+use muster_contract::puppet::PuppetRunClass;
+use muster_contract::write_values;
 use muster_engine::lock::{CatalogRunLock, LockError};
 use muster_permits::{Permit, PermitRequest};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Deserialize;
 
 use super::server_arguments;
-use crate::outcome::{ProcessExit, ProvisionRunEvidence, PuppetRunClass, classify_run};
+use crate::outcome::{ProcessExit, ProvisionRunEvidence, classify_run};
 use crate::puppet::{PuppetRunner, printable_tail, to_action_error};
 use crate::step_context::StepContext;
 use crate::summary::ProvisionRunSummary;
@@ -42,19 +44,6 @@ pub(crate) struct RunPuppetInput {
     server: Option<String>,
     port: Option<u64>,
     fence: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RunPuppetOutput {
-    class: PuppetRunClass,
-    exitcode: i32,
-    resources: Map<String, Value>,
-    config_version: String,
-    environment: String,
-    /// In seconds.
-    duration: f64,
-    output: String,
 }
 
 impl AgentAction for BootstrapPuppetAction {
@@ -199,7 +188,7 @@ fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutp
         text: &text,
     });
     let answer = RunPuppetOutput {
-        class,
+        class: Some(class.clone()),
         exitcode: match exit {
             ProcessExit::Code(code) => code,
             ProcessExit::Timeout | ProcessExit::Cancelled => -1,
@@ -220,9 +209,7 @@ fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutp
         return Ok(answer);
     }
     let mut error = run_error(class, &problem);
-    if let Ok(Value::Object(data)) = serde_json::to_value(&answer) {
-        error.data = data;
-    }
+    error.data = write_values(&answer);
     error.reason = match exit {
         ProcessExit::Timeout => Some(ReplyReason::Timeout {
             after_ms: u64::try_from(puppet.timeout().as_millis()).unwrap_or(u64::MAX),

@@ -3,23 +3,13 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Serialize;
+use muster_contract::puppetca::{CertNameInput, PuppetcaCleanOutput};
 
-use super::{CertNameInput, run_blocking};
+use super::run_blocking;
 use crate::ca_service::{CaService, CleanOutcome};
 use crate::name::CertName;
 
 pub(crate) struct PuppetcaCleanAction(pub(crate) Arc<CaService>);
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct PuppetcaCleanOutput {
-    certname: String,
-    found: bool,
-    revoked: bool,
-    serial: String,
-    message: String,
-}
 
 impl AgentAction for PuppetcaCleanAction {
     const NAME: &'static str = "clean";

@@ -15,17 +15,9 @@ pub(crate) use status::PuppetcaStatusAction;
 use std::sync::Arc;
 
 use muster_api::{ActionError, CallContext};
-use serde::Deserialize;
 
 use crate::authority::{CaError, CertAuthority};
 use crate::ca_service::CaService;
-
-/// The input of an action on one name.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CertNameInput {
-    pub(crate) certname: String,
-}
 
 /// Runs a blocking call to the authority on a separate thread.
 async fn run_blocking<T: Send + 'static>(

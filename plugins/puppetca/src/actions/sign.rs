@@ -3,37 +3,13 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::puppetca::{PuppetcaSignInput, PuppetcaSignOutput};
 
 use super::run_blocking;
 use crate::ca_service::{CaService, SigningSpec};
 use crate::name::CertName;
 
 pub(crate) struct PuppetcaSignAction(pub(crate) Arc<CaService>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PuppetcaSignInput {
-    certname: String,
-    /// Of the request.
-    fingerprint: Option<String>,
-    public_key: Option<String>,
-    /// In seconds.
-    ttl: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct PuppetcaSignOutput {
-    changed: bool,
-    message: String,
-    certname: String,
-    /// Of the certificate.
-    fingerprint: String,
-    public_key: String,
-    serial: String,
-    not_after: i64,
-}
 
 impl AgentAction for PuppetcaSignAction {
     const NAME: &'static str = "sign";
