@@ -4,7 +4,9 @@
 
 #![warn(missing_docs)]
 
+pub mod permit;
 pub mod provision;
+pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
 

@@ -15,11 +15,12 @@ use muster_api::wire::stores::PROVISION_BUCKET;
 use muster_api::wire::subject::{self, AnswerAddress};
 use muster_api::wire::token::Seconds;
 use muster_bus::{BucketError, Bus, BusSubscription, Bytes};
+use muster_contract::provisioner::ProvisioningState;
 use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
-use crate::record::{NodeRecord, ProvisioningState};
+use crate::record::NodeRecord;
 use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 

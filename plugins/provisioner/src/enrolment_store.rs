@@ -17,9 +17,9 @@ use muster_api::wire::stores::{
 use muster_api::wire::token::{AccountTrust, KeyPair, PublicKey};
 use muster_bus::{Bucket, BucketError, Bus, Bytes, NameStore, TokenRenewal, TokenRenewalError};
 use muster_client::{CallTarget, Client, ClientError, RpcCall};
+use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::Mutex;
 
-use crate::record::ProvisioningState;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// How long a connected node may take to reply. The broker reports an absent node at once, so only a node that hangs takes this long.

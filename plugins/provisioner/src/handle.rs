@@ -6,11 +6,12 @@ use std::sync::Arc;
 use muster_api::ActionError;
 use muster_api::wire::identity::Identity;
 use muster_bus::Bus;
+use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::leader::{self, LeaderRecord};
-use crate::record::{NodeRecord, ProvisioningState};
+use crate::record::NodeRecord;
 use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 

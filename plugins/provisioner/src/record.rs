@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
+use muster_contract::provisioner::ProvisioningState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -18,35 +19,6 @@ use crate::plan::{PlanStep, ProvisioningPlan, StepName};
 const MAX_HISTORY_ENTRIES: usize = 100;
 /// Maximum number of characters kept of an error.
 const MAX_ERROR_CHARS: usize = 600;
-
-/// Provisioning state of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProvisioningState {
-    /// Provisioning is in progress.
-    Working,
-    /// A step failed permanently.
-    Failed,
-    /// Provisioning is complete.
-    Done,
-    /// Its certificates are being revoked.
-    Retiring,
-    /// It was removed from the fleet.
-    Retired,
-}
-
-impl ProvisioningState {
-    /// The name as used in replies.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Working => "working",
-            Self::Failed => "failed",
-            Self::Done => "done",
-            Self::Retiring => "retiring",
-            Self::Retired => "retired",
-        }
-    }
-}
 
 /// Kind of a history entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

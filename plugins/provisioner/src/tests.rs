@@ -4,6 +4,7 @@
 use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::differences;
 use muster_api::wire::identity::Identity;
+use muster_contract::provisioner::ProvisioningState;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
 use crate::options::Options;
 use crate::plan::{ProvisioningPlan, ProvisioningPlanError, StepName};
-use crate::record::{NextAction, NodeRecord, ProvisioningState, RetryBackoff, StepError};
+use crate::record::{NextAction, NodeRecord, RetryBackoff, StepError};
 
 fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()

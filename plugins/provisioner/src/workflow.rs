@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_api::wire::identity::Identity;
 use muster_bus::NameStore;
+use muster_contract::provisioner::ProvisioningState;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -11,8 +12,7 @@ use crate::notify::{self, build_message};
 use crate::options::NotificationEvent;
 use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind, StepName};
 use crate::record::{
-    DeliveryState, NextAction, NodeRecord, NotificationRecord, ProvisioningState, RetryBackoff,
-    StepError,
+    DeliveryState, NextAction, NodeRecord, NotificationRecord, RetryBackoff, StepError,
 };
 use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{CountOrPercent, choose_nodes};
+use muster_contract::permit::PermitPoolRow;
 
 use super::context::CommandContext;
 use super::form::{self, JsonForm};
@@ -23,8 +24,7 @@ use crate::cli::request::RequestArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::permit::{
-    PermitPoolStatus, PermitPoolsDocument, read_pools, release_question, render_pool_list,
-    render_pools,
+    PermitPoolsDocument, read_pools, release_question, render_pool_list, render_pools,
 };
 use crate::report::RequestReport;
 
@@ -61,7 +61,7 @@ pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<Comma
 /// The pools as returned by a node.
 struct PoolQueryResult {
     report: RequestReport,
-    pools: Vec<PermitPoolStatus>,
+    pools: Vec<PermitPoolRow>,
 }
 
 /// Asks one node, and the next one if that fails.
@@ -109,7 +109,7 @@ impl PoolQueryResult {
     fn print_pools(
         &self,
         json: Option<&JsonForm>,
-        draw: fn(&[PermitPoolStatus], usize) -> String,
+        draw: fn(&[PermitPoolRow], usize) -> String,
         cx: CommandContext<'_>,
     ) -> Result<CommandExitCode, Error> {
         let exit = self.report.stats.exit_code();
@@ -142,12 +142,12 @@ async fn release_permits(
     };
     if !args.yes {
         let seen = query_pools(Some(&args.pool), &FilterArgs::default(), false, cx).await?;
-        let holders = seen.pools.iter().flat_map(PermitPoolStatus::holders);
+        let holders = seen.pools.iter().flat_map(|pool| &pool.holders);
         let live: Vec<_> = holders
-            .filter(|holder| args.nodes.iter().any(|node| node == holder.node()))
+            .filter(|holder| args.nodes.contains(&holder.node))
             .collect();
         if !live.is_empty() && !is_terminal() {
-            let nodes = live.iter().map(|holder| holder.node().to_owned());
+            let nodes = live.iter().map(|holder| holder.node.clone());
             return Err(FleetRequestError::LiveHolders {
                 pool: args.pool,
                 nodes: nodes.collect(),

@@ -1,97 +1,42 @@
 //! Renders permit pools: holders and waiting nodes, with times.
 
-use serde::{Deserialize, Serialize};
+use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
 use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use crate::printer::STRONG;
-use crate::report::RequestReport;
+use crate::report::{NodeReply, RequestReport};
 
-/// One pool, as a node tells it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PermitPoolStatus {
-    #[serde(rename = "pool")]
-    name: String,
-    #[serde(default)]
-    holders: Vec<PermitPoolEntry>,
-    #[serde(default)]
-    waiting: Vec<PermitPoolEntry>,
+/// The smallest limit that any node uses.
+fn limit_text(pool: &PermitPoolRow) -> String {
+    let parties = pool.holders.iter().chain(&pool.waiting);
+    let limits = parties.map(|party| party.limit).filter(|limit| *limit > 0);
+    limits
+        .min()
+        .map_or("-".to_owned(), |limit| limit.to_string())
 }
 
-/// Somebody who holds a permit, or waits for one.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PermitPoolEntry {
-    node: String,
-    /// The run that it is for.
-    #[serde(default)]
-    run: String,
-    /// Of a holder the permit's number; of one who waits its place in the order of coming.
-    #[serde(default)]
-    fence: u64,
-    #[serde(default)]
-    priority: i64,
-    /// How many it was told may hold the pool; 0 for a run that somebody else began.
-    #[serde(default)]
-    limit: u64,
-    /// Seconds since it came.
-    #[serde(default)]
-    age: u64,
-    /// Seconds until it lapses, if nothing is heard of it.
-    #[serde(default)]
-    expires: u64,
-    /// Whether somebody else began what runs.
-    #[serde(default)]
-    occupied: bool,
-}
-
-impl PermitPoolStatus {
-    /// The holders of permits.
-    pub fn holders(&self) -> impl Iterator<Item = &PermitPoolEntry> {
-        self.holders.iter()
-    }
-
-    /// The smallest limit that any node uses.
-    fn limit_text(&self) -> String {
-        let parties = self.holders.iter().chain(&self.waiting);
-        let limits = parties.map(|party| party.limit).filter(|limit| *limit > 0);
-        limits
-            .min()
-            .map_or("-".to_owned(), |limit| limit.to_string())
-    }
-}
-
-impl PermitPoolEntry {
-    /// The node.
-    pub fn node(&self) -> &str {
-        &self.node
-    }
-}
-
-/// Parses the successful replies to `permit list`. Skips invalid entries.
-pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolStatus> {
+/// The pools in the first successful reply to `permit list`.
+pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolRow> {
     let told = report.replies.iter().find(|reply| reply.is_ok());
-    let pools = told.and_then(|reply| reply.data.get("pools")?.as_array());
-    let pools = pools.into_iter().flatten();
-    pools
-        .filter_map(|pool| PermitPoolStatus::deserialize(pool).ok())
-        .collect()
+    let told: Option<PermitListOutput> = told.map(NodeReply::typed_outputs);
+    told.unwrap_or_default().pools
 }
 
 /// Renders one line per pool.
-pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
+pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
     if pools.is_empty() {
         return String::new();
     }
     let heading = ["POOL", "HELD", "LIMIT", "WAITING"].map(str::to_owned);
-    let row = |pool: &PermitPoolStatus| {
+    let row = |pool: &PermitPoolRow| {
         let cells = [
-            escape_to_line(&pool.name).into_owned(),
+            escape_to_line(&pool.pool).into_owned(),
             pool.holders.len().to_string(),
-            pool.limit_text(),
+            limit_text(pool),
             pool.waiting.len().to_string(),
         ];
         cells.map(TableCell::plain).to_vec()
@@ -101,12 +46,12 @@ pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
 }
 
 /// Renders all holders and waiting nodes.
-pub fn render_pools(pools: &[PermitPoolStatus], width: usize) -> String {
+pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
-        let name = escape_to_line(&pool.name);
+        let name = escape_to_line(&pool.pool);
         let (held, waiting) = (pool.holders.len(), pool.waiting.len());
-        let limit = pool.limit_text();
+        let limit = limit_text(pool);
         page.push_line(format_args!(
             "{STRONG}Pool {name}{STRONG:#}: {held} held of {limit}, {waiting} waiting"
         ));
@@ -130,8 +75,8 @@ fn member_heading(title: &str) -> Vec<String> {
         .to_vec()
 }
 
-fn member_rows(parties: &[PermitPoolEntry]) -> Vec<Vec<TableCell>> {
-    let row = |party: &PermitPoolEntry| {
+fn member_rows(parties: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
+    let row = |party: &PoolMemberRow| {
         let run = if party.occupied {
             "somebody else's".to_owned()
         } else {
@@ -151,7 +96,7 @@ fn member_rows(parties: &[PermitPoolEntry]) -> Vec<Vec<TableCell>> {
 }
 
 /// The prompt for releasing the permits of these holders.
-pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
+pub fn release_question(pool: &str, live: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
     for holder in live {
         let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
@@ -170,13 +115,13 @@ pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolsDocument<'a> {
     schema: &'static str,
-    pools: &'a [PermitPoolStatus],
+    pools: &'a [PermitPoolRow],
     request_stats: RequestStatsDocument<'a>,
 }
 
 impl<'a> PermitPoolsDocument<'a> {
     /// Creates the document of these pools.
-    pub fn new(pools: &'a [PermitPoolStatus], report: &'a RequestReport) -> Self {
+    pub fn new(pools: &'a [PermitPoolRow], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.permits.v1",
             pools,
@@ -189,7 +134,7 @@ impl<'a> PermitPoolsDocument<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{PermitPoolStatus, read_pools, release_question, render_pool_list, render_pools};
+    use super::{read_pools, release_question, render_pool_list, render_pools};
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::{WIDTH, is_within_width};
 
@@ -210,7 +155,7 @@ mod tests {
         let pools = read_pools(&report);
         let live: Vec<_> = pools
             .iter()
-            .flat_map(PermitPoolStatus::holders)
+            .flat_map(|pool| &pool.holders)
             .take(1)
             .collect();
         let texts = [

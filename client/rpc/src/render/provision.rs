@@ -1,91 +1,32 @@
 //! Renders the provisioning of new nodes: a table, a history, one line per change, a document.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use muster_contract::provisioner::{
+    ProvisionedNodeRow, ProvisionerStatusOutput, ProvisioningState,
+};
+use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use super::span::format_duration;
-use crate::report::NodeReply;
 
-/// What one host of the service knows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct ProvisioningOverview {
-    /// The host that leads; empty when none does.
-    leader: String,
-    /// How many nodes stand where.
-    counts: Map<String, Value>,
-    /// The nodes, by name.
-    nodes: Vec<ProvisioningNodeStatus>,
-    /// How many more there are.
-    more: u64,
+/// Whether provisioning of any shown node has failed.
+pub fn has_failed(standing: &ProvisionerStatusOutput) -> bool {
+    let mut nodes = standing.nodes.iter();
+    nodes.any(|node| node.is_in(ProvisioningState::Failed))
 }
 
-/// One node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-struct ProvisioningNodeStatus {
-    node: String,
-    /// `working`, `failed`, `done`, `retiring` or `retired`.
-    state: String,
-    /// The step that is under way or comes next; empty when there is none.
-    step: String,
-    /// Which try it is.
-    attempt: u64,
-    /// Steps that were done.
-    done: Vec<String>,
-    paused: bool,
-    /// Why it failed, or was deferred.
-    error: String,
-    master: String,
-    /// Serial number of its certificate.
-    serial: String,
-    /// When it was first seen, in milliseconds since 1970.
-    since: u64,
-    /// When it changed last, in milliseconds since 1970.
-    changed: u64,
-    history: Vec<ProvisioningHistoryEntry>,
-}
-
-/// Something that happened to a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-struct ProvisioningHistoryEntry {
-    /// When, in milliseconds since 1970.
-    at: u64,
-    step: String,
-    /// `began`, `done`, `failed`, `deferred` or `asked`.
-    what: String,
-    words: String,
-}
-
-impl ProvisioningOverview {
-    /// Parses a host's reply; missing outputs are empty.
-    pub fn from_reply(reply: &NodeReply) -> Self {
-        serde_json::from_value(Value::Object(reply.data.clone())).unwrap_or_default()
-    }
-
-    /// Whether provisioning of any shown node has failed.
-    pub fn has_failed(&self) -> bool {
-        self.nodes.iter().any(|node| node.state == "failed")
-    }
-
-    /// Whether provisioning of every shown node has ended.
-    pub fn is_settled(&self) -> bool {
-        let moves = |node: &ProvisioningNodeStatus| {
-            !node.paused && matches!(&*node.state, "working" | "retiring")
-        };
-        self.more == 0 && !self.nodes.iter().any(moves)
-    }
+/// Whether provisioning of every shown node has ended.
+pub fn is_settled(standing: &ProvisionerStatusOutput) -> bool {
+    let moves = |node: &ProvisionedNodeRow| {
+        !node.paused
+            && (node.is_in(ProvisioningState::Working) || node.is_in(ProvisioningState::Retiring))
+    };
+    standing.more == 0 && !standing.nodes.iter().any(moves)
 }
 
 /// Renders the table and a summary line.
-pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> String {
+pub fn render_overview_table(standing: &ProvisionerStatusOutput, width: usize) -> String {
     let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
     let rows: Vec<Vec<TableCell>> = standing.nodes.iter().map(table_row).collect();
     let mut page = TextPage::default();
@@ -114,9 +55,9 @@ pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> S
     page.into_text()
 }
 
-fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
+fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
     let name = escape_to_line(&node.node).into_owned();
-    let first = if node.state == "failed" {
+    let first = if node.is_in(ProvisioningState::Failed) {
         TableCell::bad(name)
     } else {
         TableCell::plain(name)
@@ -142,7 +83,7 @@ fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
 }
 
 /// Renders the history of each node, oldest event first.
-pub fn render_history(standing: &ProvisioningOverview) -> String {
+pub fn render_history(standing: &ProvisionerStatusOutput) -> String {
     let mut page = TextPage::default();
     for node in &standing.nodes {
         page.push_gap();
@@ -162,11 +103,11 @@ pub fn render_history(standing: &ProvisioningOverview) -> String {
 
 /// Describes the changes since the previous state, one line per node.
 pub fn describe_changes(
-    before: Option<&ProvisioningOverview>,
-    now: &ProvisioningOverview,
+    before: Option<&ProvisionerStatusOutput>,
+    now: &ProvisionerStatusOutput,
 ) -> Vec<String> {
     let known = |name: &str| before?.nodes.iter().find(|node| node.node == name);
-    let told = |node: &ProvisioningNodeStatus| {
+    let told = |node: &ProvisionedNodeRow| {
         (
             node.state.clone(),
             node.step.clone(),
@@ -174,10 +115,9 @@ pub fn describe_changes(
             node.attempt,
         )
     };
-    let news = |node: &&ProvisioningNodeStatus| {
-        known(&node.node).is_none_or(|old| told(old) != told(node))
-    };
-    let say = |node: &ProvisioningNodeStatus| {
+    let news =
+        |node: &&ProvisionedNodeRow| known(&node.node).is_none_or(|old| told(old) != told(node));
+    let say = |node: &ProvisionedNodeRow| {
         let what = match (&*node.step, &*node.error) {
             ("", _) => node
                 .done
@@ -205,12 +145,12 @@ fn format_millis(millis: u64) -> String {
 pub struct ProvisioningDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    standing: &'a ProvisioningOverview,
+    standing: &'a ProvisionerStatusOutput,
 }
 
 impl<'a> ProvisioningDocument<'a> {
     /// Creates the document of this overview.
-    pub fn new(standing: &'a ProvisioningOverview) -> Self {
+    pub fn new(standing: &'a ProvisionerStatusOutput) -> Self {
         Self {
             schema: "muster.provision.v1",
             standing,
@@ -220,17 +160,18 @@ impl<'a> ProvisioningDocument<'a> {
 
 #[cfg(test)]
 mod tests {
+    use muster_contract::provisioner::ProvisionerStatusOutput;
     use serde_json::{Value, json};
 
-    use super::{ProvisioningOverview, describe_changes, render_history, render_overview_table};
+    use super::{describe_changes, has_failed, is_settled, render_history, render_overview_table};
     use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply};
 
-    fn standing(nodes: &Value) -> ProvisioningOverview {
+    fn standing(nodes: &Value) -> ProvisionerStatusOutput {
         let data = json!({
             "leader": "prov1.example.net", "counts": {"working": 1, "failed": 1, "done": 1}, "nodes": nodes, "more": 0,
         });
-        ProvisioningOverview::from_reply(&reply("prov1.example.net", 0, "OK", data))
+        reply("prov1.example.net", 0, "OK", data).typed_outputs()
     }
 
     fn nodes() -> Value {
@@ -249,7 +190,7 @@ mod tests {
     #[test]
     fn nodes_stand_in_a_table() {
         let standing = standing(&nodes());
-        assert!(standing.has_failed() && !standing.is_settled());
+        assert!(has_failed(&standing) && !is_settled(&standing));
         insta::assert_snapshot!("standing", plain(&render_overview_table(&standing, WIDTH)));
         insta::assert_snapshot!("history", plain(&render_history(&standing)));
     }
@@ -270,9 +211,8 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_version_is_read_as_far_as_it_goes() {
-        assert_eq!(
-            ProvisioningOverview::from_reply(&reply("prov1", 0, "OK", json!({"nodes": 3}))),
-            ProvisioningOverview::default()
-        );
+        let told = reply("prov1", 0, "OK", json!({"nodes": 3}));
+        let told: ProvisionerStatusOutput = told.typed_outputs();
+        assert_eq!(told, ProvisionerStatusOutput::default());
     }
 }

@@ -3,7 +3,8 @@
 use muster_api::wire::Millis;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use serde::Deserialize;
 
 use super::to_action_error;
 use crate::client::PermitClient;
@@ -17,51 +18,21 @@ pub(crate) struct PermitListInput {
     pool: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct PermitListOutput {
-    pools: Vec<PermitPoolRow>,
-    holders: usize,
-    waiting: usize,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct PermitPoolRow {
-    pool: String,
-    holders: Vec<PoolMemberRow>,
-    waiting: Vec<PoolMemberRow>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct PoolMemberRow {
-    node: String,
-    run: String,
-    /// Of a holder, the permit's fence; of one who waits, its place in the order of coming.
-    fence: u64,
-    priority: i8,
-    limit: u32,
-    /// Seconds since it was written.
-    age: u64,
-    /// Seconds until it lapses, if nothing is heard of it.
-    expires: u64,
-    /// Somebody else started what runs.
-    occupied: bool,
-}
-
-impl PoolMemberRow {
-    fn from_member(party: &PoolMember, at: Millis) -> Self {
-        Self {
-            node: party.node.to_string(),
-            run: party.run.to_string(),
-            fence: party.revision,
-            priority: party.priority,
-            limit: if party.occupied { 0 } else { party.limit },
-            age: at.saturating_sub(party.since) / 1000,
-            expires: party.expires.saturating_sub(at) / 1000,
-            occupied: party.occupied,
-        }
+/// The row of a member at this time of the broker.
+fn member_row(party: &PoolMember, at: Millis) -> PoolMemberRow {
+    PoolMemberRow {
+        node: party.node.to_string(),
+        run: party.run.to_string(),
+        fence: party.revision,
+        priority: party.priority.into(),
+        limit: if party.occupied {
+            0
+        } else {
+            party.limit.into()
+        },
+        age: at.saturating_sub(party.since) / 1000,
+        expires: party.expires.saturating_sub(at) / 1000,
+        occupied: party.occupied,
     }
 }
 
@@ -91,10 +62,7 @@ impl AgentAction for PermitListAction {
                 .await
                 .map_err(|error| to_action_error(&error))?;
             let rows = |parties: &[PoolMember]| -> Vec<PoolMemberRow> {
-                parties
-                    .iter()
-                    .map(|party| PoolMemberRow::from_member(party, at))
-                    .collect()
+                parties.iter().map(|party| member_row(party, at)).collect()
             };
             pools.push(PermitPoolRow {
                 pool: name.to_string(),

@@ -2,7 +2,8 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::provisioner::NodeControlOutput;
+use serde::Deserialize;
 
 use crate::handle::ProvisionerHandle;
 use crate::record::NodeRecord;
@@ -12,14 +13,6 @@ use crate::service::unix_millis_now;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NodeControlInput {
     node: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct NodeControlOutput {
-    node: String,
-    state: String,
-    changed: bool,
 }
 
 pub(crate) struct ProvisionerRetryAction(pub(crate) ProvisionerHandle);

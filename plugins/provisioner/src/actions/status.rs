@@ -1,7 +1,8 @@
 //! `status`: the state of every node, and the current leader.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::provisioner::{NodeHistoryRow, ProvisionedNodeRow, ProvisionerStatusOutput};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::handle::ProvisionerHandle;
@@ -18,43 +19,6 @@ pub(crate) struct ProvisionerStatusInput {
     node: Option<String>,
     state: Option<String>,
     history: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct ProvisionerStatusOutput {
-    leader: String,
-    counts: Map<String, Value>,
-    nodes: Vec<ProvisionedNodeRow>,
-    more: usize,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct ProvisionedNodeRow {
-    node: String,
-    state: String,
-    /// The step that is under way or comes next; empty when there is none.
-    step: String,
-    attempt: u32,
-    /// Steps that were done.
-    done: Vec<String>,
-    paused: bool,
-    error: String,
-    master: String,
-    serial: String,
-    since: u64,
-    changed: u64,
-    history: Vec<NodeHistoryRow>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct NodeHistoryRow {
-    at: u64,
-    step: String,
-    what: String,
-    words: String,
 }
 
 impl AgentAction for ProvisionerStatusAction {
@@ -108,7 +72,7 @@ fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
         node: record.identity.to_string(),
         state: record.state.as_str().to_owned(),
         step: current.map_or(String::new(), |at| at.step.to_string()),
-        attempt: current.map_or(0, |at| at.attempt),
+        attempt: current.map_or(0, |at| at.attempt.into()),
         done: record.done.iter().map(ToString::to_string).collect(),
         paused: record.paused,
         error: record.error.clone().unwrap_or_default(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use muster_contract::provisioner::ProvisionerStatusOutput;
+
 use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::commands::context::CommandContext;
@@ -10,7 +12,7 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 use crate::render::provision::{
-    ProvisioningDocument, ProvisioningOverview, describe_changes, render_history,
+    ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
     render_overview_table,
 };
 
@@ -56,7 +58,7 @@ pub async fn watch_nodes(
     let state = args.state.map(|state| ("state", state.as_str()));
     let inputs: Vec<_> = state.into_iter().collect();
     let screen = cx.printer.screen();
-    let mut before: Option<ProvisioningOverview> = None;
+    let mut before: Option<ProvisionerStatusOutput> = None;
     let mut drawn = 0;
     loop {
         let standing = match query_overview(&service, &inputs, cx).await? {
@@ -78,7 +80,7 @@ pub async fn watch_nodes(
                 cx.printer.print_line(change)?;
             }
         }
-        if standing.is_settled() {
+        if is_settled(&standing) {
             return Ok(exit_code(&standing));
         }
         before = Some(standing);
@@ -90,9 +92,9 @@ async fn query_overview(
     service: &ProvisionerClient<'_>,
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
-) -> Result<Result<ProvisioningOverview, CommandExitCode>, Error> {
+) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>, Error> {
     match service.ask_first_host("status", inputs).await? {
-        Ok(reply) if reply.is_ok() => Ok(Ok(ProvisioningOverview::from_reply(&reply))),
+        Ok(reply) if reply.is_ok() => Ok(Ok(reply.typed_outputs())),
         Ok(reply) => {
             let (node, why) = (&reply.node, escape_to_line(&reply.message));
             cx.printer.print_error(format_args!("{node}: {why}"));
@@ -106,8 +108,8 @@ async fn query_overview(
     }
 }
 
-fn exit_code(standing: &ProvisioningOverview) -> CommandExitCode {
-    if standing.has_failed() {
+fn exit_code(standing: &ProvisionerStatusOutput) -> CommandExitCode {
+    if has_failed(standing) {
         CommandExitCode::SomeFailed
     } else {
         CommandExitCode::Passed
