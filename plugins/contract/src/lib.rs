@@ -9,6 +9,7 @@ pub mod provision;
 pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
+pub mod rpcutil;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -10,6 +10,7 @@ use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_contract::provision::IsDisabledOutput;
 use muster_contract::read_values;
+use muster_contract::rpcutil::{RpcutilGetFactsOutput, RpcutilRunningOutput, RunningRequestRow};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -138,11 +139,9 @@ impl FleetClient {
         call.wait = PROGRESS_CHECK_INTERVAL;
         let (mut works, question) = (None, question.to_string());
         let told = self.client.run_call(call, |answer| {
-            let requests = answer.reply.data.get("requests").and_then(Value::as_array);
-            let is_it = |request: &Value| {
-                request.get("id").and_then(Value::as_str) == Some(question.as_str())
-            };
-            works = requests.map(|requests| requests.iter().any(is_it));
+            let running = read_values::<RpcutilRunningOutput>(&answer.reply.data).ok();
+            let is_it = |request: &RunningRequestRow| request.id == question;
+            works = running.map(|running| running.requests.iter().any(is_it));
         });
         told.await.ok()?;
         works
@@ -153,10 +152,10 @@ impl FleetClient {
         let Some(data) = self.facts_request(&[]) else {
             return Ok(Map::new());
         };
-        let mut answer = self
+        let answer = self
             .call_node(node, "rpcutil", "get_facts", data, SHORT_CALL_TIMEOUT)
             .await?;
-        Ok(take_fact_values(&mut answer))
+        Ok(read_facts(&answer))
     }
 
     /// Masters from the cache, at most `MASTERS_MAX_AGE` old.
@@ -208,8 +207,7 @@ impl FleetClient {
         let balance = self
             .client
             .run_call(call, |answer| {
-                let mut data = answer.reply.data.clone();
-                let mut facts = take_fact_values(&mut data);
+                let mut facts = read_facts(&answer.reply.data);
                 let address = facts.remove(&self.address_fact).unwrap_or_default();
                 if answer.is_ok() {
                     masters.push(PuppetMaster {
@@ -272,12 +270,10 @@ impl FleetClient {
     }
 }
 
-/// Takes the facts out of a reply to `get_facts`.
-fn take_fact_values(data: &mut Map<String, Value>) -> Map<String, Value> {
-    match data.remove("values") {
-        Some(Value::Object(values)) => values,
-        _ => Map::new(),
-    }
+/// The facts of a reply to `get_facts`.
+fn read_facts(answer: &Map<String, Value>) -> Map<String, Value> {
+    let told: RpcutilGetFactsOutput = read_values(answer).unwrap_or_default();
+    told.values
 }
 
 /// Step error for a call without a reply.

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use muster_contract::rpcutil::RpcutilDdlOutput;
 use muster_ddl::{AgentDdl, DdlError};
 use muster_wire::identity::Identity;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::files::RpcFileError;
-use crate::report::{NodeReply, RequestReport};
+use crate::report::RequestReport;
 
 /// Maximum number of nodes that an error names.
 const MAX_NAMED_NODES: usize = 5;
@@ -123,9 +123,9 @@ impl FetchedDdl {
         let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
         let mut agreed = None;
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let (text, sha256) = (output_text(reply, "ddl"), output_text(reply, "sha256"));
-            let fetched = Self::from_text(agent, sha256, text.to_owned())?;
-            let short = sha256.get(..12).unwrap_or(sha256);
+            let RpcutilDdlOutput { ddl, sha256, .. } = reply.typed_outputs();
+            let fetched = Self::from_text(agent, &sha256, ddl)?;
+            let short = sha256.get(..12).unwrap_or(&sha256);
             let version = format!("{} ({short})", fetched.ddl.version());
             versions
                 .entry(version)
@@ -144,10 +144,6 @@ impl FetchedDdl {
             }),
         }
     }
-}
-
-fn output_text<'a>(reply: &'a NodeReply, output: &str) -> &'a str {
-    reply.data.get(output).and_then(Value::as_str).unwrap_or("")
 }
 
 fn sha256_hex(text: &str) -> String {

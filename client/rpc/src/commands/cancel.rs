@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
 use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::context::CommandContext;
@@ -189,20 +189,15 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
-        let text = |key: &str| {
-            reply
-                .data
-                .get(key)
-                .and_then(Value::as_str)
-                .map(escape_to_line)
-        };
+        let told: RpcutilCancelOutput = reply.typed_outputs();
+        let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
         let node = &reply.node;
         if !reply.is_ok() {
             let why = escape_to_line(&reply.message);
             cx.printer
                 .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
         } else if let (Some(agent), Some(action), Some(caller)) =
-            (text("agent"), text("action"), text("caller"))
+            (text(&told.agent), text(&told.action), text(&told.caller))
         {
             cx.printer.print_line(format_args!(
                 "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
@@ -224,6 +219,8 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
 }
 
 fn count_cancelled(report: &RequestReport) -> usize {
-    let outcome = |reply: &&NodeReply| reply.data.get("outcome") == Some(&Value::from("cancelled"));
-    report.replies.iter().filter(outcome).count()
+    let replies = report.replies.iter();
+    let told = replies.map(NodeReply::typed_outputs::<RpcutilCancelOutput>);
+    told.filter(|told| told.outcome == CancelOutcome::Cancelled)
+        .count()
 }

@@ -8,6 +8,7 @@ mod turns;
 
 use std::collections::BTreeSet;
 
+use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_wire::identity::Identity;
 use muster_wire::state::NodeFacts;
 
@@ -22,7 +23,7 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
 use crate::render::printable::escape_to_line;
-use crate::report::RequestReport;
+use crate::report::{NodeReply, RequestReport};
 
 pub use error::InventoryFileError;
 
@@ -82,9 +83,9 @@ async fn show_node(
 
 /// Saves names of facts for completion.
 fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
-    let data = inventory.replies.iter().map(|reply| &reply.data);
-    let facts = data.filter_map(|data| data.get("facts").cloned());
-    let facts = facts.filter_map(|facts| NodeFacts::from_value(facts).ok());
+    let replies = inventory.replies.iter();
+    let told = replies.map(NodeReply::typed_outputs::<RpcutilInventoryOutput>);
+    let facts = told.filter_map(|told| NodeFacts::from_value(told.facts.into()).ok());
     let names = facts.flat_map(|facts| {
         let leaves = facts.leaf_values().into_iter().map(|(name, _)| name);
         leaves.collect::<Vec<String>>()

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::ReceivedReply;
+use muster_contract::read_values;
+use muster_contract::rpcutil::RpcutilDiagnoseOutput;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
-use serde_json::Value;
 
 use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
 use crate::ask::{AgentSchemas, RollCall};
@@ -19,14 +20,15 @@ const REFUSED_SKEW_MS: u64 = 30_000;
 /// Evaluates the roll call. `schemas` are the local DDLs.
 pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
     let answers = &call.answers;
+    let told: Vec<Diagnosis<'_>> = answers.iter().map(read_diagnosis).collect();
     let mut findings = Vec::new();
     findings.extend(clock_findings(call));
     findings.extend(duplicate_finding(&call.twice));
     findings.extend(signature_findings(&call.disbelieved));
-    findings.extend(version_finding(answers));
-    findings.extend(ddl_findings(answers, schemas));
-    findings.extend(sandbox_findings(answers));
-    findings.extend(self_reported_findings(answers));
+    findings.extend(version_finding(&told));
+    findings.extend(ddl_findings(&told, schemas));
+    findings.extend(sandbox_findings(&told));
+    findings.extend(self_reported_findings(&told));
     findings.extend(refusal_findings(answers));
     if call.incomplete {
         findings.push(
@@ -46,6 +48,14 @@ pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSectio
         here: false,
         findings,
     }
+}
+
+/// A node and its outputs of `diagnose`; empty ones if it refused.
+type Diagnosis<'a> = (&'a Identity, RpcutilDiagnoseOutput);
+
+fn read_diagnosis(answer: &ReceivedReply) -> Diagnosis<'_> {
+    let reply = &answer.reply;
+    (&reply.sender, read_values(&reply.data).unwrap_or_default())
 }
 
 fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
@@ -103,14 +113,12 @@ fn signature_findings(words: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFin
 /// Nodes by the value of one property.
 type NodesByValue<'a> = BTreeMap<&'a str, BTreeSet<Identity>>;
 
-fn version_finding(answers: &[ReceivedReply]) -> Option<DiagnosisFinding> {
+fn version_finding(told: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
     let mut spread = NodesByValue::new();
-    for answer in answers {
-        if let Some(version) = answer.reply.data.get("version").and_then(Value::as_str) {
-            spread
-                .entry(version)
-                .or_default()
-                .insert(answer.reply.sender.clone());
+    for (node, told) in told {
+        if let Some(version) = &told.version {
+            let nodes = spread.entry(version).or_default();
+            nodes.insert((*node).clone());
         }
     }
     match spread.len() {
@@ -127,17 +135,13 @@ fn version_finding(answers: &[ReceivedReply]) -> Option<DiagnosisFinding> {
 }
 
 /// Agents whose DDL differs from the local one, or between nodes.
-fn ddl_findings(answers: &[ReceivedReply], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
+fn ddl_findings(told: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
     let mut agents: BTreeMap<&str, NodesByValue<'_>> = BTreeMap::new();
-    for answer in answers {
-        let known = answer.reply.data.get("agents").and_then(Value::as_object);
-        for (agent, version) in known.into_iter().flatten() {
-            let version = version.as_str().unwrap_or_default();
+    for (node, told) in told {
+        for (agent, version) in &told.agents {
             let spread = agents.entry(agent).or_default();
-            spread
-                .entry(version)
-                .or_default()
-                .insert(answer.reply.sender.clone());
+            let nodes = spread.entry(version).or_default();
+            nodes.insert((*node).clone());
         }
     }
     let mut findings = Vec::new();
@@ -187,15 +191,12 @@ fn count_values(spread: &NodesByValue<'_>) -> String {
 }
 
 /// Sandbox settings of external agents; equal texts are merged.
-fn sandbox_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
+fn sandbox_findings(told: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
     let mut held: BTreeMap<(&str, &str), BTreeSet<Identity>> = BTreeMap::new();
-    for answer in answers {
-        let agents = answer.reply.data.get("sandbox").and_then(Value::as_object);
-        for (agent, words) in agents.into_iter().flatten() {
-            let key = (agent.as_str(), words.as_str().unwrap_or_default());
-            held.entry(key)
-                .or_default()
-                .insert(answer.reply.sender.clone());
+    for (node, told) in told {
+        for (agent, words) in &told.sandbox {
+            let nodes = held.entry((agent, words)).or_default();
+            nodes.insert((*node).clone());
         }
     }
     held.into_iter()
@@ -206,21 +207,17 @@ fn sandbox_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
 }
 
 /// Problems that nodes report about themselves; equal texts are merged.
-fn self_reported_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
+fn self_reported_findings(told: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
     let mut said: BTreeMap<(DiagnosisLevel, String, String), BTreeSet<Identity>> = BTreeMap::new();
-    for answer in answers {
-        let findings = answer.reply.data.get("findings").and_then(Value::as_array);
-        for finding in findings.into_iter().flatten() {
-            let text = |key| finding.get(key).and_then(Value::as_str).unwrap_or_default();
-            let level = if text("level") == "error" {
+    for (node, told) in told {
+        for finding in &told.findings {
+            let level = if finding.level == "error" {
                 DiagnosisLevel::Error
             } else {
                 DiagnosisLevel::Warning
             };
-            let key = (level, text("check").to_owned(), text("message").to_owned());
-            said.entry(key)
-                .or_default()
-                .insert(answer.reply.sender.clone());
+            let key = (level, finding.check.clone(), finding.message.clone());
+            said.entry(key).or_default().insert((*node).clone());
         }
     }
     let worst_first = said.into_iter().rev();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_wire::filter::FactTerm;
 use muster_wire::state::{NodeFacts, NodeView};
 use serde::Deserialize;
@@ -28,19 +29,7 @@ pub struct SavedNode {
 #[derive(Debug, Deserialize)]
 struct SavedInventoryDocument {
     node: String,
-    inventory: Option<SavedInventoryData>,
-}
-
-#[derive(Debug, Deserialize)]
-struct SavedInventoryData {
-    #[serde(default)]
-    facts: Map<String, Value>,
-    #[serde(default)]
-    classes: Vec<String>,
-    #[serde(default)]
-    agents: Vec<String>,
-    #[serde(default)]
-    collectives: Vec<String>,
+    inventory: Option<RpcutilInventoryOutput>,
 }
 
 impl SavedNode {

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_contract::rpcutil::RpcutilGetFactOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub struct FactValueGroup {
 pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();
     for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-        let value = reply.data.get("value").cloned().unwrap_or_default();
+        let RpcutilGetFactOutput { value, .. } = reply.typed_outputs();
         let group = groups
             .entry(value.to_string())
             .or_insert_with(|| FactValueGroup {

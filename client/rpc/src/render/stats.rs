@@ -1,8 +1,8 @@
 //! Renders the daemons' counters, one row per node.
 
+use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::grid::{TableCell, lay_out_table};
 use super::json::RequestStatsDocument;
@@ -43,17 +43,17 @@ pub fn read_daemon_counts(report: &RequestReport) -> Vec<DaemonCounts> {
 
 impl DaemonCounts {
     fn from_reply(reply: &NodeReply) -> Self {
-        let count = |name: &str| reply.data.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let told: RpcutilDaemonStatsOutput = reply.typed_outputs();
         Self {
             node: reply.node.clone(),
-            started: count("starttime"),
-            total: count("total"),
-            refused: count("unvalidated"),
-            expired: count("ttlexpired"),
-            replayed: count("replayed"),
-            others: count("filtered"),
-            denied: count("denied"),
-            replies: count("replies"),
+            started: told.starttime.unwrap_or(0),
+            total: told.total.unwrap_or(0),
+            refused: told.unvalidated.unwrap_or(0),
+            expired: told.ttlexpired.unwrap_or(0),
+            replayed: told.replayed.unwrap_or(0),
+            others: told.filtered.unwrap_or(0),
+            denied: told.denied.unwrap_or(0),
+            replies: told.replies.unwrap_or(0),
         }
     }
 

@@ -5,7 +5,8 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
+use serde::Deserialize;
 use uuid::Uuid;
 
 pub(crate) struct RpcutilCancelAction;
@@ -15,23 +16,6 @@ pub(crate) struct RpcutilCancelAnyAction;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RpcutilCancelInput {
     id: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilCancelOutput {
-    outcome: CancelOutcome,
-    caller: Option<String>,
-    agent: Option<String>,
-    action: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-enum CancelOutcome {
-    Cancelled,
-    NotRunning,
 }
 
 impl AgentAction for RpcutilCancelAction {
@@ -78,9 +62,7 @@ fn cancel_request(
     let Some((request, done)) = cx.node.cancel_request(id, of) else {
         return Ok(RpcutilCancelOutput {
             outcome: CancelOutcome::NotRunning,
-            caller: None,
-            agent: None,
-            action: None,
+            ..RpcutilCancelOutput::default()
         });
     };
     if !done {

@@ -1,33 +1,11 @@
 //! `diagnose`: reports problems of the daemon and its environment, and lists its agents. Repairs nothing.
 
-use std::collections::BTreeMap;
-
 use muster_api::{ActionError, AgentAction, CallContext, HealthFinding};
-use serde::Serialize;
+use muster_contract::rpcutil::{DiagnoseFindingRow, RpcutilDiagnoseOutput};
 
 use super::EmptyInput;
 
 pub(crate) struct RpcutilDiagnoseAction;
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilDiagnoseOutput {
-    problems: u64,
-    findings: Vec<DiagnoseFindingRow>,
-    agents: BTreeMap<String, String>,
-    sandbox: BTreeMap<String, String>,
-    version: String,
-}
-
-/// One thing that is wrong.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct DiagnoseFindingRow {
-    check: String,
-    /// `warning` or `error`.
-    level: String,
-    message: String,
-}
 
 impl AgentAction for RpcutilDiagnoseAction {
     const NAME: &'static str = "diagnose";
@@ -52,7 +30,7 @@ impl AgentAction for RpcutilDiagnoseAction {
             findings: findings.into_iter().map(entry).collect(),
             agents: agents.map(|info| (info.agent, info.version)).collect(),
             sandbox: cx.node.describe_sandboxes(),
-            version: super::VERSION.to_owned(),
+            version: Some(super::VERSION.to_owned()),
         })
     }
 }

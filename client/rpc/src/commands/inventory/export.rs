@@ -10,7 +10,9 @@ use muster_client::discovery::inventory::{
     FleetInventory, INVENTORY_SCHEMA, InventoryGroup, InventoryNode, MAX_INVENTORY_BYTES,
     find_problems,
 };
-use serde_json::{Map, Value, json};
+use muster_contract::read_values;
+use muster_contract::rpcutil::RpcutilInventoryOutput;
+use serde_json::json;
 
 use super::super::context::CommandContext;
 use super::super::inquiry;
@@ -83,7 +85,7 @@ pub async fn run(
     let mut document =
         InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(failed)?;
 
-    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(reply) {
+    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
         Ok(node) => {
             document.write_node(&node).map_err(failed)?;
             Ok(ReplyVerdict::Good)
@@ -124,7 +126,7 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Inv
 }
 
 /// Converts a reply into the node's entry in the document.
-fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
+fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
     let name = reply.node.to_string();
     if !reply.is_ok() {
         return Err(format!(
@@ -132,12 +134,16 @@ fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
             printable::escape_to_line(&reply.message)
         ));
     }
-    let mut told = reply.data;
-    let mut fields = Map::from_iter([("name".to_owned(), json!(name))]);
-    for key in ["collectives", "facts", "classes", "agents"] {
-        fields.insert(key.to_owned(), told.remove(key).unwrap_or(Value::Null));
-    }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| {
+    let told = read_values(&reply.data).and_then(|told: RpcutilInventoryOutput| {
+        Ok(InventoryNode {
+            name: name.clone(),
+            collectives: told.collectives,
+            facts: serde_json::from_value(told.facts.into())?,
+            classes: told.classes,
+            agents: told.agents,
+        })
+    });
+    told.map_err(|error| {
         format!(
             "{name}: its inventory is none: {}",
             printable::escape_to_line(&error.to_string())
@@ -208,7 +214,7 @@ mod tests {
         for (name, class) in [("db1", "mysql"), ("web1", "apache")] {
             let data = json!({"collectives": ["muster"], "facts": {"n": 1}, "classes": [class], "agents": ["rpcutil"], "version": "1"});
             document
-                .write_node(&node_entry(reply(name, 0, "", data)).unwrap())
+                .write_node(&node_entry(&reply(name, 0, "", data)).unwrap())
                 .unwrap();
         }
         document.finish_document().unwrap().persist(&path).unwrap();
@@ -232,12 +238,12 @@ mod tests {
     #[test]
     fn a_node_that_tells_nonsense_is_left_out_and_told() {
         assert!(
-            node_entry(reply("a", 5, "denied", json!({})))
+            node_entry(&reply("a", 5, "denied", json!({})))
                 .unwrap_err()
                 .contains("denied")
         );
-        let odd = node_entry(reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
+        let odd = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
         assert!(odd.starts_with("a: its inventory is none"), "{odd}");
-        assert!(node_entry(reply("a", 0, "", json!({}))).is_ok());
+        assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
     }
 }
